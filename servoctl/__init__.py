@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
     from servoctl.engine.linalg import pinv as pinv
+    from servoctl.engine.pairwise import pairwise as pairwise
     from servoctl.engine.structured import Blocks as Blocks
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
@@ -97,6 +98,7 @@ _HOME = {
     "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
+    "pairwise": "servoctl.engine.pairwise",
     "pinv": "servoctl.engine.linalg",
     "simulate": "servoctl.assembly",
     "batch": "servoctl.sweep.batch",

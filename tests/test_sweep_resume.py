@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,25 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "ball.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def whole_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a complete sweep over `GRID`; tests take copies."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "ball.py").write_text(BALL)
+    (folder / "ball.yaml").write_text(CONFIG)
+    with chdir(folder):
+        assert call("--vary", GRID) == 0
+    return folder
+
+
+@pytest.fixture
+def cut_short(here: Path, whole_sweep: Path) -> Path:
+    """The folder of a test, with a sweep over `GRID` that was killed after three runs."""
+    shutil.copytree(whole_sweep / "found", here / "found")
+    cut(here, 3)
+    return here
 
 
 def columns(folder: Path) -> dict[str, list[Any]]:
@@ -111,31 +132,27 @@ def edit(folder: Path, file: str, old: str, new: str) -> None:
     ],
 )
 def test_resume_refuses_another_sweep(
-    here: Path,
+    cut_short: Path,
     capsys: pytest.CaptureFixture[str],
     change: tuple[str, str, str] | None,
     words: tuple[str, ...],
     sentence: str,
 ) -> None:
-    assert call("--vary", GRID) == 0
-    cut(here, 3)
-    before = (here / "found" / FILE).read_bytes()
+    before = (cut_short / "found" / FILE).read_bytes()
     if change is not None:
-        edit(here, *change)
+        edit(cut_short, *change)
     capsys.readouterr()
     assert call(*words, "--resume") == 2
     said = capsys.readouterr().err
     assert re.match(rf"--resume: found/{FILE}: is of another sweep: {sentence}", said), said
-    assert (here / "found" / FILE).read_bytes() == before
+    assert (cut_short / "found" / FILE).read_bytes() == before
 
 
-def test_an_unfinished_sweep_is_not_overwritten(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("--vary", GRID) == 0
-    cut(here, 3)
-    before = (here / "found" / FILE).read_bytes()
+def test_an_unfinished_sweep_is_not_overwritten(cut_short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (cut_short / "found" / FILE).read_bytes()
     assert call("--vary", GRID) == 2
     said = f"found/{FILE}: holds 3 of 7 runs of a sweep (continue with --resume, or choose another --out)\n"
-    assert capsys.readouterr().err.endswith(said) and (here / "found" / FILE).read_bytes() == before
+    assert capsys.readouterr().err.endswith(said) and (cut_short / "found" / FILE).read_bytes() == before
 
 
 def spoil(index: int, line: bytes) -> Callable[[Path], None]:
@@ -164,11 +181,9 @@ def spoil(index: int, line: bytes) -> Callable[[Path], None]:
     ],
 )
 def test_damaged_rows_are_named(
-    here: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], object], code: int, sentence: str
+    cut_short: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], object], code: int, sentence: str
 ) -> None:
-    assert call("--vary", GRID) == 0
-    cut(here, 3)
-    damage(here / "found" / FILE)
+    damage(cut_short / "found" / FILE)
     capsys.readouterr()
     assert call("--vary", GRID, "--resume") == code
     assert capsys.readouterr().err.startswith(sentence)

@@ -110,10 +110,15 @@ class Run:
         return internal_dynamics(self.loop, self.start)
 
     @np.errstate(all="ignore")
-    def prepare(self) -> None:
-        """Selects the engine, which may compile C code; `simulate` calls this if needed."""
-        if self.loop.choice is None:
-            take_engine(self.loop, self.start, self.settings, self.engine)
+    def prepare(self, wait: bool = True) -> None:
+        """Selects the engine, which may compile C code; `simulate` calls this if needed.
+
+        Args:
+            wait: As of `take_engine`.
+        """
+        if not self.loop.chosen:
+            take_engine(self.loop, self.start, self.settings, self.engine, wait)
+            self.loop.chosen = True
 
     @np.errstate(all="ignore")  # a term that is not finite stops the run with a message
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:

@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import compiler
-from servoctl.engine.emit import template
+from servoctl.engine.templates import over_numbers
 
 CHAINS = 12
 """Number of independent chains: enough to hide the latency of an addition, few enough for the registers."""
@@ -107,7 +107,7 @@ class Operations:
 
 def source() -> str:
     """C code of the loops."""
-    text = "#define LANES 1\n" + template("numbers.h") + template("sine.h") + HEAD
+    text = over_numbers(1) + HEAD
     for kind, (update, _) in UPDATES.items():
         names = [f"y{i}" for i in range(CHAINS)]
         text += LOOP.format(

@@ -12,16 +12,19 @@ from servoctl.assembly.classes import load_class
 from servoctl.assembly.system import make_system
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.bench.robots_case import on_c
+from servoctl.engine.pairwise import pairwise
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, PFeedback
-from servoctl.mechanics.constraint import Constraint, Holonomic
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.divided import division
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
-SWARMS = (2, 5, 7, 10, 20, 50, 100, 200)
+SWARMS = (2, 5, 7, 10, 20, 50, 100, 200, 1000)
+PAIRWISE = (5, 50, 200, 1000)
 CHAINS = (2, 4, 6, 8, 10, 12, 15, 20, 30)
 ARMS = (3, 4, 6, 8, 11, 15)
 """Links per arm of two robots that hold one object; the object counts for both."""
@@ -29,11 +32,15 @@ ARMS = (3, 4, 6, 8, 11, 15)
 IN_C = 15
 """Coordinates beyond which C is not tried: compiling alone takes minutes."""
 
+DENSE = 400
+"""Coordinates beyond which dense algebra in NumPy is not tried: an evaluation takes seconds."""
+
 UNROLLED = 30
 """Coordinates beyond which the unrolled engine is not tried: tracing alone takes minutes."""
 
 HEADER = (
-    "machine", "coordinates", "task rows", "auto", "make [s]", "auto [us]", "vm [us]", "cc [s]", "c [us]", "numpy [us]",
+    "machine", "coordinates", "task rows", "parts", "auto", "make [s]", "auto [us]", "vm [us]", "cc [s]", "c [us]",
+    "numpy [us]",
 )  # fmt: skip
 
 
@@ -57,13 +64,14 @@ class Case:
 
 
 def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
-    """Cost of one closed-loop evaluation: swarms to 200 robots, open and closed chains to 30 links, engine by engine.
+    """Cost of one closed-loop evaluation: swarms to 1,000 robots, open and closed chains to 30 links, engine by engine.
 
     Args:
         effort: Quick takes only the small machines.
         progress: Called with the share of cases that are done.
     """
     cases = list(_swarms(SWARMS[:3] if effort.quick else SWARMS))
+    cases += list(_pairwise_swarms(PAIRWISE[:1] if effort.quick else PAIRWISE))
     cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))
     cases += list(_robots(ARMS[:1] if effort.quick else ARMS))
     rows = []
@@ -73,7 +81,7 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
     shown = [[_shown(row[key]) for key in HEADER] for row in rows]
     notes = [
         "auto: the engine that `--engine auto` chooses; make: tracing; cc: compiling to C, or loading from the cache; "
-        "-: not tried at this size"
+        "parts: laws of their own; pairwise: the swarm's rule written with sc.pairwise; -: not tried at this size"
     ]
     table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
     return BenchReport("Scaling: swarms, chains and closed chains", [table], {"rows": rows}, notes)
@@ -82,11 +90,35 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
 def _swarms(sizes: tuple[int, ...]) -> Iterator[Case]:
     swarm, gathering = (load_class(f"plants.swarm:{name}", Path(), object) for name in ("Swarm", "Aggregation"))
     for N in sizes:
-        i = np.arange(N)
-        radius, angle = 2.0 * np.sqrt(i + 0.5), i * np.pi * (3.0 - np.sqrt(5.0))  # a sunflower pattern
-        q = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)
         law = ConstraintFollowing(correction=PFeedback(0.2))
-        yield Case(f"swarm of {N}", swarm(N=N), {"aggregation": gathering()}, law, q)
+        yield Case(f"swarm of {N}", swarm(N=N), {"aggregation": gathering()}, law, _sunflower(N))
+
+
+def _pairwise_swarms(sizes: tuple[int, ...]) -> Iterator[Case]:
+    swarm = load_class("plants.swarm:Swarm", Path(), object)
+    for N in sizes:
+        law = ConstraintFollowing(correction=PFeedback(0.2))
+        yield Case(f"swarm of {N}, pairwise", swarm(N=N), {"aggregation": Nonholonomic(_gather)}, law, _sunflower(N))
+
+
+def _gather(q: Array, v: Array, t: float) -> Array:
+    """The rule of the swarm, with a = 1 and b = 0.5."""
+
+    def pull(position: Array, other: Array) -> Array:
+        d = position - other
+        force: Array = d * (1.0 - 0.5 / np.sqrt(np.sum(d * d, axis=0)))
+        return force
+
+    psi: Array = v + pairwise(pull, q.reshape(-1, 2), antisymmetric=True).reshape(-1)
+    return psi
+
+
+def _sunflower(N: int) -> Array:
+    """Positions of N robots, shape (2 N,)."""
+    i = np.arange(N)
+    radius, angle = 2.0 * np.sqrt(i + 0.5), i * np.pi * (3.0 - np.sqrt(5.0))
+    positions: Array = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)
+    return positions
 
 
 def _chains(sizes: tuple[int, ...]) -> Iterator[Case]:
@@ -126,12 +158,13 @@ def _measured(case: Case, in_c: int) -> dict[str, Any]:
     made = time.perf_counter() - began
     cost = _cost(auto, x)
     unrolled: float | None = cost
+    parts = max(1, len(division(system)))
     if auto.engine != "vm":
         unrolled = _cost(make_loop(system, "vm"), x) if n <= UNROLLED else None
-    numeric = _cost(make_loop(system, "numpy"), x)
+    numeric = _cost(make_loop(system, "numpy"), x) if n <= DENSE else None
     rows, engine = len(system.model.task_rows), auto.engine
     compiling, in_machine_code = _in_c(auto, x) if n <= in_c else (None, None)
-    figures = (case.name, n, rows, engine, made, cost, unrolled, compiling, in_machine_code, numeric)
+    figures = (case.name, n, rows, parts, engine, made, cost, unrolled, compiling, in_machine_code, numeric)
     return dict(zip(HEADER, figures, strict=True))
 
 

@@ -11,6 +11,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
+from servoctl.check.estimation import estimation_section
 from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
@@ -287,6 +288,15 @@ def _observer(run: Run, report: CheckReport, error: ModelError | None) -> None:
     report.errors += errors
 
 
+def _estimation(run: Run, report: CheckReport) -> None:
+    lines, values, errors = estimation_section(run)
+    if not lines:
+        return
+    report.sections.append(("estimation", _shortened(lines)))
+    report.values["estimation"] = values
+    report.errors += errors
+
+
 def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
     lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
     if found:
@@ -359,7 +369,7 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 
 PARTS = (
-    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _uncertainty, _internal,
-    _diagnosis, _start, _engine,
+    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _uncertainty, _estimation,
+    _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

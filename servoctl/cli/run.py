@@ -36,10 +36,13 @@ def run(
         loaded = load(config, changes_of(set_file, overrides), engine=engine)
     phases.end(loading)
     with announced(loaded.name, "compiling"):
-        loaded.prepare()
+        loaded.prepare(wait=False)
     phases.end("compiling")
     if loaded.loop.choice is not None and loaded.loop.engine == "c":
         note(f"engine c: {loaded.loop.choice}")
+    elif loaded.loop.compiles:
+        why = "" if loaded.loop.choice is None else f": {loaded.loop.choice}"
+        note(f"the run starts on engine vm and goes over to c when the compiler is done{why}")
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or fresh_folder(loaded.name)
@@ -50,6 +53,8 @@ def run(
         note(f"interrupted; the rows so far are in {folder}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     summary = trajectory.summary()
+    if "engine_switch" in summary:
+        note(_switch(summary["engine_switch"]))
     phases.end("writing", "simulating", share=summary["wall_time"])
     for sentence in summary.get("left_out", []):
         note(f"warning: left out: {sentence}")
@@ -62,6 +67,11 @@ def run(
     if outcome is ExitCode.BAD_STATUS and summary.get("error"):
         note(f"error: {summary['config']}: {summary['status']}: {summary['error']}")
     raise typer.Exit(outcome)
+
+
+def _switch(facts: dict[str, Any]) -> str:
+    """The line on a change of the engine during the run."""
+    return f"engine c from t = {number(facts['t'])} s on; {facts['note']}" if "t" in facts else str(facts["note"])
 
 
 def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases) -> None:

@@ -20,22 +20,32 @@ class AdaptiveSteps:
     """
 
     def __init__(
-        self, library: Library, solver: Any, parameters: Array, status: int, stops: Array, outputs: Array | None
+        self,
+        library: Library,
+        solver: Any,
+        parameters: Array,
+        status: int,
+        stops: Array,
+        outputs: Array | None,
+        done: int = 0,
     ) -> None:
-        """Starts where SciPy's solver would take its first step.
+        """Starts where SciPy's solver would take its next step.
 
         Args:
             library: Library of a `Program` whose step has a law that acts continuously.
-            solver: SciPy's DOP853 at the start; gives the first step, the tolerances and the coefficients.
+            solver: SciPy's DOP853; gives time, state, the next step, the tolerances and the coefficients.
             parameters: Parameters of the loop.
             status: Index of the status in a row.
             stops: Statuses to stop at.
             outputs: Times of the rows [s]; None: a row at every step.
+            done: Number of outputs that the solver has passed.
         """
         self._library, self._end = library, float(solver.t_bound)
         self._tolerances = float(solver.rtol), float(solver.atol)
         self.t, self.x, self._every_step = float(solver.t), np.array(solver.y, dtype=float), outputs is None
-        self._progress = np.array([solver.h_abs, 0.0, 0.0])  # next step, evaluations, outputs done; C updates it
+        self._progress = np.array(
+            [solver.h_abs, 0.0, float(done)]
+        )  # next step, evaluations, outputs done; C updates it
         tableau = (solver.A, solver.B, solver.C, solver.E5, solver.E3, solver.A_EXTRA, solver.C_EXTRA, solver.D)
         self._coefficients = np.concatenate([np.ravel(part) for part in tableau])
         self._parameters, self._status, self._stops = parameters, status, stops

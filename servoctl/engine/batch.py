@@ -13,8 +13,9 @@ import numpy as np
 
 from servoctl.engine import compiler
 from servoctl.engine.ccode import CSource, pointer
-from servoctl.engine.emit import emit, template
+from servoctl.engine.emit import emit
 from servoctl.engine.step import StepFunctions
+from servoctl.engine.templates import template
 from servoctl.types import Array
 
 BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,
@@ -100,7 +101,7 @@ class BatchProgram(CSource):
             CompileError: An operation has no C.
         """
         self._step, self._lanes = step, compiler.lanes() if lanes is None else lanes
-        super().__init__(emit(step.functions) + step.source() + template("batch.h"), [BATCH], self._lanes)
+        super().__init__(lambda: emit(step.functions) + step.source() + template("batch.h"), [BATCH], self._lanes)
 
     def load(self) -> "BatchLibrary":
         """The library; compiles it if the cache does not have it.

@@ -10,7 +10,7 @@ import platform
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import TABLE, emit, template
+from servoctl.engine.emit import TABLE, emit
 from servoctl.engine.step import StepFunctions
+from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -34,22 +35,35 @@ DOP853 = """long long servoctl_dop853(long long, double, double, double, const d
 
 
 class CSource:
-    """C source and its compiled library.
+    """C source and its compiled library."""
 
-    Attributes:
-        source: The C code.
-    """
-
-    def __init__(self, source: str, declarations: Sequence[str], lanes: int = 1) -> None:
-        """Adds the definition of the number V to the source.
+    def __init__(
+        self, write: Callable[[], str], declarations: Sequence[str], lanes: int = 1, content: str | None = None
+    ) -> None:
+        """Writes the source, unless its content is known.
 
         Args:
-            source: Code over the number V of `c/numbers.h`.
+            write: Gives code over the number V of `c/numbers.h`.
             declarations: C declarations of the functions that Python calls.
             lanes: How many doubles V holds.
+            content: A text that stands for the source: equal texts mean equal sources, which are then written only
+                where they are needed; None: there is none.
+
+        Raises:
+            CompileError: An operation has no C.
         """
-        self.source = f"#define LANES {lanes}\n" + template("numbers.h") + template("sine.h") + source
-        self._declarations = declarations
+        self._write, self._declarations, self._lanes, self._content = write, declarations, lanes, content
+        if content is None:
+            _ = self.source
+
+    @cached_property
+    def source(self) -> str:
+        """The C code.
+
+        Raises:
+            CompileError: An operation has no C.
+        """
+        return over_numbers(self._lanes) + self._write()
 
     @property
     def length(self) -> int:
@@ -65,7 +79,8 @@ class CSource:
             CompileError: There is no compiler.
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
-        parts = [self.source, *compiler.flags(self.source), compiler.identity(), ca.CasadiMeta.version(), *machine]
+        parts = [self.source, *compiler.flags(self.source)] if self._content is None else [self._content]
+        parts += [compiler.identity(), ca.CasadiMeta.version(), *machine]
         return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
     @property
@@ -76,8 +91,8 @@ class CSource:
         except CompileError:
             return False
 
-    def opened(self) -> tuple[Any, Any]:
-        """cffi and the library; compiles it if the cache does not have it.
+    def opened(self, stop: compiler.Stop | None = None) -> tuple[Any, Any]:
+        """cffi and the library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -91,7 +106,7 @@ class CSource:
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
                 built = Path(folder) / "code.so"
-                compiler.build(self.source, built)
+                compiler.build(self.source, built, stop)
                 kept = cache.put(self.key, built)
                 try:
                     return self._open(kept)
@@ -117,37 +132,41 @@ class CSource:
 class Program(CSource):
     """C source of functions, and of a step."""
 
-    def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None) -> None:
+    def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None, content: str | None = None) -> None:
         """Writes the source.
 
         Args:
             functions: CasADi functions; Python calls them by their names.
             step: A step and the loop that repeats it; the step is called by the name `STEP`. None: no step.
+            content: As of `CSource`.
 
         Raises:
             CompileError: An operation has no C.
         """
         self._step = step
         self._functions = {function.name(): (function.n_in(), function.n_out()) for function in functions}
-        emitted = emit([*functions, *([] if step is None else step.functions)])
-        entries = [_entry(name, *counts) for name, counts in self._functions.items()]
-        declarations = []
+        called, declarations = dict(self._functions), []
+
+        def write() -> str:
+            text = emit([*functions, *([] if step is None else step.functions)])
+            text += "".join(_entry(name, *counts) for name, counts in called.items())
+            text += "" if step is None else step.source()
+            return text + ("" if step is None or step.substeps is not None else template("dop853.h"))
+
         if step is not None:
             if step.delays is None:
                 self._functions[STEP] = (4, 2)
-            entries.append(step.source())
-            entries += [] if step.substeps is not None else [template("dop853.h")]
             declarations += [STEPS] if step.substeps is not None else [STEPS, DOP853]
         declarations += [ENTRY.format(name) for name in self._functions]
-        super().__init__(emitted + "".join(entries), declarations)
+        super().__init__(write, declarations, content=content)
 
-    def load(self) -> "Library":
-        """The library; compiles it if the cache does not have it.
+    def load(self, stop: compiler.Stop | None = None) -> "Library":
+        """The library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
         """
-        return Library(self.opened(), self._functions, self._step)
+        return Library(self.opened(stop), self._functions, self._step)
 
 
 def _entry(name: str, inputs: int, outputs: int) -> str:
@@ -181,11 +200,8 @@ class Library:
             inputs[index] = pointer(self._ffi, array)
         for index, array in enumerate(results):
             outputs[index] = pointer(self._ffi, array)
-        compiled = getattr(self._library, f"servoctl_{name}")
-
-        def call(kept: object = (self, arguments, results)) -> object:
-            return compiled(inputs, outputs)
-
+        call = partial(getattr(self._library, f"servoctl_{name}"), inputs, outputs)
+        call.kept = (self, arguments, results)  # type: ignore[attr-defined]
         return call
 
     def steps(

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -83,15 +84,55 @@ def lanes() -> int:
     return 8 if "avx512f" in features else 4 if "avx" in features else 2
 
 
-def build(source: str, target: Path) -> None:
+class Stop:
+    """Ends a compilation that another thread waits for."""
+
+    def __init__(self) -> None:
+        self._lock, self._asked = threading.Lock(), False
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self) -> None:
+        """Kills the compiler, and starts none from now on."""
+        with self._lock:
+            self._asked = True
+            if self._process is not None and self._process.poll() is None:
+                _kill(self._process)
+
+    def start(self, command: Sequence[str]) -> "subprocess.Popen[str]":
+        """Starts a command in a session of its own.
+
+        Raises:
+            CompileError: The work was ended.
+            OSError: The command does not start.
+        """
+        with self._lock:
+            if self._asked:
+                raise CompileError("the compilation was ended")
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            return self._process
+
+
+def build(source: str, target: Path, stop: Stop | None = None) -> None:
     """Compiles C source into a shared library.
 
+    Args:
+        source: The C code.
+        target: The library.
+        stop: Another thread may end the work by it; None: nobody does.
+
     Raises:
-        CompileError: There is no compiler, it fails, or it takes too long.
+        CompileError: There is no compiler, it fails, it takes too long, or it was ended.
     """
     code = target.with_suffix(".c")
     code.write_text(source)
-    _call([*_command(), *flags(source), "-o", str(target), str(code), "-lm"], time_limit())
+    _call([*_command(), *flags(source), "-o", str(target), str(code), "-lm"], time_limit(), stop)
 
 
 def time_limit() -> float:
@@ -120,13 +161,11 @@ def _identity(command: tuple[str, ...]) -> str | CompileError:
         return error
 
 
-def _call(command: Sequence[str], limit: float) -> str:
+def _call(command: Sequence[str], limit: float, stop: Stop | None = None) -> str:
     """Output of a command; if it takes too long, it is killed with all its child processes."""
     name = Path(command[0]).name
     try:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
-        )
+        process = (stop or Stop()).start(command)
     except OSError as error:
         raise CompileError(f"the C compiler {name} does not start: {error.strerror}") from error
     try:
@@ -144,9 +183,14 @@ def _call(command: Sequence[str], limit: float) -> str:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
+    """Kills a compiler, and waits for its end."""
+    _kill(process)
+    process.communicate()
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
     """Kills a compiler and its child processes, which share its session."""
     if hasattr(os, "killpg"):
         os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
-    process.communicate()

@@ -7,6 +7,7 @@ import casadi as ca
 
 from servoctl.engine.lookup import TABLES, is_lookup_derivative
 from servoctl.engine.mapped import MAPPED
+from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
 from servoctl.engine.repeat import REPEATED
 
 
@@ -35,11 +36,11 @@ class Cost:
 
 def decomposition_cost(rows: int, n: int) -> Cost:
     """Cost of `c/decompose.h` for one run, loop by loop in its order, where rank is lost: the worst case."""
-    k = min(rows, n)
-    pivot = 2 * n * rows + (rows - 1) + 2 * n  # squares of the rows, choice of the largest, its length
-    pivot += 8 + n + 2 * n * rows + 2 * rows + 4 * n * rows  # the new direction, and the rows without it
-    again = 2 * n * k + 1  # products with the directions before, and one more condition
-    total = 1 + k * pivot + (k - 1) * again + (k * (k - 1) // 2) * (2 * n + 2 * rows)
+    k, dot = min(rows, n), 2 * n + 3
+    others = sum(rows - 1 - j for j in range(k))  # rows that are not chosen yet, over all pivots
+    total = 1 + rows * dot + others * (1 + dot) + (others - (rows - k)) * (2 * n + dot)
+    total += k * (1 + dot + 4 + 2 + 1 + n + 1) + k - 1  # length of the new direction, whether it counts, its entries
+    total += (k * (k - 1) // 2) * (dot + 2 * n + 1)  # products with the directions before
     column = 2 * rows + 6 + 2 * rows
     columns = k * column + 2 * (k - 1) * 2 * rows * k + k * (k - 1) * (2 * rows + 1) + k * k
     return Cost(total + columns + k * n + 1, 4 * k)
@@ -48,7 +49,7 @@ def decomposition_cost(rows: int, n: int) -> Cost:
 def decomposition_numbers(rows: int, n: int) -> int:
     """Numbers and conditions that the two functions of `c/decompose.h` keep on the stack."""
     k = min(rows, n)
-    rank = 2 * n * rows + 2 * k * n + 2 * k * rows + 2 * rows + 2 * k + n
+    rank = rows * n + k * n + n + k * rows + 2 * rows + 2 * k
     return rank + rows * k + k * k + k + 48  # the last: the second call, pointers and counters
 
 
@@ -74,6 +75,11 @@ def operations(function: Any) -> int:
             return count(REPEATED[name].step)
         if name in MAPPED:
             return MAPPED[name].count * count(MAPPED[name].one)
+        base = derivative_of(name)
+        if name in PAIRS or base is not None:
+            pairs = PAIRS[base or name]
+            times = pairs.bodies * (pairs.bodies - 1) // (2 if pairs.opposite else 1)
+            return times * count(pairs.one if base is None else derived_pair(pairs))
         if name not in known:
             total = one.n_instructions()
             calls = [i for i in range(total) if one.instruction_id(i) == ca.OP_CALL]

@@ -18,6 +18,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.products import sum_of_squares
 from servoctl.engine.symbol import Symbol, from_sx, is_finite, is_symbolic, maximum, to_sx, where
 from servoctl.types import Array
 
@@ -76,7 +77,7 @@ def _back_substitution(R: Array, y: Array) -> Array:
 
 def frobenius(A: Array) -> Any:
     """|A|_F; on symbols its derivative at zero is finite."""
-    total = np.sum(A * A) if A.size else 0.0
+    total = sum_of_squares(A)
     if not is_symbolic(total):
         return float(np.sqrt(total))
     return where(total > 0.0, np.sqrt(where(total > 0.0, total, 1.0)), 0.0)

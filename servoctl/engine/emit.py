@@ -4,35 +4,28 @@ Design: decompositions are loops: those of CasADi, written out, choose among all
 lost rank in every case, and take gcc half a minute when they are large.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.compiler import LONG
-from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers, lookup_cost
+from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.mapped import MAPPED
+from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
+from servoctl.engine.templates import definition, loops_of, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
-
-_FOLDER = Path(__file__).parent / "c"
 
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
 
 MANY = 2000
 """A function of more statements is marked as long, see `compiler.LONG`."""
-
-
-def template(name: str) -> str:
-    """A C file of this package."""
-    return (_FOLDER / name).read_text()
 
 
 @dataclass(frozen=True)
@@ -97,18 +90,28 @@ def _called(function: Any) -> Sequence[Any]:
         return [REPEATED[function.name()].step]
     if function.name() in MAPPED:
         return [MAPPED[function.name()].one]
+    if _sums_pairs(function.name()):
+        return [_pair(function.name())]
     return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
 
 
 def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
     if function.name() in TABLES:
         return _lookup(TABLES[function.name()], single)
+    found = None if unrolled else loops_of(function.name())
+    if found is not None:
+        loops, sizes = found
+        return CFunction(definition(function.name(), *found), loops.cost(*sizes), loops.numbers(*sizes))
     if "decompose_" in function.name() and not unrolled:
-        return _decomposition(function)
+        raise CompileError(
+            f"no C code for the derivative of a rank decomposition, which this law or plant needs{USE_VM}"
+        )
     if function.name() in REPEATED:
         return _loop(function)
     if function.name() in MAPPED:
         return _mapped(function)
+    if _sums_pairs(function.name()):
+        return _pairs(function)
     body = Statements(function, single)
     return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls), len(body.lines))
 
@@ -117,19 +120,6 @@ def _text(function: Any, lines: Sequence[str]) -> str:
     inputs = [f"const V* restrict x{i}" for i in range(function.n_in())]
     outputs = [f"V* restrict y{i}" for i in range(function.n_out())]
     return f"static void f_{function.name()}({', '.join(inputs + outputs)}) {{\n" + "\n".join(lines) + "\n}\n"
-
-
-def _decomposition(function: Any) -> CFunction:
-    size = re.fullmatch(r"decompose_(\d+)x(\d+)", function.name())
-    if size is None:
-        raise CompileError(
-            f"no C code for the derivative of a rank decomposition, which this law or plant needs{USE_VM}"
-        )
-    rows, n = int(size[1]), int(size[2])
-    names = {"DECOMPOSE": f"f_{function.name()}", "COLUMNS": f"columns_{rows}x{n}"}
-    names |= {"ROWS": str(rows), "N": str(n), "K": str(min(rows, n))}
-    text = "".join(f"#define {key} {value}\n" for key, value in names.items()) + template("decompose.h")
-    return CFunction(text, decomposition_cost(rows, n), decomposition_numbers(rows, n))
 
 
 def _loop(function: Any) -> CFunction:
@@ -157,6 +147,48 @@ def _mapped(function: Any) -> CFunction:
     own, results = one.nnz_in(1), one.nnz_out(0)
     lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, x1 + {own} * k, y0 + {results} * k);"]
     return CFunction(_text(function, lines), Cost(), 1, count * (one.name(),))
+
+
+def _sums_pairs(name: str) -> bool:
+    return name in PAIRS or derivative_of(name) is not None
+
+
+def _pair(name: str) -> Any:
+    """The function of one pair in a sum over pairs, or in its derivative."""
+    base = derivative_of(name)
+    return PAIRS[name].one if base is None else derived_pair(PAIRS[base])
+
+
+def _pairs(function: Any) -> CFunction:
+    """A function that sums another over all pairs of bodies."""
+    name, base = function.name(), derivative_of(function.name())
+    pairs, one = PAIRS[base or name], _pair(function.name())
+    # inputs: bodies and shared; of a derivative: bodies, shared, the result (unused), rates of both
+    arrays, shared = (("x0",), ("x1",)) if base is None else (("x0", "x3"), ("x1", "x4"))
+    N, w, k = pairs.bodies, pairs.one.nnz_in(0), pairs.one.nnz_out(0)
+
+    def call(i: str, j: str, into: str) -> str:
+        bodies = [f"{array} + {w} * {at}" for array in arrays for at in (i, j)]
+        return f"f_{one.name()}({', '.join([*bodies, *shared, into])});"
+
+    back = f"for (int m = 0; m < {k}; ++m) {{ sum[m] += c[m]; y0[{k} * j + m] -= c[m]; }}"
+    if not pairs.opposite:
+        back = f"{call('j', 'i', 'd')} for (int m = 0; m < {k}; ++m) {{ sum[m] += c[m]; y0[{k} * j + m] += d[m]; }}"
+    lines = [
+        *(["  (void) x2;"] if base else []),
+        f"  for (int i = 0; i < {N * k}; ++i) y0[i] = number(0.0);",
+        f"  for (int i = 0; i < {N}; ++i) {{",
+        f"    V sum[{max(k, 1)}] = {{number(0.0)}};",
+        f"    for (int m = 0; m < {k}; ++m) sum[m] = number(0.0);",
+        f"    for (int j = i + 1; j < {N}; ++j) {{",
+        f"      V c[{max(k, 1)}]{'' if pairs.opposite else f', d[{max(k, 1)}]'}; {call('i', 'j', 'c')}",
+        f"      {back}",
+        "    }",
+        f"    for (int m = 0; m < {k}; ++m) y0[{k} * i + m] += sum[m];",
+        "  }",
+    ]
+    calls = N * (N - 1) // (2 if pairs.opposite else 1)
+    return CFunction(_text(function, lines), Cost(2 * k) * calls, 3 * k, calls * (one.name(),))
 
 
 def _lookup(table: LookupTable, single: bool) -> CFunction:

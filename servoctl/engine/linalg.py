@@ -1,14 +1,23 @@
-"""Cholesky factor and triangular solves, on numbers (LAPACK) or on symbols (unrolled)."""
+"""Cholesky factor, triangular solves and products, on numbers (LAPACK) or on symbols (small ones are written out)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from servoctl.engine import loops
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, pinv
+from servoctl.engine.products import called, product, project
 from servoctl.engine.symbol import is_finite, is_symbolic, where
 from servoctl.types import Array
 
-__all__ = ["Decomposition", "cholesky", "decompose", "frobenius", "is_finite", "pinv", "solve_lower", "solve_upper"]
+__all__ = [
+    "Decomposition", "cholesky", "decompose", "frobenius", "is_finite", "pinv", "product", "project", "solve_lower",
+    "solve_upper",
+]  # fmt: skip
+
+WRITTEN_OUT = 6
+"""Triangles up to this size are written out on symbols; larger ones are loops."""
 
 
 def cholesky(M: Array) -> tuple[Array, Any]:
@@ -17,7 +26,10 @@ def cholesky(M: Array) -> tuple[Array, Any]:
     If it is not, the entries of L are finite but meaningless.
     """
     if is_symbolic(M):
-        return _cholesky_symbolic(M)
+        if len(M) <= WRITTEN_OUT:
+            return _cholesky_symbolic(M)
+        L, positive = called(loops.cholesky_function(len(M)), (M,), M.shape, ())
+        return L, positive
     try:
         return np.linalg.cholesky(np.asarray(M, dtype=float)), True
     except np.linalg.LinAlgError:
@@ -48,6 +60,8 @@ def solve_lower(L: Array, X: Array) -> Array:
     if not is_symbolic(L, X):
         L, X = (np.asarray(A, dtype=float) for A in (L, X))  # constants of a traced plant are object arrays
         return np.linalg.solve(L, X)
+    if len(L) > WRITTEN_OUT:
+        return _solve(loops.lower_function, L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     for i in range(len(L)):
         Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
@@ -59,8 +73,20 @@ def solve_upper(L: Array, X: Array) -> Array:
     if not is_symbolic(L, X):
         L, X = (np.asarray(A, dtype=float) for A in (L, X))
         return np.linalg.solve(L.T, X)
+    if len(L) > WRITTEN_OUT:
+        return _solve(loops.upper_function, L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     n = len(L)
     for i in reversed(range(n)):
         Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
     return Y
+
+
+def _solve(function: Callable[[int, int], Any], L: Array, X: Array) -> Array:
+    """The loops solve for the rows of X^T."""
+    rows: Array = X.T.reshape(-1, len(L))
+    if not len(rows):
+        return X
+    (Y,) = called(function(len(rows), len(L)), (L, rows), rows.shape)
+    solved: Array = Y.T.reshape(X.shape)
+    return solved

@@ -18,7 +18,7 @@ def load_at_once(program: Program, engine: str) -> Library:
     Raises:
         CompileError: It cannot be compiled, or it would take long and `auto` is asked for.
     """
-    if engine == "auto" and program.length > LARGEST_SOURCE and not program.cached:
+    if engine == "auto" and not program.cached and program.length > LARGEST_SOURCE:
         size = program.length / 1e6
         raise CompileError(f"{size:.1f} MB of C would take long to compile (--engine c compiles it)")
     return program.load()

@@ -82,6 +82,7 @@ class Statements:
         self._expressions: Any = None
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
         self._comparisons: set[str] = set()
+        self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that a call fills -> the array
         self._inverses: dict[str, str] = {}
         count = function.n_instructions()
         self._steps = [
@@ -181,7 +182,7 @@ class Statements:
         return f"({held} != number(0.0))"
 
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
-        """Arrays c of the inputs and d of the outputs, and the call."""
+        """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
         if self._expressions is None:
             self._expressions = self._function.instructions_sx()
         called = self._expressions[i].which_function()
@@ -192,6 +193,10 @@ class Statements:
         for k in range(called.n_in()):
             values = [self._value(place) for place in inputs[position : position + called.nnz_in(k)]]
             position += len(values)
+            whole = self._arrays.get(tuple(values))
+            if whole is not None:
+                names.append(whole)
+                continue
             names.append(f"c{i}_{k}")
             self._declare(f"const V c{i}_{k}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), len(values))
         position = 0
@@ -202,6 +207,7 @@ class Statements:
             for j, place in enumerate(outputs[position : position + size]):
                 if place >= 0:
                     self._held[place] = f"d{i}_{k}[{j}]"
+            self._arrays[tuple(f"d{i}_{k}[{j}]" for j in range(size))] = f"d{i}_{k}"
             position += size
         self.calls.append(called.name())
         self.lines.append(f"  f_{called.name()}({', '.join(names)});")

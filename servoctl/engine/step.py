@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from servoctl.engine.emit import template
+from servoctl.engine.templates import template
 
 
 @dataclass(frozen=True)

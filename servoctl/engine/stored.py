@@ -20,6 +20,7 @@ from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
 from servoctl.engine.mapped import MAPPED, Mapped
+from servoctl.engine.pairwise import PAIRS, Pairs, derivative_of
 from servoctl.engine.repeat import REPEATED, Repeated
 
 SUFFIX = ".trace"
@@ -76,12 +77,13 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
     called = {each.name() for each in kernel.function.find_functions()}
     repeated = {name: REPEATED[name] for name in called if name in REPEATED}
     mapped = {name: MAPPED[name] for name in called if name in MAPPED}
+    sums = {derivative_of(name) or name for name in called}
+    pairs = {name: PAIRS[name] for name in sums if name in PAIRS}
     tables = [TABLES[name] for name in called if name in TABLES]
     writer = ca.StringSerializer()
     try:
-        writer.pack(
-            [kernel.function, *(each.step for each in repeated.values()), *(each.one for each in mapped.values())]
-        )
+        ones = [*(each.one for each in mapped.values()), *(each.one for each in pairs.values())]
+        writer.pack([kernel.function, *(each.step for each in repeated.values()), *ones])
         functions = writer.encode()
     except RuntimeError:
         return None
@@ -91,6 +93,7 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
             "outputs": kernel.outputs,
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
             "mapped": [[name, each.count] for name, each in mapped.items()],
+            "pairs": [[name, each.bodies, each.opposite] for name, each in pairs.items()],
             "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
             "facts": facts,
             "functions": functions,
@@ -106,8 +109,10 @@ def _read(content: bytes) -> tuple[Kernel, Any] | None:
         steps_of, ones = steps[: len(values["repeated"])], steps[len(values["repeated"]) :]
         for (name, most, done), step in zip(values["repeated"], steps_of, strict=True):
             REPEATED.setdefault(name, Repeated(step, most, done))
-        for (name, count), one in zip(values["mapped"], ones, strict=True):
+        for (name, count), one in zip(values["mapped"], ones, strict=False):
             MAPPED.setdefault(name, Mapped(one, count))
+        for (name, bodies, opposite), one in zip(values["pairs"], ones[len(values["mapped"]) :], strict=True):
+            PAIRS.setdefault(name, Pairs(one, bodies, opposite))
         for breaks, rows, shape in values["tables"]:
             table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
             TABLES.setdefault(table.name, table)

@@ -20,6 +20,7 @@ def law(facts: Facts) -> str:
 #include "{name}_law.h"
 
 #include <math.h>
+#include <string.h>
 
 #ifdef __FAST_MATH__
 #error "-ffast-math: the law could not tell numbers that are not finite"

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.cost import Cost
-from servoctl.engine.emit import emitted, template
+from servoctl.engine.emit import emitted
 from servoctl.engine.statements import FUNCTIONS, LARGEST_FLOAT
+from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
 
 FRAME = 96
@@ -49,6 +50,8 @@ class StandaloneSource:
         names = [f"#define v_{name} {name}{'f' * single}" for name in used if name != "sign"]
         if "sign" in used:
             names.append("#define v_sign(x) ((x) < number(0.0) ? number(-1.0) : (x) > number(0.0) ? number(1.0) : (x))")
+        if any(map(loops_of, self._functions)):
+            names += ["", template("rows.h").strip()]
         self.text = "\n".join([*head, template("standalone.h").strip(), *names, "", body])
 
     @cached_property

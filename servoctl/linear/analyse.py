@@ -78,7 +78,8 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     rates = run.loop.rates(state.t, x)[0]
     if not np.isfinite(rates).all():
         raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
-    margins = [margins_at(run, state, memory, timing) for timing in timings(run)]
+    exact = run.system.estimator is None
+    margins = [margins_at(run, state, memory, timing, exact=exact) for timing in timings(run)]
     warnings = [_grows(mode) for mode in found if mode.stable is False]
     warnings += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
                  if not one.actuators]  # fmt: skip
@@ -93,6 +94,10 @@ def _notes(run: Run, found: list[Mode]) -> list[str]:
     """What the linearisation leaves out, and how to read its figures."""
     friction, realism = run.system.friction, run.system.realism
     notes = []
+    if run.system.estimator is not None:
+        notes.append(
+            "the estimator is in the loop; delay margins are phase / crossover; the loop on drives is left out"
+        )
     if friction is not None and any(friction.coulomb):
         notes.append("the linearisation includes viscous friction, but not dry (Coulomb) friction")
     if realism is not None and realism.jitter:

@@ -9,6 +9,7 @@ from servoctl.assembly import Run
 from servoctl.errors import TaskError
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
+from servoctl.simulation.settled import settled_memory
 from servoctl.types import Array, State
 
 if TYPE_CHECKING:
@@ -121,11 +122,11 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
         TaskError: The run stops before that time.
     """
     if at is None:
-        return run.start, run.loop.memory_start
+        return run.start, settled_memory(run.loop, run.start)
     if isinstance(at, State):
-        return at, run.loop.memory_start
+        return at, settled_memory(run.loop, at)
     if at == run.start.t:
-        return run.start, run.loop.memory_start
+        return run.start, settled_memory(run.loop, run.start)
     if not at > run.start.t:
         raise TaskError(f"linearize: at: expected a time after {run.start.t:g} s, got {at:g}")
     duration = float(at) - run.start.t

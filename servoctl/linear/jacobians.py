@@ -18,6 +18,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.engine.decomposition import decompose
+from servoctl.engine.parameters import parameter_values
 from servoctl.errors import TaskError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
@@ -101,8 +102,12 @@ def plant_parameters(run: Run, real: Array | None = None) -> Array:
     loop = compiled(run)
     parameters = (loop.simulated().parameters if real is None else real).copy()
     friction = run.system.friction
-    if friction is not None:  # friction comes last: coulomb, viscous, speed
-        first = len(parameters) - sum(len(part) for part in (friction.coulomb, friction.viscous, friction.speed))
+    if friction is not None:  # friction comes last but for the estimator: coulomb, viscous, speed
+        first = (
+            len(parameters)
+            - len(parameter_values(run.system.estimator))
+            - sum(len(part) for part in (friction.coulomb, friction.viscous, friction.speed))
+        )
         parameters[first : first + len(friction.coulomb)] = 0.0
     return parameters
 

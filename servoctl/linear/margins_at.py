@@ -109,7 +109,7 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
     if not wanted:
         raise TaskError(f"loop_margins: the run has no {'drives' if drives else 'law'} (nothing has margins)")
     state, memory = state_at(run, at)
-    found = margins_at(run, state, memory, wanted[0])
+    found = margins_at(run, state, memory, wanted[0], exact=run.system.estimator is None)
     share = _share(run, drives)
     if not found.actuators:
         return LoopMargins(str(found.timing), False, 1.0, 1.0, 0.0, 0.0, None, share)

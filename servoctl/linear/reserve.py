@@ -23,6 +23,7 @@ from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
+from servoctl.simulation.settled import settled_memory
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
@@ -95,7 +96,7 @@ def _loops(run: Run) -> Iterator[Linear]:
     """The linearised loop of the simulated plant at the start, with each timing."""
     if run.system.law is None or not isinstance(run.loop, CompiledLoop):
         return
-    x, n = np.concatenate([run.start.q, run.start.v, run.loop.memory_start]), run.system.model.n
+    x, n = np.concatenate([run.start.q, run.start.v, settled_memory(run.loop, run.start)]), run.system.model.n
     if run.system.model.passive_rows and run.system.simulated is not None:
         x = run.loop.simulated().projected(run.start.t, x)
     state, memory = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :]

@@ -110,7 +110,12 @@ def run_timing(run: Run) -> Timing:
 
 
 def drives_timing(run: Run) -> Timing | None:
-    """Timing on drives, with the lag of emulated ones; None if the config has no `hil`."""
+    """Timing on drives, with the lag of emulated ones; None if the config has no `hil`.
+
+    With an estimator also None: its gains, its period and its delay are those of the run in simulation.
+    """
+    if run.system.estimator is not None:
+        return None
     spacing = None if run.loaded is None else drives_spacing(run.loaded)
     if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
         return None

@@ -20,6 +20,7 @@ import numpy as np
 
 from servoctl.engine.analytic import analytic, complex_steps
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
+from servoctl.engine.pairwise import has_pairs
 from servoctl.engine.structured import Diagonal
 from servoctl.engine.trace import trace
 from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
@@ -100,6 +101,8 @@ def _slope_by_symbols(constraint: Nonholonomic, around: State) -> float | None:
     given = inputs({"t": (1,), "q": (SMALL,), "v": (SMALL,)})
     t, q, v = given["t"], given["q"], given["v"]
     psi = np.atleast_1d(np.asarray(trace(constraint.psi, q, v, constraint._time(t[0])), dtype=object))
+    if has_pairs(psi):
+        return None  # it is traced as one function at any size
     A = jacobian(psi, v)
     if A.shape != (SMALL, SMALL) or any(entry.sx.is_symbolic() or not entry.sx.is_constant() for entry in A.flat):
         return None

@@ -17,7 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
+from servoctl.engine.linalg import (
+    Decomposition,
+    cholesky,
+    decompose,
+    frobenius,
+    is_finite,
+    product,
+    project,
+    solve_lower,
+    solve_upper,
+)
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
@@ -87,7 +97,10 @@ class Terms:
     @property
     def task_map(self) -> Array:
         """T = A Phi B, shape (r, m): task accelerations per unit of input, with the reaction of passive constraints."""
-        return self.rows @ self.project(self.inputs)
+        r, m = len(self.rows), self.inputs.shape[1]
+        if r < m:  # N is symmetric, so it may act on either factor
+            return product(self.project(self.rows.T).T, self.inputs)
+        return product(self.rows, self.project(self.inputs))
 
     @property
     def scale(self) -> Any:
@@ -101,7 +114,7 @@ class Terms:
     @property
     def rhs(self) -> Array:
         """b - A a_c, shape (r,): the task acceleration that is missing at u = 0, the right-hand side of `T u = rhs`."""
-        missing: Array = self.matrices.task.b - self.rows @ self.free_acceleration
+        missing: Array = self.matrices.task.b - product(self.rows, self.free_acceleration)
         return missing
 
     def acceleration(self, u: Array, passive_correction: Array | None = None) -> Array:
@@ -129,9 +142,8 @@ class Terms:
 
 
 def _project(passive: Decomposition, w: Array) -> Array:
-    """w - Z^T Z w, with the part of Z that belongs to the n coordinates; two thin products, N is never formed."""
-    Z = passive.row_basis[:, : len(w)]
-    return w - Z.T @ (Z @ w) if len(Z) else w
+    """w - Z^T Z w, with the part of Z that belongs to the n coordinates; N is never formed."""
+    return project(passive.row_basis[:, : len(w)], w)
 
 
 def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: Sequence[Any] = ()) -> Terms:

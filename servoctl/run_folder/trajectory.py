@@ -31,8 +31,8 @@ SETTLING_BAND = 1e-3
 """Default of `settling_band`: a violation has settled once it stays within this [unit of the row]."""
 
 SOMETIMES = (
-    "engine_choice", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage",
-    "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
+    "engine_choice", "engine_switch", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep",
+    "stage", "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
     "realism", "left_out",
 )  # fmt: skip
 """Metadata in a summary only if it applies."""

@@ -88,20 +88,22 @@ def adaptive(
         return solver_of(integrator, rates, t, x, end, jacobian)
 
     solver, projection = restart(start, x), Projection(loop, restart)
-    library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
-    if isinstance(loop, CompiledLoop) and library is not None:
-        yield collector.chunk()
-        steps = AdaptiveSteps(
-            library, solver, loop.parameters, collector.status, np.array(sorted(collector.stops), dtype=float), output
-        )
-        stopped = yield from _steps_in_c(loop, steps, progress)
-        if stopped is not None:
-            yield collector.chunk(stopped)
-            return
-        if steps.done:
-            return
-        position, solver = steps.position, restart(steps.t, steps.x)
+    in_c = isinstance(loop, CompiledLoop) and loop.c_library(None) is not None
     while solver.status == "running":
+        if isinstance(loop, CompiledLoop) and integrator.method == "dop853" and in_c:
+            in_c, library = False, loop.c_library(None)
+            assert library is not None
+            if collector.filled:
+                yield collector.chunk()
+            stops = np.array(sorted(collector.stops), dtype=float)
+            steps = AdaptiveSteps(library, solver, loop.parameters, collector.status, stops, output, position)
+            stopped = yield from _steps_in_c(loop, steps, progress)
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+            if steps.done:
+                return
+            position, solver = steps.position, restart(steps.t, steps.x)
         t, rates.at = solver.t, None
         message = take_step(solver)
         if solver.status == "failed" or not np.isfinite(solver.y).all():
@@ -129,6 +131,7 @@ def adaptive(
             return
         if collector.due():
             yield collector.chunk()
+        in_c = isinstance(loop, CompiledLoop) and loop.goes_over(solver.t, None)
     yield collector.chunk()
 
 

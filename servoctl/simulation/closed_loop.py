@@ -29,11 +29,13 @@ class Loop(ABC):
         engine: `c`, `vm` or `numpy`.
         note: Remark for the user about the choice of engine; None: nothing unusual.
         choice: Why `auto` took its engine; None: `auto` had no choice.
+        chosen: Whether the engine of the next run has been chosen.
         evaluations: Number of evaluations so far.
     """
 
     engine: str
     choice: str | None = None
+    chosen = False
 
     def __init__(self, system: System) -> None:
         self.system = system
@@ -60,7 +62,7 @@ class Loop(ABC):
     def _of(self, system: System) -> Self:
         """This loop with another system of the same structure."""
         other = copy.copy(self)
-        other.system, other.evaluations, other.choice = system, 0, None
+        other.system, other.evaluations, other.choice, other.chosen = system, 0, None, False
         other.memory_start = np.array(list(loop_memory(system).values()), dtype=float)
         return other
 
@@ -94,6 +96,19 @@ class Loop(ABC):
     def take_estimator(self, estimator: BoundEstimator) -> None:
         """Replaces the estimator by one that differs in parameters alone, without tracing again."""
         self.system = replace(self.system, estimator=estimator)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a compiler works for this loop while the run goes on."""
+        return False
+
+    @property
+    def switch(self) -> dict[str, Any]:
+        """Facts about the change of the engine during a run; empty without one."""
+        return {}
+
+    def end_compilation(self) -> None:  # noqa: B027 - most loops have none
+        """Ends a compilation for this loop that still goes on."""
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.ccode import CSource
 from servoctl.engine.select_engine import load_at_once
@@ -46,6 +47,9 @@ WORTH = 1.5
 
 LONG = 10.0
 """A run of adaptive steps is compiled if it would take longer than this on the virtual machine [s]."""
+
+BESIDE = 0.2
+"""A compilation beside the run pays from this share of the time on, because nothing waits for it."""
 
 COMPILE_START, COMPILE_RATE = 0.1, 1e-5
 """Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
@@ -95,7 +99,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     return loop
 
 
-def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
+def take_engine(loop: Loop, start: State, settings: Settings, engine: str, wait: bool = True) -> None:
     """Puts a loop on generated C if that is asked for or pays; `loop.note` says why an engine is not available.
 
     Args:
@@ -103,12 +107,14 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> No
         start: Initial state.
         settings: How to run.
         engine: `auto`, `c`, `vm` or `numpy`.
+        wait: Whether `auto` waits for the compiler; else the run starts on the virtual machine and goes over to C at a
+            moment that differs from run to run, so that two runs may differ by rounding.
     """
     if engine not in ("auto", "c") or loop.engine == "c" or engine_note(loop) is not None:
         return
     try:
         if isinstance(loop, CompiledLoop) and settings.integrator.method != "cvodes":
-            _take_c(loop, start, settings, sure=engine == "c")
+            _take_c(loop, start, settings, engine == "c", wait or engine == "c")
         elif engine == "c":
             why = "cvodes steps by itself" if loop.note is None else loop.note
             loop.note = f"--engine c: the run takes engine {loop.engine} instead: {why}"
@@ -141,10 +147,15 @@ def engine_note(loop: Loop) -> str | None:
     return loop.note if loop.note is not None and loop.note.startswith("--engine") else None
 
 
-def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) -> None:
-    program = _worth(loop, start, settings, sure, loop.program)
-    if program is not None:
+def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool, wait: bool) -> None:
+    program = _worth(loop, start, settings, sure, loop.program, 1.0 if wait else BESIDE)
+    if program is None:
+        return
+    _ = program.key  # raises without a compiler
+    if wait or program.cached:
         loop.run_on(program.load(), settings.substeps)
+    else:
+        loop.compilation = Compilation(program)
 
 
 def batch_library(loop: Loop, start: State, settings: Settings, engine: str, count: int) -> BatchLibrary | None:
@@ -178,8 +189,9 @@ def _worth(
     settings: Settings,
     sure: bool,
     program_of: Callable[[int | None], P],
+    share: float = 1.0,
 ) -> P | None:
-    """The program, if its library is cached, pays, or is asked for (`sure`)."""
+    """The program, if its library is cached, pays, or is asked for (`sure`); `share` of the usual time is enough."""
     fixed = settings.integrator.method == "rk4"
     expected = _expected(loop, start, settings) if fixed and not sure else None
     if expected is not None and expected < LOOK_UP:
@@ -192,9 +204,9 @@ def _worth(
         return program
     compiling = COMPILE_START + COMPILE_RATE * program.length
     if expected is not None:
-        return program if expected > WORTH * compiling else None
+        return program if expected > share * WORTH * compiling else None
     ahead = foresee(loop, start, settings)
-    pays = ahead is not None and ahead.total > LONG and ahead.saved > WORTH * compiling
+    pays = ahead is not None and ahead.total > share * LONG and ahead.saved > share * WORTH * compiling
     loop.choice = f"{ahead or 'the run fails in its beginning'}: {'compiled' if pays else 'not compiled'}"
     return program if pays else None
 

@@ -91,12 +91,15 @@ def fixed(
         output_step: Spacing of the rows [s]; None: every step.
         substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
     """
-    wanted, done = Wanted(times, output_step), 0
-    library = loop.c_library(substeps) if isinstance(loop, CompiledLoop) else None
-    if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
-        ticks = advance.ticks if isinstance(advance, Period) else None
-        done, x = yield from _stretches(loop, library, collector, x, times, wanted, substeps, ticks)
-    yield from _stepped(loop, collector, x, times, advance, wanted, substeps, done)
+    wanted = Wanted(times, output_step)
+    reached: tuple[int, Array] | None = (0, x)
+    while reached is not None:  # once more if C is ready only during the run
+        done, x = reached
+        library = loop.c_library(substeps) if isinstance(loop, CompiledLoop) else None
+        if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
+            ticks = advance.ticks if isinstance(advance, Period) else None
+            done, x = yield from _stretches(loop, library, collector, x, times, wanted, substeps, ticks, done)
+        reached = yield from _stepped(loop, collector, x, times, advance, wanted, substeps, done)
 
 
 def _stretches(
@@ -108,15 +111,16 @@ def _stretches(
     wanted: "Wanted",
     substeps: int | None,
     ticks: Ticks | None,
+    done: int,
 ) -> Generator[Chunk, None, tuple[int, Array]]:
-    """Many steps at a time in C; their number doubles until they take half the time of a chunk.
+    """Many steps at a time in C from the step `done` on; their number doubles until they take half a chunk's time.
 
     C stops before a step that is not finite or has a status that ends the run; Python repeats it to say why.
 
     Returns:
         The step at which C stopped, or the number of steps, and the state there.
     """
-    done, length, count = 0, FIRST_STRETCH, len(times) - 1
+    length, count = FIRST_STRETCH, len(times) - 1
     stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
     while done < count:
         began, asked = time.monotonic(), min(length, count - done)
@@ -144,23 +148,31 @@ def _stepped(
     wanted: "Wanted",
     substeps: int | None,
     done: int,
-) -> Iterator[Chunk]:
-    """Runs step by step from the step `done` on; with projection, each state returns to the passive constraints."""
+) -> Generator[Chunk, None, tuple[int, Array] | None]:
+    """Runs step by step from the step `done` on; with projection, each state returns to the passive constraints.
+
+    Returns:
+        The step before which the loop went over to C, and the state there; None: this was the rest of the run.
+    """
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = times[k], times[k + 1] - times[k]
+        if isinstance(loop, CompiledLoop) and loop.goes_over(t, substeps) and wanted.only_steps:
+            if collector.filled:
+                yield collector.chunk()
+            return k, x
         try:
             following, row = advance(t, x, h)
         except IntegrationError as error:
             collector.add(t, x, advance.row(t, x) if isinstance(advance, Period) else loop.rates(t, x)[1])
             yield collector.chunk(str(error))
-            return
+            return None
         stopped = collector.reason(t, row)
         if wanted.at(k) or stopped is not None:
             collector.add(t, x, row)
             if stopped is not None:
                 yield collector.chunk(stopped)
-                return
+                return None
         for s in wanted.between(k):
             if stopped is None and np.isfinite(following).all():
                 y = _between(loop, t, x, t + h, following, s)
@@ -171,10 +183,10 @@ def _stepped(
             stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
             at = advance.at if isinstance(advance, Period) else _culprit(loop, t, x, h, substeps)
             yield collector.chunk(stopped, at)
-            return
+            return None
         if stopped is not None:
             yield collector.chunk(stopped)
-            return
+            return None
         x = plant.projected(t + h, following) if loop.projects else following
         if collector.due():
             yield collector.chunk()
@@ -183,6 +195,7 @@ def _stepped(
         yield collector.chunk(collector.add(end, x, advance.row(end, x)))
     else:
         yield last_row(loop, collector, times[-1], x)
+    return None
 
 
 def _culprit(loop: Loop, t: float, x: Array, h: float, substeps: int | None) -> tuple[float, Array] | None:

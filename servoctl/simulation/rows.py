@@ -88,6 +88,11 @@ class Collector:
             return f"t = {t:.6g} s: {status.value}"
         return None
 
+    @property
+    def filled(self) -> bool:
+        """Whether there are rows for a chunk."""
+        return bool(self._rows)
+
     def due(self) -> bool:
         """Whether it is time for a chunk."""
         return time.monotonic() - self._since > CHUNK_TIME

@@ -165,6 +165,7 @@ def _run(
     interrupted = False
     at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
+    switch: dict[str, Any] = {}
     x, s, wrong = loop.vector(start), settings, None
     try:
         for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
@@ -185,6 +186,9 @@ def _run(
         stopped = str(error)
     except KeyboardInterrupt:
         interrupted = True
+    finally:
+        switch = loop.switch
+        loop.end_compilation()
     joined = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in list(chunks[0])} if chunks else {}
     wall = time.perf_counter() - began
     facts: dict[str, Any] = {
@@ -194,7 +198,8 @@ def _run(
         "evaluations": loop.evaluations - evaluations,
         "wall_time": wall,
         "realtime_factor": (reached - start.t) / wall,
-    }
+        "engine": loop.engine,
+    } | switch
     last = None if stopped is None else _bad_state(loop, joined, at)
     if wrong is not None:
         facts["error"] = wrong[1]

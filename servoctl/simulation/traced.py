@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import stored
+from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
@@ -28,6 +29,9 @@ from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
+
+ROUNDING = "until then by vm; two runs may differ by rounding (--engine c and --engine vm repeat to the bit)"
+"""What a summary says about a change of the engine."""
 
 
 def _parameters(system: System) -> Array:
@@ -260,7 +264,12 @@ class OpaqueLoop(TracedLoop):
 
 
 class CompiledLoop(TracedLoop):
-    """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
+    """Evaluates plant, law and whole steps compiled; the plant must not be opaque.
+
+    Attributes:
+        compilation: Makes the library while a run goes on; None: nothing does.
+        switched: Time of the run at which it went over to C [s]; None: it did not.
+    """
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         return self.system.model.symbolic_matrices(symbols, structured=bool(self.parts))
@@ -273,6 +282,7 @@ class CompiledLoop(TracedLoop):
         equations = [system.inputs, getattr(system.law, "null_space", None)]
         return stored.key_of(
             lambda: system.model.fingerprint,
+            lambda: fingerprint(self.parts),
             *(partial(structure_fingerprint, part) for part in parts),
             *(partial(fingerprint, each, system.model.named(each)) for each in equations),
         )
@@ -281,6 +291,8 @@ class CompiledLoop(TracedLoop):
         super().__init__(system)
         self._steppers: dict[int | None, Kernel] = {}
         self._libraries: dict[tuple[int | None, DelayLayout | None], Library | None] = {}
+        self.compilation: Compilation | None = None
+        self.switched: float | None = None
 
     @cached_property
     def _jacobian(self) -> Kernel:
@@ -309,7 +321,9 @@ class CompiledLoop(TracedLoop):
             substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
         """
         functions = [kernel.function for kernel in self._kernels(substeps)]
-        return Program(functions, None if substeps == 0 else self.step(substeps))
+        names = [kernel.function.name() for kernel in self._kernels(substeps)]
+        content = None if self._key is None else repr((self._key, names, substeps, self.form, self.projects))
+        return Program(functions, None if substeps == 0 else self.step(substeps), content)
 
     def batch_program(self, substeps: int | None) -> BatchProgram:
         """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
@@ -373,6 +387,36 @@ class CompiledLoop(TracedLoop):
         parameters[:] = self.parameters
         command = call.outputs["command"]
         return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
+
+    def goes_over(self, t: float, substeps: int | None) -> bool:
+        """Takes the library that `compilation` has made, between two steps; returns whether it did so now."""
+        library = None if self.compilation is None else self.compilation.ready()
+        if library is None:
+            return False
+        self.run_on(library, substeps)
+        self.compilation, self.switched = None, t
+        return True
+
+    def _of(self, system: System) -> Self:
+        other = super()._of(system)
+        other.compilation = other.switched = None
+        return other
+
+    @property
+    def compiles(self) -> bool:
+        return self.compilation is not None
+
+    @property
+    def switch(self) -> dict[str, Any]:
+        if self.switched is not None:
+            return {"engine_switch": {"t": self.switched, "to": "c", "note": ROUNDING}}
+        problem = "" if self.compilation is None else self.compilation.problem
+        return {"engine_switch": {"note": f"the run stayed on engine vm: {problem}"}} if problem else {}
+
+    def end_compilation(self) -> None:
+        if self.compilation is not None:
+            self.compilation.end()
+            self.compilation = None
 
     def c_library(self, substeps: int | None) -> Library | None:
         """The library that repeats `stepper(substeps)` in C; None if it is not compiled, or a machine moves."""

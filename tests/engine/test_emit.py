@@ -9,12 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from servoctl.engine import compiler
+from servoctl.engine import compiler, loops
 from servoctl.engine.ccode import Program
 from servoctl.engine.decomposition import decomposition_function
-from servoctl.engine.emit import emit, template
+from servoctl.engine.emit import emit
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.repeat import repeat
+from servoctl.engine.templates import over_numbers
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -49,7 +50,7 @@ void call(const double* x, double* y) {{
 }}"""
     built = folder / f"{function.name()}{lanes}.so"
     if not built.exists():
-        head = f"#define LANES {lanes}\n" + template("numbers.h") + template("sine.h")
+        head = over_numbers(lanes)
         compiler.build(head + emit([function]) + call, built)
     x, y = np.ascontiguousarray(values), np.empty((lanes, size))
     ctypes.CDLL(str(built)).call(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))
@@ -142,6 +143,69 @@ def test_a_decomposition_does_not_depend_on_the_other_lanes_to_the_bit(ranks: tu
     given = np.array([of_rank(3, 6, rank).ravel(order="F") for rank in ranks])
     alone = [in_c(function, each[:, None])[0].ravel() for each in given]
     np.testing.assert_array_equal(in_lanes(function, given, tmp_path, 4), alone)
+
+
+def factor_in_c(M: Array) -> list[Array]:
+    """L and whether M is positive definite, in C."""
+    n, entries = len(M), ca.SX.sym("entries", len(M) * (len(M) + 1) // 2)
+    results = loops.cholesky_function(n)(ca.SX(ca.Sparsity.lower(n), entries))
+    return in_c(ca.Function(f"factor_of_{n}", [entries], results), M.T[np.triu_indices(n)][:, None])
+
+
+def spread_of(n: int) -> tuple[Array, Array, Array]:
+    """A lower triangle, matrices X (3, n) and Z (2, n); Z has orthonormal rows."""
+    L = np.tril(RNG.normal(size=(n, n)))
+    np.fill_diagonal(L, RNG.uniform(0.5, 2.0, n))
+    return L, RNG.normal(size=(3, n)), np.linalg.qr(RNG.normal(size=(n, 2)))[0].T
+
+
+@pytest.mark.parametrize("n", [3, 7, 14, 19])
+def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> None:
+    L, X, Z = spread_of(n)
+    M = L @ L.T
+    factor, positive = factor_in_c(M)
+    assert positive[0, 0] == 1.0
+    np.testing.assert_array_equal(factor, np.tril(factor))
+    np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
+    solved = {
+        "X L^-T": (in_c(loops.lower_function(3, n), L, X)[0] @ L.T, X),
+        "X L^-1": (in_c(loops.upper_function(3, n), L, X)[0] @ L, X),
+        "X Z^T": (in_c(loops.product_function(3, n, 2, False), X, Z.T)[0], X @ Z.T),
+        "X Z^T, transposed": (in_c(loops.product_function(3, n, 2, True), X, Z)[0], X @ Z.T),
+        "X (I - Z^T Z)": (in_c(loops.project_function(2, n, 3), Z, X)[0], X - X @ Z.T @ Z),
+        "|X|^2": (in_c(loops.squares_function(3 * n), X.ravel()[:, None])[0], np.full((1, 1), np.sum(X * X))),
+    }
+    for name, (found, expected) in solved.items():
+        small = 1e-13 * n * (np.linalg.cond(L) if "L" in name else 1.0)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=small * np.abs(expected).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.0, np.nan])
+def test_a_cholesky_factor_in_c_says_that_a_matrix_is_not_positive_definite(bad: float) -> None:
+    M = np.eye(8)
+    M[5, 5] = bad
+    factor, positive = factor_in_c(M)
+    assert positive[0, 0] == 0.0 and float(loops.cholesky_function(8)(M)[1]) == 0.0
+    assert np.isfinite(factor).all() or np.isnan(bad)
+
+
+def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:
+    M, X = ca.SX.sym("M", 49), ca.SX.sym("X", 21)
+    L, _ = loops.cholesky_function(7)(ca.reshape(M, 7, 7))
+    Y = loops.lower_function(3, 7)(L, ca.reshape(X, 3, 7))
+    T = loops.product_function(3, 7, 3, True)(Y, loops.upper_function(3, 7)(L, Y))
+    function = ca.Function("weighed", [ca.vertcat(M, X)], [ca.vertcat(ca.vec(Y), ca.vec(T), ca.vec(L))])
+    given = [spread_of(7) for _ in range(4)]
+    values = np.array([np.concatenate([(L @ L.T).ravel(), X.ravel(order="F")]) for L, X, _ in given])
+    alone = [in_c(function, each[:, None])[0].ravel() for each in values]
+    np.testing.assert_array_equal(in_lanes(function, values, tmp_path, 4), alone)
+
+
+def test_the_derivative_of_a_cholesky_factor_has_c() -> None:
+    M = ca.SX.sym("M", 3, 3)
+    slope = ca.Function("slope", [M], [ca.densify(ca.jacobian(loops.cholesky_function(3)(M)[0], M))])
+    at = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
+    np.testing.assert_allclose(in_c(slope, at)[0], np.array(slope(at)), rtol=0, atol=1e-14)
 
 
 def test_a_matrix_of_nan_has_rank_zero() -> None:

@@ -39,6 +39,7 @@ def view_process(loop: Child) -> int:
 
 
 def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
+    begun = time.monotonic()
     with looping(tmp_path, BELT, "--view", "--duration", "600", "--set", f"hil.live={LIVE}") as loop:
         address = address_of(loop)
         with viewer(address) as connection:
@@ -52,8 +53,9 @@ def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
             assert post(address, "gain", {"path": "law.kind", "value": 1})[0] == 422
             assert post(address, "gain", {"path": ALPHA, "value": True})[0] == 422
             assert post(address, "gain", {"path": ALPHA, "value": 12})[0] == 200
-            answers = [post(address, "gain", {"path": ALPHA, "value": 12})[0] for _ in range(20)]
-            assert 422 in answers  # the loop is not to be kept busy
+            wait_until(  # requests that follow each other too fast are refused: they must not keep the loop busy
+                lambda: post(address, "gain", {"path": ALPHA, "value": 12})[0] == 422, lambda: "no request is refused"
+            )
             for kind, message in seen:
                 if kind == "picture" and message["row"][f"live.{ALPHA}"] == 12:
                     break
@@ -68,7 +70,7 @@ def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
         check_stopped_by_the_button(tmp_path, loop)
     run = load_run(tmp_path / "run")
     assert run[f"live.{ALPHA}"][-1] == 12.0
-    assert run.t[-1] < 60.0  # kept to the wall clock; lock-step alone would be long through
+    assert run.t[-1] < time.monotonic() - begun  # the page keeps the run to the wall clock; else it would be ahead
     assert "8 -> 12 within 0.5 s" in (tmp_path / "run/events.jsonl").read_text()
 
 
@@ -93,7 +95,8 @@ def test_viewers_do_not_change_a_run(tmp_path: Path) -> None:
 
 def test_the_stop_button_on_the_wall_clock_with_a_viewer_that_reads_nothing(tmp_path: Path) -> None:
     with keys_of("udp_multicast") as keys:
-        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 60.0)
+        # a busy machine may hold up the emulator for a second
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 600.0, stale=1.0)
         with emulated(tmp_path, config), looping(tmp_path, config, "--view") as loop:
             address = address_of(loop)
             with viewer(address), viewer(address):

@@ -32,7 +32,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def write_config(
-    path: Path, protocol: str, keys: dict[str, Any], duration: float, watchdog: float = WATCHDOG, **hil: Any
+    path: Path,
+    protocol: str,
+    keys: dict[str, Any],
+    duration: float,
+    watchdog: float = WATCHDOG,
+    stale: float = 0.2,
+    **hil: Any,
 ) -> Path:
     """A cart pulls a mass on a spring: one drive, one encoder."""
     shared = {"bus": "main", "gear": 20}
@@ -57,8 +63,8 @@ def write_config(
             "drives": [drive],
             "sensors": [sensor | (CIA402 if encoder == "cia402" else ODRIVE)],
             "safety": {
-                "stale": 0.2, "lost": 0.25, "drive_watchdog": watchdog, "late_ticks": 1000, "late_share": 0.99,
-                "stop_time": 1.0, "engage_tolerance": 0.2,
+                "stale": stale, "lost": 1.25 * stale, "drive_watchdog": watchdog,
+                "late_ticks": 1000, "late_share": 0.99, "stop_time": 1.0, "engage_tolerance": 0.2,
             },
             **hil,
         },

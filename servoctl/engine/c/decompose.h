@@ -1,8 +1,9 @@
 /* The decomposition of servoctl/engine/decomposition.py in loops: A, shape (ROWS, N), K = min(ROWS, N).
 
-   A and all results are in column order; the arrays are laid out so that inner loops run over neighbours. If A has full
-   row rank, C is triangular after its rows are put in the order of choice, so it needs no Gram-Schmidt: U is that
-   permutation and R the triangle. Z and U then start with the last choice, which makes R upper triangular. */
+   A and all results are in column order. If A has full row rank, C is triangular after its rows are put in the order of
+   choice, so it needs no Gram-Schmidt: U is that permutation and R the triangle. Z and U then start with the last
+   choice, which makes R upper triangular. A single run puts its rows in order; runs side by side choose different rows,
+   and mark them. */
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
 
 /* C = U R by Gram-Schmidt on the columns, orthogonalised twice; lanes in which `known` holds keep their U and R. */
@@ -31,63 +32,87 @@ static void COLUMNS(V C[K][ROWS], const M* live, M known, V* U, V* R) {
 }
 
 static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank, V* pivot_min) {
-  V rest[N][ROWS], basis[K][N], lying[N][K], C[K][ROWS], square[ROWS], along[ROWS], again[K], row[N];
-  V least = *tolerance * *tolerance;
-  M chosen[K][ROWS], live[K];
-  ACROSS(c, N) ACROSS(i, ROWS) rest[c][i] = A[i + c * ROWS];
-  ACROSS(c, N) ACROSS(l, K) lying[c][l] = number(0.0);
+  V rest[ROWS][ROOM(N)], basis[K][ROOM(N)], row[ROOM(N)], C[K][ROWS], square[ROWS], again[K];
+  const V least = *tolerance * *tolerance;
+  M live[K];
+#if SIDE_BY_SIDE
+  M chosen[K][ROWS];
+#else
+  int order[ROWS]; /* the rows chosen so far, then all others from the first to the last */
+  ACROSS(i, ROWS) order[i] = i;
+#endif
+  memset(rest, 0, sizeof rest);
+  memset(C, 0, sizeof C);
+  memset(again, 0, sizeof again);
+  ACROSS(c, N) ACROSS(i, ROWS) rest[i][c] = A[i + c * ROWS];
+  ACROSS(i, ROWS) square[i] = dot(rest[i], rest[i], N);
   *rank = *pivot_min = number(0.0);
   for (int j = 0; j < K; ++j) {
-    V total = number(0.0);
-    ACROSS(i, ROWS) square[i] = number(0.0);
-    ACROSS(c, N) ACROSS(i, ROWS) square[i] += rest[c][i] * rest[c][i];
-#if !defined(LANES) || LANES == 1
-    int pick = 0;
-    for (int i = 1; i < ROWS; ++i) if (square[i] > square[pick]) pick = i;
-    ACROSS(i, ROWS) chosen[j][i] = i == pick;
-    ACROSS(c, N) row[c] = rest[c][pick];
-#else
+#if SIDE_BY_SIDE
     V largest = square[0];
     M taken = (M){0};
     for (int i = 1; i < ROWS; ++i) largest = v_fmax(largest, square[i]);
     ACROSS(i, ROWS) {
       chosen[j][i] = (square[i] >= largest) & invert(taken);
       taken = taken | chosen[j][i];
+      ACROSS(c, N) row[c] = i ? select(chosen[j][i], rest[i][c], row[c]) : rest[0][c];
     }
-    ACROSS(c, N) row[c] = keep(chosen[j][0], rest[c][0]);
-    for (int i = 1; i < ROWS; ++i) ACROSS(c, N) row[c] = select(chosen[j][i], rest[c][i], row[c]);
+#else
+    int at = j;
+    for (int i = j + 1; i < ROWS; ++i) if (square[order[i]] > square[order[at]]) at = i;
+    const int pick = order[at];
+    for (; at > j; --at) order[at] = order[at - 1];
+    order[j] = pick;
+    memcpy(row, rest[pick], sizeof row);
 #endif
-    if (j) {
-      ACROSS(l, K) again[l] = number(0.0);
-      ACROSS(c, N) ACROSS(l, K) again[l] += lying[c][l] * row[c];
-      for (int l = 0; l < j; ++l) {
-        ACROSS(c, N) row[c] -= again[l] * basis[l][c];
-        ACROSS(i, ROWS) C[l][i] += keep(chosen[j][i], again[l]);
-      }
-    }
-    ACROSS(c, N) total += row[c] * row[c];
+    ACROSS(l, j) again[l] = dot(basis[l], row, N);
+    gather_rows(row, 0, again, 1, basis[0], j, N);
+    const V total = dot(row, row, N);
     live[j] = j ? (total > least) & live[j - 1] : total > least;
-    V length = v_sqrt(select(live[j], total, number(1.0))), inverse = keep(live[j], number(1.0) / length);
+    const V length = v_sqrt(select(live[j], total, number(1.0))), inverse = keep(live[j], number(1.0) / length);
     *rank += keep(live[j], number(1.0));
     *pivot_min = select(live[j], length, *pivot_min);
-    ACROSS(c, N) lying[c][j] = basis[j][c] = row[c] * inverse;
-    ACROSS(i, ROWS) along[i] = number(0.0);
-    ACROSS(c, N) ACROSS(i, ROWS) along[i] += rest[c][i] * basis[j][c];
-    ACROSS(i, ROWS) C[j][i] = along[i] = select(chosen[j][i], keep(live[j], length), along[i]);
-    ACROSS(c, N) ACROSS(i, ROWS) rest[c][i] = keep(invert(chosen[j][i]), rest[c][i] - along[i] * basis[j][c]);
+    scale(basis[j], inverse, row, N);
+#if SIDE_BY_SIDE
+    ACROSS(l, j) ACROSS(i, ROWS) C[l][i] += keep(chosen[j][i], again[l]);
+    ACROSS(i, ROWS) {
+      const V along = dot(rest[i], basis[j], N);
+      C[j][i] = select(chosen[j][i], keep(live[j], length), along);
+      reduce(rest[i], along, basis[j], N);
+      ACROSS(c, N) rest[i][c] = keep(invert(chosen[j][i]), rest[i][c]);
+      square[i] = dot(rest[i], rest[i], N);
+    }
+#else
+    ACROSS(l, j) C[l][pick] += again[l];
+    C[j][pick] = keep(live[j], length);
+    for (int i = j + 1; i < ROWS; ++i) {
+      V* other = rest[order[i]];
+      const V along = C[j][order[i]] = dot(other, basis[j], N);
+      if (j + 1 == K) continue;
+      reduce(other, along, basis[j], N);
+      square[order[i]] = dot(other, other, N);
+    }
+#endif
   }
-  M full = ROWS > N ? (M){0} : live[K - 1];
+  const M full = ROWS > N ? (M){0} : live[K - 1];
   if (any(full)) {
-    ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = lying[c][K - 1 - l];
+    ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = basis[K - 1 - l][c];
+#if SIDE_BY_SIDE
     ACROSS(l, K) ACROSS(i, ROWS) U[i + l * ROWS] = keep(chosen[K - 1 - l][i], number(1.0));
     ACROSS(l, K) ACROSS(m, K) {
       V entry = number(0.0);
       if (m >= l) ACROSS(i, ROWS) entry += keep(chosen[K - 1 - l][i], C[K - 1 - m][i]);
       R[l + m * K] = entry;
     }
+#else
+    ACROSS(i, ROWS * K) U[i] = number(0.0);
+    ACROSS(i, K * K) R[i] = number(0.0);
+    ACROSS(l, K) U[order[K - 1 - l] + l * ROWS] = number(1.0);
+    ACROSS(l, K) for (int m = l; m < K; ++m) R[l + m * K] = C[K - 1 - m][order[K - 1 - l]];
+#endif
   }
   if (any(invert(full))) {
-    ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = select(full, Z[l + c * K], lying[c][l]);
+    ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = select(full, Z[l + c * K], basis[l][c]);
     COLUMNS(C, live, full, U, R);
   }
 }

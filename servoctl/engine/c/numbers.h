@@ -7,7 +7,7 @@
 
 /* Before each long function without loops: -O3 takes gcc twice as long there and gains nothing. */
 #if defined(__GNUC__) && !defined(__clang__)
-#define LONG_STRAIGHT_LINE __attribute__((optimize("O1")))
+#define LONG_STRAIGHT_LINE __attribute__((optimize("O1", "tree-slp-vectorize", "ira-algorithm=priority")))
 #else
 #define LONG_STRAIGHT_LINE
 #endif
@@ -17,6 +17,9 @@ typedef double Scalar; /* one lane of V */
 #if LANES == 1
 typedef double V;
 typedef Bits M; /* of a comparison: 1 or 0 */
+#if defined(__GNUC__)
+#define PACKED
+#endif
 #define LANE(v, k) (v)
 #define invert(m) (!(m))
 static inline V number(double x) { return x; }
@@ -28,6 +31,7 @@ static inline int any(M m) { return m != 0; }
 #else
 typedef double V __attribute__((vector_size(LANES * sizeof(double))));
 typedef Bits M __attribute__((vector_size(LANES * sizeof(double)))); /* of a comparison: -1 or 0 */
+#define SIDE_BY_SIDE 1
 #define LANE(v, k) ((v)[k])
 #define invert(m) (~(m))
 static inline V number(double x) { return x - (V){0.0}; }

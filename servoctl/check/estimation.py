@@ -1,0 +1,141 @@
+"""The estimator of a run: its gains, how fast it follows, when it is unstable, and what its noise costs in torque.
+
+A row with its own estimator is one axis: phi'' = (1 + E) u + d, one period of delay after the other, with the gains of
+its correction. The loop is linear, so its matrix is its step applied to unit vectors, and the step calls the estimator.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly import Run
+from servoctl.estimation.bound import BoundEstimator, PlantFunctions
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.mechanics.constraint import Rows
+from servoctl.types import Array, State
+
+MOST = 10.0
+"""Largest factor on the action of the inputs that is looked at."""
+
+
+class Axis(PlantFunctions):
+    """A free unit mass."""
+
+    def acceleration(self, state: State, u: Array) -> Array:
+        return u
+
+    def passive(self, state: State) -> Rows:
+        nothing = np.zeros(0)
+        return Rows(np.zeros((0, 1)), nothing, nothing, nothing)
+
+
+def of_one_axis(estimator: BoundEstimator, i: int) -> BoundEstimator:
+    """The estimator of one coordinate with one actuator, the slowest; limits and passive rows do not count."""
+    held = estimator.commands
+    lag = (max(held.lag),) if held.lag else ()
+    commands = replace(held, actuators=("u",), lag=lag, lower=(-np.inf,), upper=(np.inf,), engaged=False)
+    e = estimator
+    # no reading of the linear loop is an outlier
+    return replace(
+        e, commands=commands, coordinates=(e.coordinates[i],), holonomic=(), rigid=(), start_q=(0.0,), start_v=(0.0,),
+        gain_q=(e.gain_q[i],), gain_v=(e.gain_v[i],), gain_d=(e.gain_d[i],), sigma=(e.sigma[i],), weight=(1.0,),
+        innovation=(np.inf,), ends=np.inf,
+    )  # fmt: skip
+
+
+def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: float) -> tuple[Array, Array]:
+    """The matrix of one period on (q, v, earlier u, memory), and the row of u in it.
+
+    Args:
+        one: See `of_one_axis`; lag does not count.
+        damping: Gain on the speed.
+        stiffness: Gain on the position.
+        error: E [-].
+    """
+    held = replace(one.commands, lag=())
+    one = replace(one, commands=held)
+    size, late = 2 + (held.late + 1) + len(one.memory) - 1, held.late + 1
+
+    def step(x: Array) -> tuple[Array, float]:
+        (q, v), sent, memory = x[:2], x[2 : 2 + late], np.append(x[2 + late :], 1.0)
+        found = one.update(State(0.0, x[:1], x[1:2]), np.ones(1), sent[:1], memory, held.period, Axis())
+        u = -stiffness * found.state.q[0] - damping * found.state.v[0] - found.disturbance[0]
+        queue = np.concatenate([[u], sent])
+        for share, acting in held.acting(queue[:late].reshape(-1, 1)):
+            h, a = share * held.period, (1.0 + error) * acting[0]
+            q, v = q + h * v + h * h / 2.0 * a, v + h * a
+        return np.concatenate([[q, v], queue[:late], found.memory[:-1]]), float(u)
+
+    columns = [step(unit) for unit in np.eye(size)]
+    return np.array([column for column, _ in columns]).T, np.array([u for _, u in columns])
+
+
+def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
+    """Lines, the same as values, and errors; empty without an estimator."""
+    estimator, law = run.system.estimator, run.system.law
+    if estimator is None:
+        return [], {}, []
+    lines = [f"kind {estimator.kind}, delay {estimator.commands.delay:g} s met by prediction"]
+    values: dict[str, Any] = {"kind": estimator.kind, "delay": estimator.commands.delay}
+    errors: list[str] = []
+    h, units = estimator.commands.period, list(run.system.model.plant.coordinates.values())
+    for i, name in enumerate(estimator.coordinates):
+        gains = [getattr(estimator, field)[i] for field in ("gain_q", "gain_v", "gain_d")]
+        one = of_one_axis(estimator, i)
+        alone = loop_matrix(one, 0.0, 0.0, 0.0)[0][2 + one.commands.late + 1 :, 2 + one.commands.late + 1 :]
+        slowest = _slowest(alone, h)
+        values[name] = {"gain_q": gains[0], "gain_v": gains[1], "gain_d": gains[2], "bandwidth": slowest}
+        line = f"{name}: gains {gains[0]:.4g}, {gains[1]:.4g} 1/s"
+        line += f", {gains[2]:.4g} 1/s^2" if estimator.has_model else ""
+        line += f"; slowest pole {slowest:.4g} 1/s"
+        if estimator.has_model:
+            values[name]["sigma"] = estimator.sigma[i]
+            line += f"; disturbance to {estimator.sigma[i]:.2g} {units[i] or '1'}/s^2 (1 sigma)"
+        lines.append(line)
+    if not isinstance(law, BoundConstraintFollowing):
+        return lines, values, errors
+    # each row with the estimator of the fastest coordinate
+    one = of_one_axis(estimator, int(np.argmax(estimator.gain_v)))
+    for i, row in enumerate(law.rows):
+        if row.degree != 2:
+            continue
+        limit = _largest_gain(one, law.damping[i], law.stiffness[i])
+        values[row.name] = {"largest_gain": limit}
+        if limit < 1.0:
+            errors.append(
+                f"estimation: {row.name}: unstable with this estimator (lower estimation.disturbance, or the gains)"
+            )
+            continue
+        known = f"{limit:.3g}" if np.isfinite(limit) else f"more than {MOST:g}"
+        lines.append(f"{row.name}: stable if inputs act up to {known} times as much as the model says")
+    return lines, values, errors
+
+
+def _largest_gain(one: BoundEstimator, damping: float, stiffness: float) -> float:
+    """Largest factor 1 + E at which a row is stable; 0 if it is unstable at 1, infinite above `MOST`."""
+
+    def stable(factor: float) -> bool:
+        matrix, _ = loop_matrix(one, damping, stiffness, factor - 1.0)
+        return float(np.abs(np.linalg.eigvals(matrix)).max()) < 1.0 + 1e-9
+
+    if not stable(1.0):
+        return 0.0
+    low = 1.0
+    for high in np.geomspace(1.0, MOST, 12)[1:]:
+        if not stable(float(high)):
+            break
+        low = float(high)
+    else:
+        return float("inf")
+    high = low * MOST ** (1 / 11)
+    for _ in range(12):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if stable(middle) else (low, middle)
+    return low
+
+
+def _slowest(matrix: Array, h: float) -> float:
+    """Decay rate of the slowest pole of an estimate that gets no readings of its own [1/s]."""
+    sizes = np.abs(np.linalg.eigvals(matrix))
+    return float(-np.log(max(sizes[sizes > 1e-9].max(initial=1e-9), 1e-9)) / h)

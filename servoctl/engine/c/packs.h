@@ -1,0 +1,49 @@
+/* Rows of numbers, of which gcc and clang take four at once. A row has room for whole packs, and what lies behind its end
+   is finite. The functions are those of rows.h, to the bit. */
+typedef double Pack __attribute__((vector_size(32), aligned(8), may_alias));
+#define ROOM(count) (((count) + 3) / 4 * 4)
+#define LEVEL(i) ((i) / 4 * 4) /* start of the pack of entry i */
+#define PACK(x, i) (*(Pack*) ((x) + (i)))
+#define GIVEN(x, i) (*(const Pack*) ((x) + (i)))
+static inline Pack spread(V x) { return (Pack){x, x, x, x}; }
+
+/* The sum of a[i] * b[i]. */
+static inline V dot(const V* a, const V* b, int count) {
+  Pack total = spread(0.0);
+  for (int i = 0; i < count; i += 4) total += GIVEN(a, i) * GIVEN(b, i);
+  return (total[0] + total[1]) + (total[2] + total[3]);
+}
+
+/* y = factor * x */
+static inline void scale(V* y, V factor, const V* x, int count) {
+  for (int i = 0; i < count; i += 4) PACK(y, i) = spread(factor) * GIVEN(x, i);
+}
+
+/* y -= factor * x */
+static inline void reduce(V* y, V factor, const V* x, int count) {
+  for (int i = 0; i < count; i += 4) PACK(y, i) -= spread(factor) * GIVEN(x, i);
+}
+
+/* y += factors[0] * row 0 + factors[step] * row 1 + .. in this order, or y -= each of them; rows lie ROOM(count) apart. */
+static inline void gather_rows(V* y, int plus, const V* factors, int step, const V* x, int rows, int count) {
+  const int room = ROOM(count);
+  for (int i = 0; i < room; i += 16) {
+    const int left = room - i;
+    Pack a = PACK(y, i), b = a, c = a, d = a;
+    if (left > 4) b = PACK(y, i + 4);
+    if (left > 8) c = PACK(y, i + 8);
+    if (left > 12) d = PACK(y, i + 12);
+    for (int k = 0; k < rows; ++k) {
+      const V* row = x + k * room + i;
+      const Pack factor = spread(factors[k * step]);
+      a = plus ? a + factor * GIVEN(row, 0) : a - factor * GIVEN(row, 0);
+      if (left > 4) b = plus ? b + factor * GIVEN(row, 4) : b - factor * GIVEN(row, 4);
+      if (left > 8) c = plus ? c + factor * GIVEN(row, 8) : c - factor * GIVEN(row, 8);
+      if (left > 12) d = plus ? d + factor * GIVEN(row, 12) : d - factor * GIVEN(row, 12);
+    }
+    PACK(y, i) = a;
+    if (left > 4) PACK(y, i + 4) = b;
+    if (left > 8) PACK(y, i + 8) = c;
+    if (left > 12) PACK(y, i + 12) = d;
+  }
+}

@@ -1,0 +1,76 @@
+"""Matrix operations on symbols that are functions of their own: called, never inlined, and loops in C.
+
+Design: straight-line code is for the terms of a plant. Written out, the algebra of two arms with seven joints has more
+statements than the arms, and takes the compiler and the processor longer than loops. A name says what a function does
+and at which size, and is all that the C code needs. Derivatives of these functions are written out.
+"""
+
+from functools import cache
+from typing import Any
+
+import casadi as ca
+
+
+def _called(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
+    return ca.Function(name, inputs, outputs, {"never_inline": True})
+
+
+@cache
+def cholesky_function(n: int) -> Any:
+    """CasADi function M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`."""
+    M = ca.SX.sym("M", ca.Sparsity.lower(n))
+    W, L, positive = ca.tril(M), ca.SX(n, n), ca.SX(1)
+    for j in range(n):
+        counted = W[j, j] > 0
+        positive = ca.logic_and(positive, counted)
+        pivot = ca.if_else(counted, W[j, j], 1)
+        inverse, root = 1 / pivot, ca.sqrt(pivot)
+        L[j, j] = root
+        for k in range(j + 1, n):
+            W[k:, k] -= W[k:, j] * (W[k, j] * inverse)
+            L[k, j] = W[k, j] * (root * inverse)
+    return _called(f"cholesky_{n}", [M], [ca.densify(L), positive])
+
+
+@cache
+def lower_function(rows: int, n: int) -> Any:
+    """CasADi function (L, X) -> X L^-T, shape (rows, n), of a lower triangle L."""
+    L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
+    Y: list[Any] = []
+    for i in range(n):
+        rest = X[:, i] - sum((L[i, j] * Y[j] for j in range(i)), start=ca.SX(rows, 1))
+        Y.append(rest * (1 / L[i, i]))
+    return _called(f"lower_{rows}x{n}", [L, X], [ca.densify(ca.horzcat(*Y))])
+
+
+@cache
+def upper_function(rows: int, n: int) -> Any:
+    """CasADi function (L, X) -> X L^-1, shape (rows, n), of a lower triangle L."""
+    L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
+    Y: list[Any] = [None] * n
+    for i in reversed(range(n)):
+        rest = X[:, i] - sum((L[j, i] * Y[j] for j in range(i + 1, n)), start=ca.SX(rows, 1))
+        Y[i] = rest * (1 / L[i, i])
+    return _called(f"upper_{rows}x{n}", [L, X], [ca.densify(ca.horzcat(*Y))])
+
+
+@cache
+def product_function(rows: int, n: int, columns: int, transposed: bool) -> Any:
+    """CasADi function (A, B) -> A B, shape (rows, columns), or A B^T if `transposed`."""
+    A, B = ca.SX.sym("A", rows, n), ca.SX.sym("B", *((columns, n) if transposed else (n, columns)))
+    name = f"product{'_transposed' * transposed}_{rows}x{n}x{columns}"
+    return _called(name, [A, B], [ca.densify(ca.mtimes(A, B.T if transposed else B))])
+
+
+@cache
+def project_function(k: int, n: int, rows: int) -> Any:
+    """CasADi function (Z, X) -> X (I - Z^T Z), shape (rows, n); Z has shape (k, n)."""
+    Z, X = ca.SX.sym("Z", k, n), ca.SX.sym("X", rows, n)
+    return _called(f"project_{k}x{n}x{rows}", [Z, X], [ca.densify(X - ca.mtimes(ca.mtimes(X, Z.T), Z))])
+
+
+@cache
+def squares_function(count: int) -> Any:
+    """CasADi function of a vector -> the sum of its squares."""
+    x = ca.SX.sym("x", count)
+    return _called(f"squares_{count}", [x], [ca.sumsqr(x)])

@@ -1,0 +1,65 @@
+"""Products of matrices, on numbers or on symbols: small ones are written out, large ones are loops."""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine import loops
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, to_sx
+from servoctl.types import Array
+
+WORTH = 60
+"""Products of symbols in a matrix product from which loops are used."""
+
+
+def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]) -> list[Any]:
+    """The results of a CasADi function of symbols in these shapes; () for a scalar."""
+    results = function(*map(to_sx, arguments))
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    return [Symbol(sx) if shape == () else from_sx(sx, shape) for sx, shape in zip(results, shapes, strict=True)]
+
+
+def product(A: Array, B: Array) -> Array:
+    """A B, shape (r, c), or (r,) for a vector B."""
+    if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < WORTH:
+        plain: Array = A @ B
+        return plain
+    columns = B.shape[1] if B.ndim == 2 else 1
+    # what loops return lies in column order, or transposed in row order: taken as it lies, no entry is copied in C
+    transposed = _transposed(B)
+    function = loops.product_function(*A.shape, columns, transposed)
+    (AB,) = called(function, (A, B.T if transposed else B), (len(A), *B.shape[1:]))
+    result: Array = AB
+    return result
+
+
+def _transposed(A: Array) -> bool:
+    """Whether a matrix lies in row order in memory."""
+    return A.ndim == 2 and A.flags.c_contiguous and not A.flags.f_contiguous
+
+
+def _products(A: Array, B: Array) -> int:
+    """How many products of two symbols A B has."""
+    left, right = (np.vectorize(lambda x: isinstance(x, Symbol), otypes=[int])(X) for X in (A, B))
+    return int(left.sum(axis=0) @ right.reshape(len(B), -1).sum(axis=1))
+
+
+def project(Z: Array, w: Array) -> Array:
+    """w - Z^T Z w for orthonormal rows Z, shape (k, n); w of shape (n,) or (n, columns)."""
+    if not len(Z):
+        return w
+    if not is_symbolic(Z) or Z.size * w.size // len(w) < WORTH:
+        plain: Array = w - Z.T @ (Z @ w)
+        return plain
+    rows: Array = w.T.reshape(-1, len(w))
+    (rest,) = called(loops.project_function(*Z.shape, len(rows)), (Z, rows), rows.shape)
+    projected: Array = rest.T.reshape(w.shape)
+    return projected
+
+
+def sum_of_squares(A: Array) -> Any:
+    """The sum of the squares of all entries."""
+    if not is_symbolic(A) or A.size < WORTH:
+        return np.sum(A * A) if A.size else 0.0
+    (total,) = called(loops.squares_function(A.size), ((A.T if _transposed(A) else A).ravel(order="F"),), ())
+    return total

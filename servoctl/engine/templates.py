@@ -1,0 +1,95 @@
+"""The C files of this package, and which of them is the code of a matrix operation."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers
+
+_FOLDER = Path(__file__).parent / "c"
+
+
+def template(name: str) -> str:
+    """A C file of this package."""
+    return (_FOLDER / name).read_text()
+
+
+@dataclass(frozen=True)
+class Loops:
+    """A matrix operation in loops.
+
+    Attributes:
+        file: Name of its C file; the function is named by the file's name in capitals.
+        sizes: What the file calls the sizes, in the order of the numbers in the operation's name.
+        cost: Sizes -> operations in the worst case.
+        numbers: Sizes -> numbers on the stack.
+        defined: Further definitions: name -> formula in sizes.
+    """
+
+    file: str
+    sizes: tuple[str, ...]
+    cost: Callable[..., Cost]
+    numbers: Callable[..., int]
+    defined: Callable[..., dict[str, object]] = lambda *sizes: {}
+
+
+def _cholesky(n: int) -> Cost:
+    below = n * (n - 1) // 2
+    changed = (n + 1) * n * (n - 1) // 6  # entries that the columns before them change
+    return Cost(4 * n + below + 2 * changed + 2 * n + below + 2, 2 * n)
+
+
+def _triangle(rows: int, n: int) -> Cost:
+    return Cost(n + rows * n * n, n)
+
+
+def _product(rows: int, n: int, columns: int) -> Cost:
+    return Cost(2 * rows * n * columns)
+
+
+def _part_of_product(rows: int, n: int, columns: int) -> int:
+    return rows * (n + 1)
+
+
+LOOPS = {
+    "cholesky": Loops("cholesky.h", ("N",), _cholesky, lambda n: n * n + 2 * n),
+    "lower": Loops("lower.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n),
+    "upper": Loops("upper.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n),
+    "product": Loops(
+        "product.h", ("ROWS", "N", "COLUMNS"), _product, _part_of_product, lambda *sizes: {"TRANSPOSED": 0}
+    ),
+    "product_transposed": Loops(
+        "product.h", ("ROWS", "N", "COLUMNS"), _product, _part_of_product, lambda *sizes: {"TRANSPOSED": 1}
+    ),
+    "project": Loops(
+        "project.h", ("K", "N", "ROWS"), lambda k, n, rows: Cost(4 * k * n * rows), lambda k, n, rows: (k + n) * rows
+    ),
+    "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 3), lambda count: count + 4),
+    "decompose": Loops(
+        "decompose.h", ("ROWS", "N"), decomposition_cost, decomposition_numbers,
+        lambda rows, n: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}"},
+    ),
+}  # fmt: skip
+"""Kind of operation -> its loops."""
+
+
+def over_numbers(lanes: int) -> str:
+    """C of the number V, that holds so many doubles, and of rows of it."""
+    rows = ["#if defined(PACKED)\n", template("packs.h"), "#else\n", template("rows.h"), "#endif\n"]
+    return "".join([f"#define LANES {lanes}\n", template("numbers.h"), *rows, template("sine.h")])
+
+
+def loops_of(name: str) -> tuple[Loops, tuple[int, ...]] | None:
+    """The loops of the operation that a CasADi function of this name does, and their sizes; None if it is none."""
+    found = re.fullmatch(r"([a-z_]+)_([0-9]+(?:x[0-9]+)*)", name)
+    if found is None or found[1] not in LOOPS:
+        return None
+    return LOOPS[found[1]], tuple(map(int, found[2].split("x")))
+
+
+def definition(name: str, loops: Loops, sizes: tuple[int, ...]) -> str:
+    """The C code of a matrix operation as function `f_<name>`."""
+    names: dict[str, object] = {loops.file.removesuffix(".h").upper(): f"f_{name}"}
+    names |= dict(zip(loops.sizes, sizes, strict=True)) | loops.defined(*sizes)
+    return "".join(f"#define {key} {value}\n" for key, value in names.items()) + template(loops.file)

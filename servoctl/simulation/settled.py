@@ -1,0 +1,43 @@
+"""The memory of a loop that has run for a while at a state, for a linearisation there."""
+
+import numpy as np
+
+from servoctl.simulation.closed_loop import Loop
+from servoctl.types import Array, State
+
+
+def settled_memory(loop: Loop, state: State) -> Array:
+    """The memory with which observer and estimator run, and have found no disturbance.
+
+    An estimator expects just this state at this tick, under the command that the law gives there.
+    """
+    memory, h = loop.memory_start.copy(), loop.memory_period
+    if h is None or not len(memory):
+        return memory
+    rate = loop.layout.slices["memory_rate"]
+    for _ in range(2):  # the second time with the law's command on its way
+        command = loop.control(state.t, np.concatenate([state.q, state.v, memory]))
+        memory = memory + h * command[rate]
+        if loop.system.estimator is not None:
+            _expect(loop, state, memory, command)
+    return memory
+
+
+def _expect(loop: Loop, state: State, memory: Array, command: Array) -> None:
+    """Puts into the memory the estimate of the last tick that leads to a state, and equal commands since long."""
+    estimator, law = loop.system.estimator, loop.system.law
+    assert estimator is not None and law is not None
+    n, h, u = loop.system.model.n, estimator.commands.period, command[loop.layout.slices["u"]]
+    own = memory[len(law.memory) :]
+    ends = np.cumsum(list(estimator.parts.values()))
+    parts = {name: own[end - size : end] for (name, size), end in zip(estimator.parts.items(), ends, strict=True)}
+    parts["sent"][:] = np.tile(u, len(parts["sent"]) // max(len(u), 1))
+    if len(parts["torque"]):
+        parts["torque"][:] = u
+    a = np.zeros(n)
+    if estimator.has_model:
+        parts["disturbance"][:] = 0.0
+        x = np.concatenate([state.q, state.v, memory])
+        a = parts["acceleration"] if "acceleration" in parts else loop.motion(state.t, x, command)[0][n : 2 * n]
+    parts["v"][:] = state.v - h * a
+    parts["q"][:] = state.q - h * parts["v"] - h * h / 2.0 * a

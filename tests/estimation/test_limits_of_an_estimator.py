@@ -1,0 +1,66 @@
+"""What `check`, `analyse` and `export` say about an estimator."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_estimator import CONFIG, PLANT
+
+import servoctl as sc
+from servoctl.check.report import check
+from servoctl.errors import ConfigError
+from servoctl.export import export
+from servoctl.linear.convert import state_at
+from servoctl.linear.jacobians import local
+from servoctl.linear.sampled import LocalLoop, run_timing
+
+
+@pytest.fixture
+def mass(tmp_path: Path) -> Path:
+    (tmp_path / "mass.py").write_text(PLANT)
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_the_linear_loop_has_the_poles_of_the_law_and_of_the_estimator(mass: Path) -> None:
+    """With an exact model they separate: a double pole at -10, and those of the steady filter."""
+    run = sc.load(mass, ["realism.delay=0.001", "estimation.noise.q=1e-6"], engine="vm")
+    state, memory = state_at(run)
+    poles = np.array(LocalLoop(local(run, state, memory), run_timing(run)).poles)
+    estimator = run.system.estimator
+    assert estimator is not None
+    gains = sc.Estimator(noise=1e-6).gains(["x"], 0.001)[0]
+    for z in gains.poles(0.001):
+        assert np.abs(poles - np.log(complex(z)) / 0.001).min() < 1e-3 * abs(np.log(complex(z))) / 0.001
+    slow = poles[np.abs(poles) < 20.0]
+    assert len(slow) == 2
+    assert np.mean(slow) == pytest.approx(-10.0, abs=0.1)  # holding over 1 ms parts and shifts a double pole
+
+
+@pytest.mark.parametrize("side", [0.97, 1.03])
+def test_check_gives_the_limit_that_a_run_has(mass: Path, side: float) -> None:
+    changes = ["realism.delay=0.001", "realism.quantisation.q=1e-7", "estimation.noise.q=1e-4"]
+    changes += ["estimation.disturbance=1e8", "initial.q.x=1e-4"]
+    text = mass.read_text().replace("x - 0.02*sin(3*t)", "x")
+    mass.write_text(text)
+    found = check(sc.load(mass, changes, engine="vm")).values["estimation"]["x"]
+    limit = found["largest_gain"]
+    assert 1.1 < limit < 9.0
+    # a lighter mass: inputs act 1/m times as much
+    more = [*changes, f"realism.parameter_error.m={1.0 / (side * limit) - 1.0}", "run.duration=1.5"]
+    x = np.abs(sc.load(mass, more, engine="vm").simulate()["q.x"])
+    grows = x[-300:].max() > 2.0 * x[500:800].max()
+    assert grows == (side > 1.0)
+
+
+def test_check_prints_the_gains(mass: Path) -> None:
+    text = str(check(sc.load(mass, engine="vm")))
+    assert "kind model, delay 0 s met by prediction" in text
+    assert "disturbance to" in text
+    assert "m/s^2 (1 sigma)" in text
+
+
+def test_an_estimator_is_not_exported_in_silence(mass: Path) -> None:
+    with pytest.raises(ConfigError, match="export: the estimator is not exported"):
+        export(sc.load(mass, engine="vm"))

@@ -1,0 +1,30 @@
+"""The estimator on emulated drives: masses 30 % off, and a replay to the bit."""
+
+from pathlib import Path
+
+import numpy as np
+
+from hil.replay.replay import replay
+from hil.session.start import Request, start
+
+STRONG = [f"hil.drives.u{i}.{key}" for i in range(1, 7) for key in ("torque_limit=24", "rated_torque=1")]
+HEAVY = [
+    "hil.emulation.parameters.m=1.3", "hil.safety.tracking=0.9", "hil.safety.engage_tolerance=0.1",
+    "hil.safety.ramp_time=1.5", *STRONG,
+]  # fmt: skip
+
+
+def test_heavier_links_cost_little_with_an_estimator(tmp_path: Path) -> None:
+    rms = []
+    for more in ((), ("estimation.kind=model",)):
+        begun = start(Request("coordinated_robots", [*HEAVY, *more], duration=2.0, engine="vm"))
+        result = begun.run(tmp_path if more else None, lambda event: None)
+        assert result.exit_code == 0
+        run = result.trajectory
+        rms.append(float(np.sqrt(np.mean(run["violation.object_y"][run.during("object_y")] ** 2))))
+    assert rms[1] < rms[0] / 20.0
+    found = replay(tmp_path)
+    assert found.agrees
+    assert found.rows > 500
+    # the estimator knows the resolution of the encoders, and the folder says so
+    assert "noise:" in (tmp_path / "config.yaml").read_text()

@@ -1,0 +1,138 @@
+"""Runs that start on the virtual machine and go over to C: same results, a note, and no compiler left behind."""
+
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import servoctl
+from servoctl.assembly.run import Run
+from servoctl.engine.background import Compilation
+from servoctl.engine.ccode import Library
+from servoctl.engine.compiler import compiler
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.traced import CompiledLoop
+
+COMPILED = pytest.mark.skipif(compiler() is None, reason="no C compiler")
+
+SAMPLED = ("run.period=0.01", "run.integrator.step=0.005")
+REALISTIC = (*SAMPLED, "realism={noise: {q: 1e-6}, delay: 4*ms}")
+ADAPTIVE = ("run.integrator={method: dop853, rtol: 1e-9, atol: 1e-11}", "run.output_step=0.01")
+EVERY_STEP = ("run.integrator={method: dop853, rtol: 1e-9, atol: 1e-11}",)
+RADAU = ("run.integrator={method: radau, rtol: 1e-7, atol: 1e-9}", "run.output_step=0.01")
+
+
+class AtOnce:
+    """A library that is ready when a run has asked so often."""
+
+    def __init__(self, library: Library, asked: int) -> None:
+        self.problem, self._library, self._left = "", library, asked
+
+    def ready(self) -> Library | None:
+        self._left -= 1
+        return self._library if self._left < 0 else None
+
+    def end(self) -> None: ...
+
+
+def made(changes: tuple[str, ...], engine: str) -> tuple[Run, CompiledLoop]:
+    run = servoctl.load("coordinated_robots", ["run.duration=0.4", *changes], engine=engine)
+    assert isinstance(run.loop, CompiledLoop)
+    return run, run.loop
+
+
+def switched(changes: tuple[str, ...], asked: int) -> Trajectory:
+    run, loop = made(changes, "vm")
+    library = loop.program(run.settings.substeps).load()
+    loop.compilation = AtOnce(library, asked)  # type: ignore[assignment]
+    return run.simulate()
+
+
+@COMPILED
+@pytest.mark.parametrize("changes", [(), SAMPLED, REALISTIC, ADAPTIVE, EVERY_STEP, RADAU])
+def test_a_run_that_goes_over_to_c_differs_by_rounding_alone(changes: tuple[str, ...]) -> None:
+    whole, both = made(changes, "vm")[0].simulate(), switched(changes, 25 if changes == () else 7)
+    facts = both.summary()["engine_switch"]
+    assert both.metadata["engine"] == "c" and 0.0 < facts["t"] < 0.4 and "may differ by rounding" in facts["note"]
+    before = both.t <= facts["t"]
+    assert 1 < before.sum() < len(both.t)
+    if changes is not EVERY_STEP:
+        np.testing.assert_array_equal(both.t, whole.t)
+        np.testing.assert_array_equal(both.q[before], whole.q[before])
+        np.testing.assert_allclose(both.q, whole.q, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(both.u, whole.u, rtol=0, atol=1e-5)
+    assert np.all(np.diff(both.t) > 0.0) and both.t[-1] == whole.t[-1]
+    np.testing.assert_allclose(both.q[-1], whole.q[-1], rtol=0, atol=1e-9)
+
+
+@COMPILED
+def test_engine_c_and_engine_vm_repeat_to_the_bit_and_never_change() -> None:
+    for engine in ("c", "vm"):
+        first, again = (made((), engine)[0].simulate() for _ in range(2))
+        assert first.metadata["engine"] == engine and "engine_switch" not in first.summary()
+        for name, values in first.columns.items():
+            np.testing.assert_array_equal(values, again.columns[name])
+
+
+def slow_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that writes its process id and then works for a minute; the cache is empty."""
+    script, noted = tmp_path / "cc", tmp_path / "pid"
+    script.write_text(f'#!/bin/sh\ncase "$1" in --version) echo slow;; *) echo $$ > {noted}; exec sleep 60;; esac\n')
+    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
+    return noted
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_run_that_ends_first_leaves_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    noted = slow_compiler(tmp_path, monkeypatch)
+    run, loop = made((), "auto")
+    loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps))
+
+    def progress(share: float) -> None:
+        while not noted.exists() or not noted.read_text().strip():
+            time.sleep(0.01)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            run.simulate(progress=progress)
+    else:
+        assert run.simulate(progress=progress).metadata["engine"] == "vm"
+    pid = int(noted.read_text())
+    assert is_gone(pid) and loop.compilation is None
+    with pytest.raises(ProcessLookupError):
+        os.killpg(pid, 0)
+
+
+def test_a_compiler_that_fails_leaves_the_run_on_the_virtual_machine_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "cc"
+    script.write_text('#!/bin/sh\ncase "$1" in --version) echo bad;; *) echo "error: out of luck" >&2; exit 1;; esac\n')
+    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
+    run, loop = made((), "auto")
+    loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps))
+    compilation: Any = loop.compilation
+    compilation._thread.join(60.0)
+    result = run.simulate()
+    assert result.metadata["engine"] == "vm" and result.metadata["status"] == "done"
+    assert "out of luck" in result.summary()["engine_switch"]["note"]
