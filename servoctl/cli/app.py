@@ -12,6 +12,7 @@ from servoctl.cli.compare import compare
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
 from servoctl.cli.emulate import emulate
+from servoctl.cli.excite import excite
 from servoctl.cli.export import export
 from servoctl.cli.help import CommandWithExample, GroupedCommands
 from servoctl.cli.hil import hil
@@ -35,6 +36,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
     "Model and stability": {
         "check": (check, "servoctl check coordinated_robots"),
         "analyse": (analyse, "servoctl analyse coordinated_robots --at 1"),
+        "excite": (excite, "servoctl excite coordinated_robots --duration 10 --out excited"),
         "identify": (identify, "servoctl identify first"),
     },
     "Drives": {
