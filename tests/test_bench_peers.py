@@ -338,7 +338,21 @@ def test_a_fresh_process_is_measured_and_a_failing_one_named(tmp_path: Any) -> N
         seconds(["-c", "raise SystemExit(3)"], tmp_path)
 
 
-NAMES = ("tick", "dynamics", "closed_loop", "robots", "parallelogram", "sweep", "scaling", "startup", "memory")
+NAMES = (
+    "tick",
+    "dynamics",
+    "closed_loop",
+    "robots",
+    "parallelogram",
+    "sweep",
+    "scaling",
+    "startup",
+    "memory",
+    "two_arms",
+    "quadruped",
+    "spatial_chain",
+    "pendulum",
+)
 
 
 @pytest.mark.slow
@@ -351,6 +365,9 @@ def test_every_benchmark_runs_in_small() -> None:
     values = json.loads(done.stdout)
     assert tuple(values) == (*NAMES, "summary")
     assert [line.partition(":")[0] for line in done.stderr.splitlines() if line.partition(":")[0] in NAMES] == [*NAMES]
+    for name in ("two_arms", "quadruped"):
+        assert all(row["equal"] for row in values[name]["rows"]), name
+    assert values["pendulum"]["angle_error"] < 1e-9
     for name in ("tick", "dynamics", "closed_loop"):
         assert all(row["equal"] for row in values[name]["rows"]), name
         assert {row["name"] for row in values[name]["rows"]} & {"textbook NumPy", "NumPy, saddle point"} or any(

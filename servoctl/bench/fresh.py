@@ -6,8 +6,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from servoctl.bench.timing import children_time
 from servoctl.errors import ServoctlError
 
 TIME_LIMIT = 300.0
@@ -34,17 +36,37 @@ class ProcessError(ServoctlError, RuntimeError):
     """A measured process failed."""
 
 
-def seconds(words: list[str], cache: Path) -> float:
-    """Wall time of `python WORDS` from start to end [s].
+@dataclass(frozen=True)
+class ProcessCost:
+    """What a process took.
+
+    Attributes:
+        wall: Time from start to end [s].
+        processor: Processor time, child processes included [s].
+        output: What it printed.
+    """
+
+    wall: float
+    processor: float
+    output: str
+
+
+def cost(words: list[str], cache: Path) -> ProcessCost:
+    """Cost of `python WORDS` from start to end.
 
     Args:
         words: Arguments of the interpreter.
         cache: Folder for compiled libraries.
     """
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
-        began = time.perf_counter()
-        _run(words, folder, {"SERVOCTL_CACHE": str(cache)})
-        return time.perf_counter() - began
+        began, before = time.perf_counter(), children_time()
+        output = _run(words, folder, {"SERVOCTL_CACHE": str(cache)})
+        return ProcessCost(time.perf_counter() - began, children_time() - before, output)
+
+
+def seconds(words: list[str], cache: Path) -> float:
+    """Wall time of `python WORDS` from start to end [s]; arguments as of `cost`."""
+    return cost(words, cache).wall
 
 
 def peak(code: str) -> int:

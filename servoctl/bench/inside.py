@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.bench.timing import children_time
 from servoctl.engine import compiler
 from servoctl.engine.ccode import Program
 from servoctl.types import Array
@@ -47,6 +48,7 @@ class Inside:
 
     Attributes:
         results: Results of the last calls, shape (states, outputs).
+        compiling: Processor time of the compiler [s].
 
     Raises:
         CompileError: There is no compiler, or it fails.
@@ -61,7 +63,9 @@ class Inside:
         driver = DRIVER.format(size=states.shape[1], results=results, name=function.name())
         with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
             built = Path(folder) / "inside.so"
-            compiler.build(Program([function]).source + driver, built)
+            source, before = Program([function]).source + driver, children_time()
+            compiler.build(source, built)
+            self.compiling = children_time() - before
             self._ffi = cffi.FFI()
             self._ffi.cdef(DECLARATION)
             self._library = self._ffi.dlopen(str(built))

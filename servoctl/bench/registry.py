@@ -8,13 +8,16 @@ from servoctl.bench.example_robots import example_robots
 from servoctl.bench.hil import hil
 from servoctl.bench.linkage import parallelogram
 from servoctl.bench.margins import margins
+from servoctl.bench.pendulum import pendulum
 from servoctl.bench.pseudoinverse import pseudoinverse_study
+from servoctl.bench.quadruped import quadruped
 from servoctl.bench.realism import realism
 from servoctl.bench.references import references
 from servoctl.bench.report import Benchmark
 from servoctl.bench.robots import robots
 from servoctl.bench.robots_from_files import robots_from_files
 from servoctl.bench.scaling import scaling_study
+from servoctl.bench.spatial_chain import spatial_chain
 from servoctl.bench.startup import memory, startup
 from servoctl.bench.sweep import sweep
 from servoctl.bench.tick import tick
@@ -29,6 +32,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "robots": robots,
     "robots_from_files": robots_from_files,
     "two_arms": two_arms,
+    "quadruped": quadruped,
+    "spatial_chain": spatial_chain,
+    "pendulum": pendulum,
     "example_robots": example_robots,
     "parallelogram": parallelogram,
     "references": references,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from servoctl.bench.timing import shown
 from servoctl.run_folder.trajectory import plain
 
 Progress = Callable[[float], None]
@@ -64,6 +65,11 @@ class Comparison:
     def ratio(self) -> float:
         """The other time divided by ours."""
         return self.theirs / self.ours
+
+
+def at_most(work: str, ours: float, limit: float) -> Comparison:
+    """Our time beside a limit for it [s]."""
+    return Comparison(work, f"at most {shown(limit)}", ours, limit, 1.0)
 
 
 @dataclass(frozen=True)

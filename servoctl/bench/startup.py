@@ -6,7 +6,7 @@ from pathlib import Path
 
 from servoctl.bench import peers
 from servoctl.bench.fresh import peak, seconds
-from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable, at_most
 from servoctl.bench.timing import interleaved, shown
 from servoctl.engine import compiler
 from servoctl.types import Array
@@ -59,10 +59,10 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
         times = interleaved(contestants, 1 if effort.quick else 7, progress=progress)
     rows = [[name, shown(each.median)] for name, each in times.items()]
     cold = f"servoctl run {SMALLEST}, empty cache"
-    findings = [Comparison(cold, "at most 1.5 s", times[cold].median, 1.5, 1.0)]
+    findings = [at_most(cold, times[cold].median, 1.5)]
     cached = f"servoctl run {SMALLEST} --engine c, cached"
     if cached in times:
-        findings.append(Comparison(cached, "at most 1 s", times[cached].median, 1.0, 1.0))
+        findings.append(at_most(cached, times[cached].median, 1.0))
     notes.append("wall time of a process from start to end; system files are in the disk cache")
     values = {"seconds": {name: each.median for name, each in times.items()}, "versions": peers.versions()}
     table = TextTable("Fresh processes", ("", "median"), rows)

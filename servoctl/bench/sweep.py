@@ -11,7 +11,7 @@ from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
 from servoctl.bench import peers
 from servoctl.bench.closed_loop import DURATION, PART, STEP, pinocchio_part
-from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable, at_most
 from servoctl.bench.timing import shown
 from servoctl.sweep.batch import batch
 from servoctl.sweep.metrics import metrics_of
@@ -80,7 +80,7 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
             findings.append(Comparison(f"{work}, {best} cores", "Pinocchio + pinv, 1 core", medians[best],
                                     theirs * count, 100.0))  # fmt: skip
     if not effort.quick:
-        findings.append(Comparison(f"{work}, {best} cores", "at most 1 s", medians[best], 1.0, 1.0))
+        findings.append(at_most(f"{work}, {best} cores", medians[best], 1.0))
     if 2 in cores and not effort.quick:
         findings.append(Comparison(f"{work}, 2 cores", "1 core", medians[2], medians[1], 1.8))
     values = {"count": count, "seconds": medians, "difference": off, "pinocchio_seconds_each": theirs}

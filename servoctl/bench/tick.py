@@ -11,7 +11,7 @@ from servoctl.bench import comparison, costs, peers
 from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside
 from servoctl.bench.peers.textbook import TextbookRobots
-from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable, at_most
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
 from servoctl.bench.timing import shown
 from servoctl.errors import CompileError
@@ -26,6 +26,9 @@ ON_DRIVES = "servoctl C, as the loop on drives calls it"
 LOOP_C, LOOP_VM = "servoctl C, Loop.control", "servoctl VM, Loop.control"
 LIMIT = 1.6
 """Target: time of the law inside C over the lower bound from its operations."""
+
+MOST_INSIDE, MOST_FROM_PYTHON = 0.3e-6, 1e-6
+"""Targets of the law inside C, and of `Controller.command` [s]."""
 
 WORK = "tick of two robots"
 
@@ -67,13 +70,19 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
     aims = {"Pinocchio + pinv": 60.0, "textbook NumPy": 50.0}
     findings = comparison.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
     findings += comparison.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
+    by_name = {entry.name: entry.times.median for entry in entries}
     if inside is not None:
-        median = next(entry.times.median for entry in entries if entry.name == INSIDE)
+        findings.append(at_most(f"{WORK}, by Controller", by_name[ON_DRIVES], MOST_FROM_PYTHON))
+        findings.append(
+            Comparison(f"{WORK}, by Controller", FROM_PYTHON, by_name[ON_DRIVES], by_name[FROM_PYTHON], 1.0)
+        )
+        median = by_name[INSIDE]
         floor, least, note = _floor(loop, median)
         tables.append(floor)
         values["floor"] = least
         notes.append(note)
         limit = LIMIT * least["time"]
+        findings.append(at_most(f"{WORK}, inside C", median, MOST_INSIDE))
         findings.append(Comparison(f"{WORK}, inside C", f"at most {LIMIT} floors", median, limit, 1.0))
     notes.append(f"{FROM_PYTHON}: `Library.caller` with fixed arrays for state and command; Loop.control copies both")
     notes.append(f"{ON_DRIVES}: `Controller.command`, which copies the state into fixed arrays and u out of them")

@@ -53,6 +53,20 @@ def actuation() -> Array:
     return B
 
 
+def law_in_numpy(
+    Minv: Array, Q: Array, B: Array | None, Ahat: Array, bhat: Array, A: Array, b: Array
+) -> tuple[Array, Array, Array, Array]:
+    """u, a_c, (1 - R Ahat) M^-1 B and R; None for B is the unit matrix."""
+    half = Minv @ Ahat.T
+    R = half @ np.linalg.pinv(Ahat @ half)
+    free = Minv @ Q
+    a_c = free + R @ (bhat - Ahat @ free)
+    moved = Minv if B is None else Minv @ B
+    moved = moved - R @ (Ahat @ moved)
+    u = np.linalg.pinv(A @ moved) @ (b - A @ a_c)
+    return u, a_c, moved, R
+
+
 class LawOnTerms:
     """The law, evaluated with a peer's terms in joint angles."""
 
@@ -62,12 +76,6 @@ class LawOnTerms:
 
     def _reach(self, m: PeerTerms, t: float, v: Array) -> tuple[Array, Array, Array, Array]:
         """u, a_c, (1 - R Ahat) M^-1 B and R."""
-        half = m.Minv @ m.loop.T
-        R = half @ np.linalg.pinv(m.loop @ half)
-        free = m.Minv @ m.Q
-        a_c = free - R @ (m.loop_drift + m.loop @ free)
-        moved = m.Minv @ self._B
-        moved -= R @ (m.loop @ moved)
         x, y = m.place
         violation = np.array([x - 1.5, y - (1.0 - np.cos(t)) / 2, m.tilt])
         rate = m.task @ v
@@ -75,8 +83,7 @@ class LawOnTerms:
         b = -2.0 * TASK_GAIN * rate - TASK_GAIN**2 * violation
         b[:2] -= m.task_drift
         b[1] += np.cos(t) / 2
-        u = np.linalg.pinv(m.task @ moved) @ (b - m.task @ a_c)
-        return u, a_c, moved, R
+        return law_in_numpy(m.Minv, m.Q, self._B, m.loop, -m.loop_drift, m.task, b)
 
     def command(self, t: float, q: Array, v: Array) -> Array:
         """u, shape (6,)."""

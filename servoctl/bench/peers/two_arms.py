@@ -1,8 +1,5 @@
 """The law of two arms that carry a box, in NumPy on Pinocchio's terms, as a Python user writes it.
 
-    R = M^-1 Ahat^T (Ahat M^-1 Ahat^T)^+,   a_c = M^-1 Q + R (bhat - Ahat M^-1 Q)
-    u = T^+ (b - A a_c),                    T = A (1 - R Ahat) M^-1
-
 The numbers are those of the config `two_arms_box`.
 """
 
@@ -12,6 +9,7 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
+from servoctl.bench.peers.algebra import law_in_numpy
 from servoctl.types import Array
 
 GAIN = 10.0
@@ -56,19 +54,13 @@ class PinocchioTwoArms:
         A, G = (pin.getFrameJacobian(model, data, frame, world) for frame in (box, grip))
         drift, other = (pin.getFrameClassicalAcceleration(model, data, frame, world).vector for frame in (box, grip))
         Ahat = A - G
-        half = Minv @ Ahat.T
-        R = half @ np.linalg.pinv(Ahat @ half)
-        free = -Minv @ bias
-        a_c = free - R @ (drift - other + Ahat @ free)
         place: Any = data.oMf[box]
         error = np.concatenate([place.translation - [0.5, 0.0, 0.5 - 0.1 * np.cos(t)], pin.log3(place.rotation)])
         rate = A @ v
         rate[2] -= 0.1 * np.sin(t)
         b = -2.0 * GAIN * rate - GAIN**2 * error - drift
         b[2] += 0.1 * np.cos(t)
-        T = A @ (Minv - R @ (Ahat @ Minv))
-        u: Array = np.linalg.pinv(T) @ (b - A @ a_c)
-        return u
+        return law_in_numpy(Minv, -bias, None, Ahat, other - drift, A, b)[0]
 
 
 def _renamed(model: Any, name: str) -> Any:
