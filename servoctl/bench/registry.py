@@ -5,6 +5,7 @@ from inspect import getdoc
 from servoctl.bench.closed_loop import closed_loop_run
 from servoctl.bench.dynamics import dynamics
 from servoctl.bench.example_robots import example_robots
+from servoctl.bench.four_bars import four_bars
 from servoctl.bench.hil import hil
 from servoctl.bench.linkage import parallelogram
 from servoctl.bench.margins import margins
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "quadruped": quadruped,
     "spatial_chain": spatial_chain,
     "pendulum": pendulum,
+    "four_bars": four_bars,
     "example_robots": example_robots,
     "parallelogram": parallelogram,
     "references": references,

@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.system import make_system
-from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable, at_most
 from servoctl.bench.robots_case import on_c
 from servoctl.engine.pairwise import pairwise
 from servoctl.laws.constraint_following import ConstraintFollowing
@@ -37,6 +37,11 @@ DENSE = 400
 
 UNROLLED = 30
 """Coordinates beyond which the unrolled engine is not tried: tracing alone takes minutes."""
+
+LIMITS = {
+    "swarm of 200": 4e-3, "swarm of 1000": 140e-3, "swarm of 200, pairwise": 0.1e-3, "swarm of 1000, pairwise": 3e-3,
+}  # fmt: skip
+"""Machine -> target of one evaluation, of law and motion, on its fastest engine [s]."""
 
 HEADER = (
     "machine", "coordinates", "task rows", "parts", "auto", "make [s]", "auto [us]", "vm [us]", "cc [s]", "c [us]",
@@ -84,7 +89,17 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
         "parts: laws of their own; pairwise: the swarm's rule written with sc.pairwise; -: not tried at this size"
     ]
     table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
-    return BenchReport("Scaling: swarms, chains and closed chains", [table], {"rows": rows}, notes)
+    return BenchReport("Scaling: swarms, chains and closed chains", [table], {"rows": rows}, notes, _findings(rows))
+
+
+def _findings(rows: list[dict[str, Any]]) -> list[Comparison]:
+    """The fastest engine of each machine that has a target."""
+    found = []
+    for row in rows:
+        if row["machine"] in LIMITS:
+            times = [row[key] for key in ("auto [us]", "vm [us]", "c [us]", "numpy [us]") if row[key] is not None]
+            found.append(at_most(f"law of a {row['machine']}", min(times) * 1e-6, LIMITS[row["machine"]]))
+    return found
 
 
 def _swarms(sizes: tuple[int, ...]) -> Iterator[Case]:
