@@ -9,7 +9,7 @@ from servoctl.bench.inside import Inside
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_from_files import arm_file
 from servoctl.errors import CompileError
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 CONFIG = "two_arms_box"

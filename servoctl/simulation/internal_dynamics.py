@@ -23,7 +23,7 @@ from servoctl.engine.kernel import Kernel
 from servoctl.engine.symbol import to_sx
 from servoctl.mechanics.model import Model, Row
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, State
 
 MARGINAL = 1e-6
