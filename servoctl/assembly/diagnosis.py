@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servoctl.errors import ServoctlError
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.extension import Shared, shared_inputs
-from servoctl.mechanics.model import Row
 from servoctl.mechanics.task_map import VANISHES, TaskMap
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop

@@ -16,7 +16,10 @@ from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import BufferedCall, Kernel
+from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.step import DelayLayout, StepFunctions
+from servoctl.expression import parse
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
@@ -50,7 +53,7 @@ class CompiledLoop(TracedLoop):
             lambda: system.model.fingerprint,
             lambda: fingerprint(self.parts),
             *(partial(structure_fingerprint, part) for part in parts),
-            *(partial(fingerprint, each, system.model.named(each)) for each in equations),
+            *(partial(fingerprint, each, _named(system.model.plant, each)) for each in equations),
         )
 
     def __init__(self, system: System) -> None:
@@ -231,3 +234,17 @@ class CompiledLoop(TracedLoop):
         x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
         following = self._held_step(None, t, x, h, p, command)
         return ca.Function("held_step", [x, t, h, p, command], [following])
+
+
+def _named(plant: Plant, equations: Any) -> dict[str, Any]:
+    """What equations read from a plant by name, parameters and coordinates apart: name -> value.
+
+    Args:
+        plant: The plant.
+        equations: Name -> equation; anything else reads nothing.
+    """
+    names: set[str] = set()
+    for equation in equations.values() if isinstance(equations, Mapping) else ():
+        names |= (parse(equation) if isinstance(equation, str) else equation).names
+    known = {*plant.coordinates, *parameter_fields(plant)}
+    return {name: getattr(plant, name) for name in sorted(names - known) if hasattr(plant, name)}
