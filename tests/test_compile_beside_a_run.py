@@ -15,7 +15,7 @@ from servoctl.engine.background import Compilation
 from servoctl.engine.ccode import Library
 from servoctl.engine.compiler import compiler
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 
 COMPILED = pytest.mark.skipif(compiler() is None, reason="no C compiler")
 

@@ -14,10 +14,10 @@ from servoctl.cli import main
 from servoctl.engine import compiler
 from servoctl.engine.cost import operations
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.foresight import Foresight, foresee
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.settings import Settings
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 COMPILED = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")

@@ -7,7 +7,9 @@ import servoctl as sc
 from hil.loop import SECOND, Clock, Controller, Reading, Rig, Tick, TickLoop, VirtualClock
 from servoctl.engine.compiler import compiler
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.traced import CompiledLoop, OpaqueLoop, rk4
+from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.traced import OpaqueLoop
 from servoctl.types import Array
 
 PERIOD = 5_000_000

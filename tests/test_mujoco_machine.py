@@ -244,3 +244,38 @@ def test_a_closed_brake_holds_its_joint(home: Path) -> None:
     q, _ = plant.state(100 * MILLISECOND)
     assert q[0] == pytest.approx(START.q[0], abs=1e-5)
     assert abs(q[1] - START.q[1]) > 1e-3
+
+
+SWING = """\
+plant: {robot: {urdf: files/small.urdf}}
+initial: {q: {shoulder: -20*deg, elbow: 80*deg}}
+task:
+  - {name: shoulder, holonomic: "shoulder + 20*deg - 0.4*(1 - cos(2*t))"}
+  - {name: elbow, holonomic: "elbow - 80*deg + 0.6*(1 - cos(3*t))"}
+law: {correction: {baumgarte: {alpha: 20, beta: 20}}}
+run: {duration: 2, period: 1*ms}
+realism: {delay: 1*ms, machine: {mjcf: scene.xml}}
+"""
+
+
+@pytest.mark.parametrize(
+    "means",
+    [
+        ("law.observer=auto",),
+        ("estimation={kind: model, disturbance: 300}", "realism.measured=q", "realism.quantisation.q=2*pi/65536"),
+    ],
+    ids=["observer", "estimator"],
+)
+def test_losses_and_a_load_that_the_law_does_not_know_cost_a_twentieth(home: Path, means: tuple[str, ...]) -> None:
+    load = '<geom type="sphere" pos="0.3 0 0" size="0.04" mass="1"/></body>'
+    content = scene(joint='frictionloss="0.1" armature="0.02" damping="0.05"').replace("</body>", load, 1)
+    (home / "scene.xml").write_text(content)
+    (home / "swing.yaml").write_text(SWING)
+
+    def error(*overrides: str) -> Array:
+        """Root mean square of each row after the first third."""
+        run = sc.load(home / "swing.yaml", overrides, engine="vm").simulate()
+        rows = np.array([run["violation.shoulder"], run["violation.elbow"]])[:, len(run) // 3 :]
+        return np.asarray(np.sqrt((rows**2).mean(axis=1)))
+
+    assert (error() > 20.0 * error(*means)).all()

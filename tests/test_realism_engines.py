@@ -10,8 +10,8 @@ from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchProgram
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.noise import tick_noise
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.batch import batch
 from servoctl.sweep.side_by_side import parameters_of, plan_for, random_of
 

@@ -5,7 +5,7 @@ from shipped import COMPILED, CONSTRAINT_FOLLOWING, LOADED, REFUSED
 
 import servoctl
 from servoctl.errors import ConfigError
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

@@ -10,8 +10,8 @@ import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.side_by_side import channels, plan_of, summary_of
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.batch import batch, run_all
 from servoctl.sweep.metrics import metrics_of
 from servoctl.types import Array

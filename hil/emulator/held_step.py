@@ -12,10 +12,10 @@ from servoctl.engine.select_engine import run_fast
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 TOGETHER = 2

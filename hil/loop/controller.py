@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.laws.law import BoundLaw
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, Status
 
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servoctl.errors import ServoctlError
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.extension import Shared, shared_inputs
-from servoctl.mechanics.model import Row
 from servoctl.mechanics.task_map import VANISHES, TaskMap
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State
 
 NEAR = 0.01

@@ -14,7 +14,7 @@ from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 

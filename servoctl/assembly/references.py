@@ -11,7 +11,7 @@ from servoctl.config.references import ReferenceConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.expression import RESERVED
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Curve
 from servoctl.reference.load import file_curve

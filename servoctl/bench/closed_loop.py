@@ -11,10 +11,10 @@ from servoctl.bench.comparison import Competitor
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import closed_loop, compiled, laws, on_c
 from servoctl.bench.timing import Contestant, Timings, interleaved, timed
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.runge_kutta import rk4
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 STEP, DURATION = 0.001, 2 * np.pi  # [s]

@@ -22,7 +22,7 @@ from servoctl.bench.search import (
     race,
     trial_values,
 )
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]

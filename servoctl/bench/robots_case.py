@@ -12,7 +12,7 @@ from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 CONFIG = "coordinated_robots"

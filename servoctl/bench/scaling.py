@@ -18,9 +18,9 @@ from servoctl.laws.corrections import Baumgarte, PFeedback
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.divided import division
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 SWARMS = (2, 5, 7, 10, 20, 50, 100, 200, 1000)

@@ -14,9 +14,9 @@ from servoctl.bench.peers.tree import Tree
 from servoctl.bench.report import Progress
 from servoctl.bench.robots_case import on_c
 from servoctl.bench.timing import interleaved, timed
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 WORTH = 2.0

@@ -15,7 +15,7 @@ from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, Tex
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
 from servoctl.bench.timing import shown
 from servoctl.errors import CompileError
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 TOLERANCE = 1e-9

@@ -14,7 +14,7 @@ from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, Tex
 from servoctl.bench.robots_from_files import arm_file
 from servoctl.bench.timing import shown
 from servoctl.errors import CompileError
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 CONFIG = "two_arms_box"

@@ -18,7 +18,8 @@ import numpy as np
 from servoctl.assembly import start as starts
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.types import State
 
 FASTER = 2.5

@@ -21,9 +21,9 @@ from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import ServoctlError
 from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.classification import classify
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.initial import consistency
-from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import plain

@@ -23,7 +23,7 @@ from servoctl.export.single import FloatError, measure
 from servoctl.export.source import StandaloneSource
 from servoctl.export.trial import example, test
 from servoctl.export.vectors import Vector, vectors
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 from servoctl.version import VERSION
 

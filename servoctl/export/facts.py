@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from servoctl.export.interface import Interface
 from servoctl.export.source import StandaloneSource, literal
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.engine.parameters import parameter_fields, parameter_values
 from servoctl.laws.law import BoundLaw
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 _WORDS = (

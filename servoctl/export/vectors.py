@@ -10,9 +10,9 @@ import numpy as np
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.errors import ServoctlError
 from servoctl.export.interface import Interface
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 COUNT = 20

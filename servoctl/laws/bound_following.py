@@ -21,7 +21,7 @@ from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import Numbers, RobustTerm
 from servoctl.mechanics.constraint import equation_value
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
 

@@ -30,7 +30,8 @@ from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
 from servoctl.laws.robust import Adaptive, Robust, RobustTerm, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State
 

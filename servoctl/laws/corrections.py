@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from servoctl.errors import TaskError
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 
 Gain = float | Sequence[float] | Mapping[str, Any]
 """One number for all rows, a list with one per row in task order, or a mapping by task name."""

@@ -19,7 +19,8 @@ from servoctl.engine.linalg import frobenius, solve_lower
 from servoctl.engine.symbol import is_symbolic
 from servoctl.expression.suggest import remedy
 from servoctl.laws.priorities import prioritised
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
 from servoctl.mechanics.spatial.plant import Robot

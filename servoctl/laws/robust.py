@@ -27,7 +27,7 @@ from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.types import Array
 
 REAL = 1e-9

@@ -21,9 +21,9 @@ from servoctl.engine.decomposition import decompose
 from servoctl.engine.parameters import parameter_values
 from servoctl.errors import TaskError
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
 from servoctl.simulation.runge_kutta import rk4
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 RANK = 1e-9

@@ -14,7 +14,7 @@ from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
 from servoctl.linear.sampled import LocalLoop, Timing, timings
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, State
 
 LARGEST_FACTOR = 100.0

@@ -12,7 +12,8 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 SOLVED = 1e-10

@@ -5,12 +5,14 @@ that is not positive definite, a term that is not finite, or an exception may li
 warning, and a run that gets there stops.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import entries, smallest_eigenvalue
 from servoctl.errors import PlantError, in_one_line
 from servoctl.mechanics import plant_values
@@ -26,6 +28,9 @@ REPEATS = 1e-12
 
 INDEFINITE = 1e-9
 """An eigenvalue of the mass matrix below minus this times its largest entry is negative."""
+
+SAMPLES = 20
+"""Random states and parameter sets at which a traced plant must equal its NumPy self."""
 
 Arrays = tuple[Any, ...]
 
@@ -66,6 +71,23 @@ def sample(plants: Iterable[tuple[Plant, State]]) -> tuple[list[Sample], list[st
         if answered is not None:
             _require_one_answer(answered)  # again, now that the plant has been evaluated elsewhere
     return samples, _warnings(samples)
+
+
+def variations(plant: Plant) -> Iterator[Any]:
+    """The plant itself, then by turns with other parameters, as far as its own checks allow them, and itself."""
+    random = np.random.default_rng(1)
+    yield plant
+    for i in range(SAMPLES):
+        base = parameter_values(plant)
+        if not i % 2:
+            yield plant
+            continue
+        values = base * random.uniform(0.8, 1.2, len(base))
+        trial = with_parameters(plant, [float(x) for x in values])
+        try:
+            yield dataclasses.replace(trial)
+        except (Exception, SystemExit):  # its own checks may raise anything
+            yield plant
 
 
 def _sample(plant: Plant, state: State) -> Sample:

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
 

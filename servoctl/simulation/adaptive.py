@@ -14,12 +14,12 @@ import numpy as np
 
 from servoctl.engine.adaptive_steps import AdaptiveSteps
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.progress import REMEDY, Progress, take_step
 from servoctl.simulation.projected import Projection
 from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 

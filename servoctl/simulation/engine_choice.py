@@ -19,6 +19,7 @@ from servoctl.engine.ccode import CSource
 from servoctl.engine.select_engine import load_at_once
 from servoctl.errors import CompileError, TraceError
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.divided import division
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
@@ -27,7 +28,7 @@ from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
+from servoctl.simulation.traced import OpaqueLoop
 from servoctl.types import State
 
 UNROLLED_ROWS = 20

@@ -10,13 +10,13 @@ from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
 from servoctl.simulation.adaptive import Watched
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.hold import hold
 from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
 from servoctl.simulation.runge_kutta import hermite, rk4, rk4_steps
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 Advance = Callable[[float, Array, float], tuple[Array, Array]]

@@ -11,11 +11,11 @@ import numpy as np
 from servoctl.engine.cost import operations
 from servoctl.errors import ServoctlError
 from servoctl.simulation.adaptive import solver_of
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.progress import take_step
 from servoctl.simulation.settings import Settings
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State
 
 FIRST = 1.0

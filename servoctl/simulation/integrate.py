@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.simulation.adaptive import adaptive, cvodes
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.fixed import Advance, continuous, fixed, held
 from servoctl.simulation.grid import Grid, too_many
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import METHODS, Chunk, Collector, Integrator
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 __all__ = [

@@ -21,9 +21,10 @@ import numpy as np
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.symbol import to_sx
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, State
 
 MARGINAL = 1e-6

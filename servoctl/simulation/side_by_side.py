@@ -10,10 +10,10 @@ from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import SETTLING_BAND, plain
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.fixed import Wanted
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.rows import Integrator, stops_of
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, Status
 
 LARGEST, SMALLEST = 1e150, 1e-150

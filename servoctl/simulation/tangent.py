@@ -18,8 +18,8 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.layout import Layout
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 Parameters = tuple[Array, Array]

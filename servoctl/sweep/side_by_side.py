@@ -17,10 +17,10 @@ import numpy as np
 from servoctl.assembly.run import Run
 from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import batch_library
 from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.side_by_side import channels, plan_of, summary_of
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.metrics import Row
 from servoctl.sweep.points import Point
 from servoctl.types import Array

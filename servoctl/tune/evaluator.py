@@ -15,7 +15,7 @@ from servoctl.assembly.run import Run
 from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import Reserve, reserve
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import GREATEST, Row
 from servoctl.sweep.series import config_at

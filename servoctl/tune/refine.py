@@ -19,7 +19,7 @@ import numpy as np
 from servoctl.assembly.run import Run
 from servoctl.config.tune import Range
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.tune.evaluator import DONE, Evaluation, Evaluator, run_at
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.slopes import FOLLOWED, SMOOTH, KinkError, Slope, Slopes

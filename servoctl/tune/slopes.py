@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.assembly.run import Run
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.tangent import TangentLoop
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, Status
 
 FRACTION = 1e-2

@@ -19,8 +19,8 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import CompileError, ConfigError
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import engine_note
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")

@@ -14,7 +14,7 @@ from servoctl.engine.lookup import TABLES
 from servoctl.engine.repeat import REPEATED
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 PLANT = """\

@@ -9,8 +9,8 @@ import servoctl
 from servoctl.engine import compiler
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.errors import CompileError
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.control_tick import ControlTick
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Status
 
 ENGINES = [

@@ -16,7 +16,8 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
 from servoctl.laws.gain_limits import growth, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 H1 = Row("place.0", "place", "holonomic", True, True, 2)

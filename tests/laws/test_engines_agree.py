@@ -8,8 +8,8 @@ from shipped import COMPILED, LOADED, NUMPY
 
 import servoctl
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.numpy_loop import NumpyLoop
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 RELATIVE = 1e-10

@@ -15,7 +15,7 @@ from servoctl.assembly.system import make_system
 from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.gain_limits import longest_spacing, poles
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 

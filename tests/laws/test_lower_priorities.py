@@ -12,8 +12,8 @@ from servoctl.engine import compiler
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.numpy_loop import NumpyLoop
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State, Status
 from tests.laws.test_outcomes import Masses
 

@@ -16,9 +16,9 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Constraint, Holonomic, SecondOrder
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State, Status
 
 

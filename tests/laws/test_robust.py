@@ -14,7 +14,7 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
 from servoctl.laws.robust import Adaptive, Numbers, RobustTerm
 from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius, settled
-from servoctl.mechanics.model import Row
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.run_folder.trajectory import Trajectory
 
 PLANT = '''

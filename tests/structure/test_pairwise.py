@@ -13,8 +13,8 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.numpy_loop import NumpyLoop
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 Q = np.array([[0.3, 1.0], [-0.8, 0.4], [1.7, -0.6], [0.2, -1.1]])

@@ -10,10 +10,11 @@ import servoctl as sc
 from servoctl.assembly.system import make_system
 from servoctl.mechanics.division import connected_parts
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.divided import division
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.numpy_loop import NumpyLoop
-from servoctl.simulation.traced import CompiledLoop, TracedLoop
+from servoctl.simulation.traced import TracedLoop
 from servoctl.types import Array, Status
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from servoctl.errors import TaskError
 from servoctl.mechanics.bounded_newton import ErrorFunction, bounded_root, nearest_root
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.plant import Robot

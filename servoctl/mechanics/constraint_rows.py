@@ -1,0 +1,132 @@
+"""The rows of a plant's own constraints and of a task: what each one is, and their compiled derivatives."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from servoctl.engine import stored
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.structured import Sparse, entries_of
+from servoctl.errors import PlantError, TaskError, TraceError
+from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.passive import PassiveGroup
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scalar row of a task or of the passive constraints.
+
+    Attributes:
+        name: `object_x`, or `mine.0`, `mine.1` where a constraint has several rows.
+        group: The constraint's name.
+        kind: `holonomic`, `nonholonomic` or `second_order`.
+        has_violation: Whether the row has a violation at position or velocity level.
+        has_rate: Whether the row has a violation rate.
+        degree: Order of the derivative of the violation that the row prescribes: 2 for holonomic rows, 1 for
+            nonholonomic ones, the relative degree for differentiated rows, 0 without a violation.
+    """
+
+    name: str
+    group: str
+    kind: str
+    has_violation: bool
+    has_rate: bool
+    degree: int
+
+
+@dataclass(frozen=True)
+class CompiledRows:
+    """The derivatives of all constraints, passive ones first.
+
+    Attributes:
+        kernel: (t, q, v, p) -> the fields of `Rows`: of the passive rows, then of the task's.
+        passive: The passive rows.
+        task: The task's rows.
+        forms: A of both as `Sparse`: the places where an entry may not be zero.
+        structures: In which structure `kernel` gives A of both; anything but a `Sparse`: an array.
+    """
+
+    kernel: Kernel
+    passive: list[Row]
+    task: list[Row]
+    forms: list[Sparse]
+    structures: tuple[Any, Any]
+
+
+def compiled_rows(
+    key: str | None,
+    plant: Plant,
+    passive: Mapping[str, Constraint],
+    task: Mapping[str, Constraint],
+    symbols: Mapping[str, Array],
+) -> CompiledRows:
+    """The rows of a plant's own constraints and of a task, from the cache or traced now.
+
+    Args:
+        key: Under which they are kept in the cache; None: they are not.
+        plant: The plant.
+        passive: Name -> the plant's own constraint.
+        task: Name -> constraint.
+        symbols: t (1,), q, v and p.
+
+    Raises:
+        PlantError, TaskError, TraceError: See `stacked_rows`.
+    """
+    found = stored.find_with_facts(key, "rows")
+    if found is not None:
+        kernel, (facts, places) = found
+        passive_rows, task_rows = ([Row(*values) for values in group] for group in facts)
+        return CompiledRows(kernel, passive_rows, task_rows, [Sparse.at(*each) for each in places], (None, None))
+    own, passive_rows = stacked_rows(plant, passive, symbols)
+    servo, task_rows = stacked_rows(plant, task, symbols)
+    kernel = Kernel.compile("rows", symbols, {**_fields("passive", own), **_fields("task", servo)})
+    forms = [Sparse.of(rows.A) for rows in (own, servo)]
+    if key is not None:
+        groups = [[dataclasses.astuple(row) for row in rows] for rows in (passive_rows, task_rows)]
+        stored.keep_kernel(key, "rows", kernel, [groups, [form.places() for form in forms]])
+    return CompiledRows(kernel, passive_rows, task_rows, forms, (own.A, servo.A))
+
+
+def stacked_rows(
+    plant: Plant, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]
+) -> tuple[Rows, list[Row]]:
+    """The rows of some constraints as expressions of the symbols t (1,), q, v and p, and what each row is.
+
+    Raises:
+        PlantError, TaskError, TraceError: The code of a constraint fails, or cannot be traced; the message names it.
+    """
+    p, parts, rows = symbols["p"], [], []
+    position = len(parameter_values(plant))
+    bound_plant = with_parameters(plant, p[:position])
+    for name, constraint in groups.items():
+        count = len(parameter_values(constraint))
+        bound = with_parameters(constraint, p[position : position + count])
+        position += count
+        try:
+            part = bound.rows(bound_plant, symbols["t"][0], symbols["q"], symbols["v"])
+        except (TaskError, TraceError) as error:
+            hint = " (a constraint must be traceable, because it is differentiated on symbols)"
+            sentence = f"{error}{hint if isinstance(error, TraceError) else ''}"
+            if isinstance(constraint, PassiveGroup):
+                raise PlantError(f"{type(plant).__name__}.{constraint.method}: {name}: {sentence}") from error
+            raise type(error)(f"{name}: {sentence}") from error
+        parts.append(part)
+        labels = constraint.row_labels() or range(len(part.b))
+        for i, row_label in zip(range(len(part.b)), labels, strict=True):
+            label = name if len(part.b) == 1 else f"{name}.{row_label}"
+            known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
+            higher = 0 if part.higher is None else part.higher.shape[1]
+            rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
+    return Rows.stack(parts, len(plant.coordinates)), rows
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
+    return {f"{prefix}_{field.name}": entries_of(getattr(rows, field.name)) for field in dataclasses.fields(rows)}

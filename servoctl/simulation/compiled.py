@@ -1,0 +1,250 @@
+"""The executor that evaluates plant, law and whole steps by compiled functions, in C where that pays.
+
+Design: every function starts on CasADi's virtual machine. `program` is the C of what a run evaluates, `run_on` takes a
+library of it; a compilation in the background is taken between two steps, while the run goes on.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Any, Self
+
+import casadi as ca
+
+from servoctl.engine import stored
+from servoctl.engine.background import Compilation
+from servoctl.engine.batch import BatchProgram
+from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
+from servoctl.engine.kernel import BufferedCall, Kernel
+from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.step import DelayLayout, StepFunctions
+from servoctl.expression import parse
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.terms import Matrices
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.system import System
+from servoctl.simulation.traced import TracedLoop
+from servoctl.types import Array
+
+ROUNDING = "until then by vm; two runs may differ by rounding (--engine c and --engine vm repeat to the bit)"
+"""What a summary says about a change of the engine."""
+
+
+class CompiledLoop(TracedLoop):
+    """Evaluates plant, law and whole steps compiled; the plant must not be opaque.
+
+    Attributes:
+        compilation: Makes the library while a run goes on; None: nothing does.
+        switched: Time of the run at which it went over to C [s]; None: it did not.
+    """
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        return self.system.model.symbolic_matrices(symbols, structured=bool(self.parts))
+
+    def _stored_under(self) -> str | None:
+        system = self.system
+        if system.estimator is not None:
+            return None
+        parts = (system.law, system.passive, system.friction)
+        equations = [system.inputs, getattr(system.law, "null_space", None)]
+        return stored.key_of(
+            lambda: system.model.fingerprint,
+            lambda: fingerprint(self.parts),
+            *(partial(structure_fingerprint, part) for part in parts),
+            *(partial(fingerprint, each, _named(system.model.plant, each)) for each in equations),
+        )
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._steppers: dict[int | None, Kernel] = {}
+        self._libraries: dict[tuple[int | None, DelayLayout | None], Library | None] = {}
+        self.compilation: Compilation | None = None
+        self.switched: float | None = None
+
+    @cached_property
+    def _jacobian(self) -> Kernel:
+        """(t, x, p) -> dx'/dx; on the virtual machine, because derivatives of decompositions have no C."""
+        return self.slopes_kernel.derivative("jacobian", "x")
+
+    @cached_property
+    def _held_jacobian(self) -> Kernel:
+        """(t, x, p, command) -> dx'/dx."""
+        return self.held_slopes_kernel.derivative("held_jacobian", "x")
+
+    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
+        if command is None:
+            return self._jacobian(t, x, self.parameters)[0]
+        return self._held_jacobian(t, x, self.parameters, command)[0]
+
+    @property
+    def engine(self) -> str:  # type: ignore[override]
+        """`c` once a loop that shares these functions and steps runs on C, else `vm`."""
+        return "c" if any(form == self.form for _, form in self._libraries) else "vm"
+
+    def program(self, substeps: int | None) -> Program:
+        """C source of the functions that a run evaluates.
+
+        Args:
+            substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
+        """
+        functions = [kernel.function for kernel in self._kernels(substeps)]
+        names = [kernel.function.name() for kernel in self._kernels(substeps)]
+        content = None if self._key is None else repr((self._key, names, substeps, self.form, self.projects))
+        return Program(functions, None if substeps == 0 else self.step(substeps), content)
+
+    def batch_program(self, substeps: int | None) -> BatchProgram:
+        """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
+        return BatchProgram(self.step(substeps))
+
+    def shares_functions(self, other: Loop) -> bool:
+        """Whether two loops are the same up to parameters: one was `retuned` from the other."""
+        return isinstance(other, CompiledLoop) and self._steppers is other._steppers
+
+    def step(self, substeps: int | None) -> StepFunctions:
+        """The functions of `stepper(substeps)`."""
+        closing = self.closing_kernel.function if self.projects else None
+        if substeps is None:
+            return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
+        rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
+        return StepFunctions(substeps, rates.function, logged.function, control.function, self.form, closing)
+
+    @property
+    def form(self) -> DelayLayout | None:
+        """Sizes of realism, by which steps of loops with the same functions differ; None without realism."""
+        model, realism = self.system.model, self.system.realism
+        if realism is None:
+            return None
+        return DelayLayout(model.n, model.m, realism.earliest, realism.latest, realism.lagged, realism.width)
+
+    def _kernels(self, substeps: int | None) -> list[Kernel]:
+        """The kernels that a run calls from Python."""
+        kernels = [self.control_kernel, self.motion_kernel]
+        if substeps is None:
+            kernels = [self.rates_kernel, self.slopes_kernel]
+        return [*kernels, self.closing_kernel] if self.projects else kernels
+
+    def run_on(self, library: Library, substeps: int | None) -> None:
+        """Evaluates a run in C from now on; `library` is of `program(substeps)`."""
+        for kernel in self._kernels(substeps):
+            kernel.run_on(library)
+        if substeps != 0 and self.system.realism is None:
+            self.stepper(substeps).run_on(library)
+        self._libraries[substeps, self.form] = None if substeps == 0 else library
+
+    def tick(self, engine: str = "c") -> ControlTick:
+        """The law for a loop in real time.
+
+        Args:
+            engine: `c`, or `vm`, which needs no compiler and takes several times as long.
+
+        Raises:
+            CompileError: C is asked for and cannot be had.
+        """
+        kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
+        if engine == "c":
+            kernel.run_on(Program([kernel.function]).load())
+        return self._tick(kernel)
+
+    def control_tick(self) -> ControlTick:
+        return self._tick(self.control_kernel)
+
+    def _tick(self, control: Kernel) -> ControlTick:
+        call = BufferedCall(control)
+        t, x, parameters = (call.inputs[name] for name in ("t", "x", "p"))
+        parameters[:] = self.parameters
+        command = call.outputs["command"]
+        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
+
+    def goes_over(self, t: float, substeps: int | None) -> bool:
+        """Takes the library that `compilation` has made, between two steps; returns whether it did so now."""
+        library = None if self.compilation is None else self.compilation.ready()
+        if library is None:
+            return False
+        self.run_on(library, substeps)
+        self.compilation, self.switched = None, t
+        return True
+
+    def _of(self, system: System) -> Self:
+        other = super()._of(system)
+        other.compilation = other.switched = None
+        return other
+
+    @property
+    def compiles(self) -> bool:
+        return self.compilation is not None
+
+    @property
+    def switch(self) -> dict[str, Any]:
+        if self.switched is not None:
+            return {"engine_switch": {"t": self.switched, "to": "c", "note": ROUNDING}}
+        problem = "" if self.compilation is None else self.compilation.problem
+        return {"engine_switch": {"note": f"the run stayed on engine vm: {problem}"}} if problem else {}
+
+    def end_compilation(self) -> None:
+        if self.compilation is not None:
+            self.compilation.end()
+            self.compilation = None
+
+    def c_library(self, substeps: int | None) -> Library | None:
+        """The library that repeats `stepper(substeps)` in C; None if it is not compiled, or a machine moves."""
+        return None if self.system.machine else self._libraries.get((substeps, self.form))
+
+    def stepper(self, substeps: int | None) -> Kernel:
+        """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
+
+        Args:
+            substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
+        """
+        if substeps not in self._steppers:
+            self._steppers[substeps] = self._step(substeps)
+        return self._steppers[substeps]
+
+    def _step(self, substeps: int | None) -> Kernel:
+        x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
+        if substeps is None:
+            slopes = self.slopes_kernel.function
+            rates, row = self.rates_kernel.function(t, x, p)
+            following = rk4(lambda s, y: slopes(s, y, p), t, x, h, first=rates)
+        else:
+            command = self.control_kernel.function(t, x, p)
+            rates, log = self.motion_kernel.function(t, x, p, command)
+            row, part = ca.vertcat(command, log), h / substeps
+            following = self._held_step(rates, t, x, part, p, command)
+            if substeps > 1:
+                times = t + part * ca.DM(range(1, substeps)).T
+                held = (ca.repmat(value, 1, substeps - 1) for value in (part, p, command))
+                following = self._held_stepper().fold(substeps - 1)(following, times, *held)
+        function = ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
+        shapes = {name: (size,) for name, size in self._step_sizes().items()}
+        return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
+
+    def _step_sizes(self) -> dict[str, int]:
+        return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
+
+    def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
+        """x after one step under a held command; `first` is x' at its start, or None."""
+        slopes = self.held_slopes_kernel.function
+        return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
+
+    def _held_stepper(self) -> Any:
+        """CasADi function (x, t, h, p, command) -> x after one step under a held command."""
+        sizes = {**self._step_sizes(), "command": self.layout.command_size}
+        x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
+        following = self._held_step(None, t, x, h, p, command)
+        return ca.Function("held_step", [x, t, h, p, command], [following])
+
+
+def _named(plant: Plant, equations: Any) -> dict[str, Any]:
+    """What equations read from a plant by name, parameters and coordinates apart: name -> value.
+
+    Args:
+        plant: The plant.
+        equations: Name -> equation; anything else reads nothing.
+    """
+    names: set[str] = set()
+    for equation in equations.values() if isinstance(equations, Mapping) else ():
+        names |= (parse(equation) if isinstance(equation, str) else equation).names
+    known = {*plant.coordinates, *parameter_fields(plant)}
+    return {name: getattr(plant, name) for name in sorted(names - known) if hasattr(plant, name)}
