@@ -27,7 +27,11 @@ MOST = 3.5
 """Target of the whole process [s]."""
 
 WORK = "pendulum in Cartesian coordinates, 2,000 s, empty cache"
-PROCESS = "import sys; from servoctl.bench.pendulum import process; process(float(sys.argv[1]))"
+PROCESS = """
+import json, sys
+from servoctl.bench.pendulum import process
+print(json.dumps(process(float(sys.argv[1]))))
+"""
 """Code of the process that is measured."""
 
 
@@ -57,8 +61,8 @@ def exact(t: Array) -> Array:
     return angle
 
 
-def process(duration: float) -> None:
-    """Simulates, and prints as JSON the engine, its reason, and the largest errors of angle and energy."""
+def process(duration: float) -> dict[str, Any]:
+    """Simulates; returns the engine, its reason, and the largest errors of angle and energy."""
     run = simulate(
         CartesianPendulum(), {}, None, q=[-1.0, 0.0], duration=duration, method="dop853", rtol=RTOL, output_step=0.01
     )
@@ -66,13 +70,12 @@ def process(duration: float) -> None:
         raise SystemExit(f"the run ends as {run.metadata['status']}")
     angle = np.arctan2(run.q[:, 0], -run.q[:, 1])
     energy = 0.5 * (run.v**2).sum(axis=1) + GRAVITY * run.q[:, 1]
-    facts = {
+    return {
         "engine": run.metadata["engine"],
         "choice": run.summary().get("engine_choice"),
         "angle_error": float(np.abs(angle - exact(run.t)).max()),
         "energy_error": float(np.abs(energy).max()),
     }
-    print(json.dumps(facts))
 
 
 def pendulum(effort: Effort, progress: Progress) -> BenchReport:

@@ -16,12 +16,12 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
-from servoctl.mechanics.spatial.placement import Inertial, Placement
+from servoctl.mechanics.spatial.placement import Inertial, Placement, Vector3
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.pose import Position
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 LENGTH, MASS, INERTIA = 0.1, 0.5, 1e-3
@@ -75,6 +75,11 @@ def spatial_chain(effort: Effort, progress: Progress) -> BenchReport:
     return BenchReport("Spatial chains: the tip follows a point", tables, values, notes, findings)
 
 
+def axes_of(joints: int) -> list[Vector3]:
+    """The axis of each joint."""
+    return [AXES[i % len(AXES)] for i in range(joints)]
+
+
 def chain(joints: int) -> Robot:
     """A chain of equal links, whose joints turn about z, y and x in turn."""
     names = ["base", *(f"link{i}" for i in range(1, joints + 1))]
@@ -82,9 +87,9 @@ def chain(joints: int) -> Robot:
     parts = [
         JointDescription(
             f"joint{i + 1}", "continuous", names[i], names[i + 1], Placement.at((0.0, 0.0, LENGTH if i else 0.0)),
-            AXES[i % len(AXES)],
+            axis,
         )
-        for i in range(joints)
+        for i, axis in enumerate(axes_of(joints))
     ]  # fmt: skip
     builder = RobotBuilder()
     builder.add(Description("chain", tuple(links), tuple(parts)), base="fixed")
@@ -131,7 +136,7 @@ def _measured(joints: int, quick: bool) -> tuple[list[Competitor], dict[str, Any
     if peers.installed()["pinocchio"]:
         from servoctl.bench.peers.spatial_chain import PinocchioChain
 
-        theirs = PinocchioChain(joints)
+        theirs = PinocchioChain(axes_of(joints), LENGTH, MASS, INERTIA, target(joints), GAIN)
         contest.enter(theirs.name, lambda k: theirs.command(q[k], v[k]))
     reference = loop_of(joints, q[0], v[0], "numpy")
     exact = np.array([reference.control(0.0, each)[inputs] for each in x])

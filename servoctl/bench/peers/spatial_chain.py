@@ -1,11 +1,12 @@
 """The law of a spatial chain whose tip follows a point, in NumPy on Pinocchio's terms, as a Python user writes it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pinocchio as pin
 
-from servoctl.bench.spatial_chain import AXES, GAIN, INERTIA, LENGTH, MASS, target
+from servoctl.mechanics.spatial.placement import Vector3
 from servoctl.types import Array
 
 
@@ -14,14 +15,26 @@ class PinocchioChain:
 
     name = "Pinocchio + pinv"
 
-    def __init__(self, joints: int) -> None:
-        self._model = model = pin.Model()
-        inertia = pin.Inertia(MASS, np.array([0.0, 0.0, LENGTH / 2]), INERTIA * np.eye(3))
-        for i in range(joints):
-            place = pin.SE3(np.eye(3), np.array([0.0, 0.0, LENGTH if i else 0.0]))
-            turning = pin.JointModelRevoluteUnaligned(np.array(AXES[i % len(AXES)]))
+    def __init__(
+        self, axes: Sequence[Vector3], length: float, mass: float, moment: float, target: Vector3, gain: float
+    ) -> None:
+        """Builds the model.
+
+        Args:
+            axes: Of each joint, unit vectors in its link's axes.
+            length: Of a link along z [m].
+            mass: Of a link, at half of its length [kg].
+            moment: Of a link about each axis through that point [kg m^2].
+            target: Point of the last joint [m].
+            gain: Baumgarte's alpha = beta [1/s].
+        """
+        self._model, self._gain = (model := pin.Model()), gain
+        inertia, joints = pin.Inertia(mass, np.array([0.0, 0.0, length / 2]), moment * np.eye(3)), len(axes)
+        for i, axis in enumerate(axes):
+            place = pin.SE3(np.eye(3), np.array([0.0, 0.0, length if i else 0.0]))
+            turning = pin.JointModelRevoluteUnaligned(np.array(axis))
             model.appendBodyToJoint(model.addJoint(i, turning, place, f"joint{i + 1}"), inertia, pin.SE3.Identity())
-        self._data, self._rest, self._target = model.createData(), np.zeros(joints), np.array(target(joints))
+        self._rest, self._target = np.zeros(joints), np.array(target)
         self._tip = int(model.addFrame(pin.Frame("tip", joints, 0, pin.SE3.Identity(), pin.FrameType.OP_FRAME)))
         self._data = model.createData()
 
@@ -37,7 +50,7 @@ class PinocchioChain:
         A = pin.getFrameJacobian(model, data, self._tip, world)[:3]
         drift = pin.getFrameClassicalAcceleration(model, data, self._tip, world).linear
         place: Any = data.oMf[self._tip]
-        b = -2.0 * GAIN * (A @ v) - GAIN**2 * (place.translation - self._target) - drift
+        b = -2.0 * self._gain * (A @ v) - self._gain**2 * (place.translation - self._target) - drift
         moved = A @ Minv
         u: Array = np.linalg.pinv(moved) @ (b + moved @ bias)
         return u
