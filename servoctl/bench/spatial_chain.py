@@ -69,7 +69,7 @@ def spatial_chain(effort: Effort, progress: Progress) -> BenchReport:
         findings += _findings(joints, entries, compiling)
         values["chains"].append({"joints": joints, **made, "rows": comparison.values(entries)})
         progress(number / len(sizes))
-    tables.append(TextTable("Engine that auto chooses, and the time until it is ready", HEADER, rows))
+    tables.append(TextTable("The fastest engine that can run it, and the time until it is ready", HEADER, rows))
     notes.append("first evaluation: tracing included, from Python; inside C: no Python between clock and law")
     notes.append("Pinocchio gives the terms; the algebra is NumPy, as in a Python program")
     return BenchReport("Spatial chains: the tip follows a point", tables, values, notes, findings)
