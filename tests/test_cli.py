@@ -296,8 +296,8 @@ def test_help_lists_the_commands_in_groups(command: Servoctl) -> None:
     titles = [group.splitlines()[0] for group in groups]
     assert titles == ["Simulation:", "Model and stability:", "Drives:", "Results:", "Getting started and reference:"]
     assert [line.split()[0] for group in groups for line in group.splitlines()[1:]] == [
-        "run", "sweep", "tune", "check", "analyse", "hil", "emulate", "replay", "report", "compare", "export",
-        "new", "list", "schema", "doctor", "bench",
+        "run", "sweep", "tune", "check", "analyse", "excite", "identify", "hil", "emulate", "replay",
+        "report", "compare", "export", "new", "list", "schema", "doctor", "bench",
     ]  # fmt: skip
     assert not [line for line in "".join(groups).splitlines() if line.endswith("...")]  # no description is cut
 

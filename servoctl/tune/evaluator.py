@@ -80,7 +80,8 @@ class Evaluator:
         self._problem, self._runner = problem, runner
         if isinstance(problem.run.loop, CompiledLoop):
             # Accessing the kernels traces them here once; all retuned loops share them.
-            _ = problem.run.loop.control_kernel, problem.run.loop.closing_kernel
+            loop = problem.run.loop
+            _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
         self._first = run_at(problem.run, problem.scenarios[0], strict=False)
         self._known: dict[Any, Reserve] = {}
         self.engines: set[str] = set()
