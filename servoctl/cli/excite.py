@@ -51,7 +51,7 @@ def excite(
     limits = {"positions": found.limits.half, "speeds": found.limits.speed, "torques": found.limits.most}
     missing = [what for what, values in limits.items() if not all(abs(value) < float("inf") for value in values)]
     if missing:
-        way = f"; no coordinate moves more than {RANGE:g} from the start" if "positions" in missing else ""
+        way = f"; no coordinate moves more than {RANGE:g} of its unit from the start" if "positions" in missing else ""
         say(f"no limits are known for some {', '.join(missing)} (state them under law.limits or hil.drives){way}")
     say(f"\nwritten to {quote(str(folder))}: {', '.join(files)}")
     say(f"next: servoctl run {quote(str(folder / CONFIG))} --out log && servoctl identify log")
