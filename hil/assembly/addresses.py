@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from hil.codecs import cia402
+from hil.codecs import cia402, moteus
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.mit_options import MitOptions
+from hil.drives.moteus_options import MoteusOptions
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.config.document import Problem
@@ -70,7 +71,7 @@ ODRIVE_IDS = 32
 
 
 class Ids(NamedTuple):
-    """Ids of one node, 11 bits.
+    """Ids of one node; those above 0x7FF have 29 bits.
 
     Attributes:
         exclusive: Ids that no other node may use.
@@ -112,4 +113,9 @@ def _mit(settings: SensorSettings) -> Ids:
     return Ids(frozenset({settings.node}), frozenset({options_of(MitOptions, settings).host}))
 
 
-_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit}
+def _moteus(settings: SensorSettings) -> Ids:
+    node, source = settings.node, options_of(MoteusOptions, settings).source
+    return Ids(frozenset({moteus.identifier(node, source), moteus.reply_identifier(node, source)}), frozenset())
+
+
+_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit, "moteus": _moteus}

@@ -13,6 +13,7 @@ from hil.emulator.fault_effects import schedule
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.mit import Mit
+from hil.emulator.moteus import Moteus
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import JITTER, WAITING, Observer
@@ -25,7 +26,9 @@ from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402]] = {"cia402": CiA402, "odrive": ODrive, "mit": Mit}
+DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402] | type[Moteus]] = {
+    "cia402": CiA402, "odrive": ODrive, "mit": Mit, "moteus": Moteus,
+}  # fmt: skip
 """Protocol -> drive."""
 
 ENCODERS: dict[str, type[ODriveEncoder] | type[CiA402Encoder]] = {"odrive": ODriveEncoder, "cia402": CiA402Encoder}

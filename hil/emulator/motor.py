@@ -61,6 +61,11 @@ class Motor:
         if self._brake:
             self._closing = self._world.after(BRAKE_DELAY, self._close)
 
+    def short(self, torque: float) -> None:
+        """Makes the torque of shorted phases [N m], which needs no supply, while the drive is off."""
+        if not self.enabled:
+            self._plant.command(self.index, torque, self._world.now)
+
     def _close(self) -> None:
         self._plant.brake(self.index, True, self._world.now)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.ranges import ranges_of
-from hil.emulator.station import Station
+from hil.emulator.station import Station, key
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -73,8 +73,8 @@ class Observer:
                 readers.setdefault(identity, []).append(reader)
 
         def tap(frame: Frame, sender: Station) -> None:
-            if sender.host and not frame.extended and not frame.remote:
-                for reader in readers.get(frame.id, ()):
+            if sender.host and not frame.remote:
+                for reader in readers.get(key(frame), ()):
                     reader.read(frame)
 
         wire.taps.append(tap)
@@ -98,7 +98,7 @@ class _Reader:
 
     @property
     def identities(self) -> list[int]:
-        """Ids of the frames to read."""
+        """Keys (`station.key`) of the frames to read."""
         raise NotImplementedError
 
     def read(self, frame: Frame) -> None:
@@ -236,4 +236,28 @@ class _MitReader(_Reader):
             self.torque(-self._largest + number * 2 * self._largest / 4095, frame)
 
 
-_READERS: dict[str, type[_Reader]] = {"odrive": _ODriveReader, "cia402": _CiA402Reader, "mit": _MitReader}
+class _MoteusReader(_Reader):
+    """Mode (register 0) first; torque as a float in register 0x22, position NaN, gains 0."""
+
+    @property
+    def identities(self) -> list[int]:
+        return [1 << 29 | 0x8000 | self._drive.node, self._drive.node]
+
+    def read(self, frame: Frame) -> None:
+        data = frame.data
+        if data[:2] != b"\x01\x00":
+            if data[:1] < b"\x10":
+                self._wrong("registers without a mode before them", frame, frame.time)
+        elif data[2] == 10:
+            if data[3:8] != b"\x01\x20\x80\x0d\x22" or data[12:16] != b"\x02\x23\x00\x00":
+                self._wrong("a setpoint that is no torque", frame, frame.time)
+            else:
+                self.torque(struct.unpack("<f", data[8:12])[0], frame)
+            self.enable()
+        else:
+            self.disable()
+
+
+_READERS: dict[str, type[_Reader]] = {
+    "odrive": _ODriveReader, "cia402": _CiA402Reader, "mit": _MitReader, "moteus": _MoteusReader,
+}  # fmt: skip
