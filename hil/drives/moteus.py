@@ -1,9 +1,9 @@
 """How a moteus is brought up, commanded by torque in position mode, and stopped: one reply to each command.
 
 Its watchdog is fed only by frames that write the mode; a query shows the state of a drive whose watchdog runs out.
-What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console. The mode of that,
-11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so each change of
-mode is followed by a query.
+What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it
+shows, 11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so each
+change of mode is followed by a query.
 """
 
 from collections.abc import Generator, Sequence
@@ -170,7 +170,7 @@ class MoteusDrive(Drive):
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
 
     def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: of single precision, at the largest travel, one turn per second and the limit."""
+        """Smallest steps at the joint: those of single precision at the largest travel, speed 1 rev/s, and the limit."""
         settings, turn = self.settings, abs(self._turn)
         largest = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
         torque = settings.gear * single_step(abs(settings.motor_torque(settings.torque_limit)))
@@ -258,9 +258,8 @@ class MoteusDrive(Drive):
         try:
             return float(answer)
         except ValueError:
-            raise DriveError(
-                f"answers {answer!r} to conf get {name} (update its firmware: moteus_tool --flash)"
-            ) from None
+            remedy = "update its firmware: moteus_tool --flash"
+            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
     def test_watchdog(self) -> Steps:
         """Lets the watchdog run out at zero torque, while queries show the mode, and stops the drive.

@@ -78,7 +78,7 @@ class ConsolePoll(NamedTuple):
 Subframe = RegisterWrite | RegisterRead | ConsoleText | ConsolePoll
 
 
-class Cut(Exception):
+class CutShortError(Exception):
     """A frame ends within a subframe."""
 
 
@@ -94,7 +94,7 @@ class _Bytes:
     def take(self, count: int) -> bytes:
         end = self._at + count
         if end > len(self._data):
-            raise Cut
+            raise CutShortError
         part, self._at = self._data[self._at : end], end
         return part
 
@@ -125,7 +125,7 @@ def subframes(data: bytes) -> Iterator[Subframe]:
                 yield ConsolePoll(left.varuint(), left.varuint())
             else:
                 return
-    except Cut:
+    except CutShortError:
         return
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.ranges import ranges_of
-from hil.emulator.station import Station, key
+from hil.emulator.station import Station
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -74,7 +74,7 @@ class Observer:
 
         def tap(frame: Frame, sender: Station) -> None:
             if sender.host and not frame.remote:
-                for reader in readers.get(key(frame), ()):
+                for reader in readers.get(frame.id | frame.extended << 29, ()):
                     reader.read(frame)
 
         wire.taps.append(tap)
