@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from hil.codecs import cia402, moteus
+from hil.codecs import cia402, moteus, robstride
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.mit_options import MitOptions
 from hil.drives.moteus_options import MoteusOptions
 from hil.drives.options import options_of
+from hil.drives.robstride import RobstrideOptions
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
@@ -118,4 +119,12 @@ def _moteus(settings: SensorSettings) -> Ids:
     return Ids(frozenset({moteus.identifier(node, source), moteus.reply_identifier(node, source)}), frozenset())
 
 
-_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit, "moteus": _moteus}
+def _robstride(settings: SensorSettings) -> Ids:
+    """Ids hold data; each stands for those that differ in it. Only motors of this protocol can have the same."""
+    node, host = settings.node, options_of(RobstrideOptions, settings).host
+    commands = {robstride.identifier(kind, 0, node) for kind in robstride.COMMANDS}
+    answers = {robstride.identifier(kind, node, host) for kind in (robstride.FEEDBACK, robstride.READ)}
+    return Ids(frozenset(commands | answers), frozenset())
+
+
+_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit, "moteus": _moteus, "robstride": _robstride}

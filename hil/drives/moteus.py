@@ -170,7 +170,7 @@ class MoteusDrive(Drive):
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
 
     def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: those of single precision at the largest travel, speed 1 rev/s, and the limit."""
+        """Smallest steps at the joint: of single precision at the largest travel, at 1 rev/s, and at the limit."""
         settings, turn = self.settings, abs(self._turn)
         largest = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
         torque = settings.gear * single_step(abs(settings.motor_torque(settings.torque_limit)))

@@ -28,6 +28,7 @@ PROTOCOLS = {
     "mit": Protocol("hil.drives.mit:MitDrive", ""),
     "moteus": Protocol("hil.drives.moteus:MoteusDrive", ""),
     "odrive": Protocol("hil.drives.odrive:OdriveDrive", "hil.drives.odrive_encoder:OdriveEncoder"),
+    "robstride": Protocol("hil.drives.robstride:RobstrideDrive", ""),
 }
 
 

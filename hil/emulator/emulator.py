@@ -19,6 +19,7 @@ from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import JITTER, WAITING, Observer
 from hil.emulator.odrive import ODrive, ODriveEncoder
 from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
+from hil.emulator.robstride import RobStride
 from hil.emulator.wire import Wire
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock, World
@@ -26,8 +27,8 @@ from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402] | type[Moteus]] = {
-    "cia402": CiA402, "odrive": ODrive, "mit": Mit, "moteus": Moteus,
+DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402] | type[Moteus] | type[RobStride]] = {
+    "cia402": CiA402, "odrive": ODrive, "mit": Mit, "moteus": Moteus, "robstride": RobStride,
 }  # fmt: skip
 """Protocol -> drive."""
 

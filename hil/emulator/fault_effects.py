@@ -23,7 +23,7 @@ from hil.loop.virtual_time import World
 End = Callable[[], None]
 """Ends the effect of a fault."""
 
-USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2, "moteus": 33}
+USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2, "moteus": 33, "robstride": 2}
 """Protocol -> its error code for over-current, or of its power stage."""
 
 REBOOT_TIME = 0.3

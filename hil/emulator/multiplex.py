@@ -57,7 +57,7 @@ class RegisterRead(NamedTuple):
     """Registers that are asked for."""
 
     register: int
-    count: int
+    number: int
     resolution: int
 
 

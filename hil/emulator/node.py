@@ -5,7 +5,7 @@ a drive, a motor with a brake. Faults set its attributes and nothing else.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -29,10 +29,10 @@ HOLDING = 10.0
 class Medium(Protocol):
     """A bus for emulated nodes: the emulated wire, or a real bus."""
 
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: frozenset[int]) -> Station:
+    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
         """Attaches a node that receives frames with these ids."""
 
-    def listen(self, station: Station, ids: frozenset[int]) -> None:
+    def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a node receives."""
 
     def power(self, station: Station, powered: bool) -> None:
@@ -92,7 +92,7 @@ class EmulatedNode(ABC):
         return float(constant(self.option(name, default)))
 
     @abstractmethod
-    def listens(self) -> frozenset[int]:
+    def listens(self) -> Container[int]:
         """Keys (`station.key`) of the frames that it receives."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.ranges import ranges_of
-from hil.emulator.station import Station
+from hil.emulator.station import KeyFamily, Station
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -71,11 +71,16 @@ class Observer:
         for reader in self._readers:
             for identity in reader.identities if reader.bus == wire.name else ():
                 readers.setdefault(identity, []).append(reader)
+        families = [(reader.family, reader) for reader in self._readers if reader.family and reader.bus == wire.name]
 
         def tap(frame: Frame, sender: Station) -> None:
             if sender.host and not frame.remote:
-                for reader in readers.get(frame.id | frame.extended << 29, ()):
+                number = frame.id | frame.extended << 29
+                for reader in readers.get(number, ()):
                     reader.read(frame)
+                for family, reader in families:
+                    if number in family:
+                        reader.read(frame)
 
         wire.taps.append(tap)
 
@@ -95,6 +100,7 @@ class _Reader:
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
         self.quantum = 0.0
+        self.family: KeyFamily | None = None
 
     @property
     def identities(self) -> list[int]:
@@ -258,6 +264,33 @@ class _MoteusReader(_Reader):
             self.disable()
 
 
+class _RobstrideReader(_Reader):
+    """Id of 29 bits: kind in bits 24 to 28, torque of kind 1 in bits 8 to 23, the motor below; kp and kd last."""
+
+    def __init__(self, observer: Observer, drive: DriveSettings) -> None:
+        super().__init__(observer, drive)
+        self._largest = ranges_of(drive.options)["torque"]
+        self.quantum = 2 * self._largest / 65535
+        self.family = KeyFamily(1 << 29 | 0xFF, 1 << 29 | drive.node)
+
+    @property
+    def identities(self) -> list[int]:
+        return []
+
+    def read(self, frame: Frame) -> None:
+        kind = frame.id // 0x100_0000
+        if kind == 3:
+            self.enable()
+        elif kind == 4:
+            self.disable()
+        elif kind == 1:
+            if len(frame.data) != 8 or any(frame.data[4:]):
+                self._wrong("gains that are not zero", frame, frame.time)
+            number = frame.id // 0x100 % 0x10000
+            self.torque(-self._largest + number * 2 * self._largest / 65535, frame)
+
+
 _READERS: dict[str, type[_Reader]] = {
     "odrive": _ODriveReader, "cia402": _CiA402Reader, "mit": _MitReader, "moteus": _MoteusReader,
+    "robstride": _RobstrideReader,
 }  # fmt: skip

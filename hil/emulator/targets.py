@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings, SensorSettings
 
-CODES = {"cia402": (1, 0xFFFF), "odrive": (1, 0xFFFF_FFFF), "mit": (1, 0xFF), "moteus": (32, 95)}
+CODES = {
+    "cia402": (1, 0xFFFF),
+    "odrive": (1, 0xFFFF_FFFF),
+    "mit": (1, 0xFF),
+    "moteus": (32, 95),
+    "robstride": (1, 0x3F),
+}
 """Protocol -> first and last error code that its frames can hold."""
 
 DAMIAO_CODES = (0x2, 0xF)

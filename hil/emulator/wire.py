@@ -8,7 +8,7 @@ stations still receive the frame; the exception then reaches the caller of `Worl
 Source: Bosch 1991, CAN Specification 2.0, part B.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container
 from functools import partial
 
 from hil.bus.base import Link
@@ -33,6 +33,9 @@ SUSPEND = 8
 
 RECOVERY = 128
 """Number of times 11 recessive bits that end bus-off."""
+
+MOST_ROUTES = 4096
+"""Routes that are kept: an id may hold data, so there may be any number of them."""
 
 Tap = Callable[[Frame, Station], None]
 """Called with each frame sent without error, and its sender."""
@@ -81,7 +84,7 @@ class Wire:
         self,
         name: str,
         receive: Callable[[Frame], None],
-        ids: Iterable[int] | None = None,
+        ids: Container[int] | None = None,
         host: bool = False,
         capacity: int | None = None,
         restart: int | None = 0,
@@ -93,9 +96,9 @@ class Wire:
         self.recount()
         return station
 
-    def listen(self, station: Station, ids: Iterable[int]) -> None:
+    def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a station receives."""
-        station.ids = frozenset(ids)
+        station.ids = ids
         self._routes.clear()
 
     def duration(self, bits: int) -> int:
@@ -305,6 +308,8 @@ class Wire:
         route = self._routes.get(number)
         if route is None:
             route = [s for s in self.stations if s.ids is None or number in s.ids]
+            if len(self._routes) > MOST_ROUTES:  # ids that hold data
+                self._routes.clear()
             self._routes[number] = route
         for station in route:
             if station is not sender and (self._plain or station.online):
