@@ -79,22 +79,37 @@ class LeastSquaresProblem:
         rows = where(binds[:, None], self.G, 0.0), where(binds, self.g, 0.0)
         return replace(self, levels=(rows, *self.levels), scales=(self.row_scale, *self.scales))
 
-    def room(self, u: Array) -> tuple[Array, Array]:
-        """`G u - g`, and how far it may be below zero, both of shape (k,)."""
-        return self.G @ u - self.g, SLACK * (np.abs(self.G) @ np.abs(u) + np.abs(self.g))
+    def room(self, u: Array, terms: Array) -> tuple[Array, Array]:
+        """`G u - g`, and how far it may be below zero if u is a sum of terms of this size; both of shape (k,)."""
+        return self.G @ u - self.g, SLACK * (np.abs(self.G) @ terms + np.abs(self.g))
 
-    def sizes(self, u: Array) -> list[tuple[Array, Any]]:
-        """Per level: the size of each column of T, shape (m,), and a bound on the terms of `e - T u`."""
+    def sizes(self, terms: Array) -> list[tuple[Array, Any]]:
+        """Per level: the size of each column of T, shape (m,), and of the terms of `e - T u`, from those of u."""
         columns = [np.abs(T).sum(axis=0) for T, _ in self.levels]
-        return [(c, np.abs(e).sum() + c @ np.abs(u)) for c, (_, e) in zip(columns, self.levels, strict=True)]
+        return [(c, np.abs(e).sum() + c @ terms) for c, (_, e) in zip(columns, self.levels, strict=True)]
 
     def slack(self, u: Array) -> Array:
         """How far each input may exceed its limits, shape (m,): clipping it changes inputs and tasks by rounding."""
         excess = np.full(len(u), greatest(np.abs(u)))
-        for columns, size in self.sizes(u):
+        for columns, size in self.sizes(np.abs(u)):
             reaches = above(columns, 0.0)
             excess = where(reaches, least(size / where(reaches, columns, 1.0), excess), excess)
         return SLACK * excess
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best inputs with some held, and no limits for the others.
+
+    Attributes:
+        u: Shape (m,).
+        terms: Size of the terms that each input is a sum of, shape (m,).
+        splits: A decomposition per level.
+    """
+
+    u: Array
+    terms: Array
+    splits: list[Decomposition]
 
 
 def above(a: Any, b: Any) -> Any:
@@ -123,8 +138,8 @@ def greatest(values: Array) -> Any:
     return result
 
 
-def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomposition]]:
-    """The best inputs with some held at their limits and no limits for the others, and a decomposition per level.
+def solve(problem: LeastSquaresProblem, held: Array) -> Solution:
+    """The best inputs with some held at their limits and no limits for the others.
 
     Args:
         problem: The problem, with the rows that it holds in its levels.
@@ -133,27 +148,29 @@ def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomp
     at_upper, at_lower = above(held, 0.0), above(0.0, held)
     free = 1.0 - np.abs(held)
     u: Array = where(at_upper, problem.upper, where(at_lower, problem.lower, 0.0))
-    basis = np.zeros((0, len(u)))
-    splits = []
+    basis, splits, terms = np.zeros((0, len(u))), [], np.abs(u)
     for (T, e), scale in zip(problem.levels, problem.scales, strict=True):
         rows = T * free
         for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
             rows = rows - (rows @ basis.T) @ basis
         split = decompose(rows, problem.rank_tolerance, scale)
-        u = u + split.solve(e - T @ u)
+        more = split.solve(e - T @ u)
+        u, terms = u + more, terms + np.abs(more)
         basis = np.vstack([basis, split.row_basis]) if len(basis) else split.row_basis
         splits.append(split)
     shift = free * problem.preferred
-    return u + (shift - basis.T @ (basis @ shift)), splits
+    taken = basis.T @ (basis @ shift)
+    return Solution(u + (shift - taken), terms + np.abs(shift) + np.abs(taken), splits)
 
 
-def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition]) -> Iterator[tuple[Array, Array]]:
+def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tuple[Array, Array]]:
     """Per level, and last for |u - s|: the gradient by u and y, and a bound on its rounding; both of shape (m + k,).
 
     The free inputs undo the effect of a held one on the higher levels j: `g - T_j^T lambda_j`. The columns of y are -1
     in the level of the rows, 0 in all others.
     """
-    k, sizes = len(problem.g), problem.sizes(u)
+    u, splits, k = solution.u, solution.splits, len(problem.g)
+    sizes = problem.sizes(solution.terms if k else np.abs(u))  # at g = 0 a row's terms may all be rounding
     wide = [
         np.hstack([T, np.zeros((len(T), k)) if j else -np.eye(len(T), k)]) for j, (T, _) in enumerate(problem.levels)
     ]
@@ -176,10 +193,10 @@ def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition
         yield gradient, ROUNDING * terms
 
 
-def released(problem: LeastSquaresProblem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:
+def released(problem: LeastSquaresProblem, held: Array, solution: Solution) -> tuple[Array, Any]:
     """What is held and gains most by release, at the highest level where any gains, and whether there is any."""
     undecided, chosen, any_released = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
-    for gradient, rounding in gradients(problem, u, splits):
+    for gradient, rounding in gradients(problem, solution):
         # the level improves inside the limit if the gradient is positive at an upper limit, negative at a lower one
         gain = held * gradient
         wrong = where(undecided & above(gain, rounding), gain, 0.0)
@@ -203,27 +220,28 @@ def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array,
         The next x and held, and 1 if x is the answer, else 0.
     """
     m, solved = len(x), problem.holding(held)
-    u, splits = solve(solved, held[:m])
+    solution = solve(solved, held[:m])
+    u = solution.u
     slack, free = solved.slack(u), ~above(np.abs(held), 0.0)
     high = free[:m] & above(u, problem.upper + slack)
     low = free[:m] & above(problem.lower - slack, u)
     outside, limit = high | low, where(high, problem.upper, problem.lower)
     # back: the share of the step from x to u that lies beyond a limit; the largest one blocks first
     back = where(outside, (u - limit) / where(outside, u - x, 1.0), 0.0)
-    short, back_of_rows = _crossed(problem, x, u, free[m:])
+    short, back_of_rows = _crossed(problem, x, solution, free[m:])
     outside, back = np.concatenate([outside, short]), np.concatenate([back, back_of_rows])
     most = greatest(back)
     blocked, first = above(most, 0.0), outside & ~above(most, back)
     onward = clip(where(first[:m], limit, u - most * (u - x)), problem.lower, problem.upper)
-    let_go, any_released = released(solved, held, u, splits)
+    let_go, any_released = released(solved, held, solution)
     side = np.concatenate([where(high, 1.0, -1.0), -np.ones(len(problem.g))])
     kept = where(blocked, where(first, side, held), held * (1.0 - let_go))
     return onward, kept, where(blocked, 0.0, 1.0 - any_released)
 
 
-def _crossed(problem: LeastSquaresProblem, x: Array, u: Array, free: Array) -> tuple[Array, Array]:
-    """Which free rows of G are below zero at u, and the share of the step from x to u that is below."""
-    below, slack = problem.room(u)
+def _crossed(problem: LeastSquaresProblem, x: Array, solution: Solution, free: Array) -> tuple[Array, Array]:
+    """Which free rows of G are below zero at the solution, and the share of the step from x that is below."""
+    below, slack = problem.room(solution.u, solution.terms)
     crossed = free & above(-below, slack)
-    before = maximum(problem.room(x)[0], 0.0)
+    before = where(crossed, maximum(problem.G @ x - problem.g, 0.0), 0.0)
     return crossed, where(crossed, below / where(crossed, below - before, 1.0), 0.0)

@@ -112,7 +112,7 @@ def within_limits(
     problem = LeastSquaresProblem(
         tuple(rows), tuple(scales), root * lower, root * upper, s, rank_tolerance, G, g, row_scale
     )
-    whole = solve(problem, np.zeros(m))[0] / root if unlimited is None else unlimited
+    whole = solve(problem, np.zeros(m)).u / root if unlimited is None else unlimited
     high, low = _beyond(problem, root * whole)
     short = _short(problem, root * whole)
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
@@ -127,7 +127,7 @@ def within_limits(
     best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, x / root))
     u = clip(where(inside, whole, best), lower, upper)
     given_up = tuple(e - T @ u for T, e in levels)
-    room, rounding = problem.room(root * u)
+    room, rounding = problem.room(root * u, np.abs(root * u) + np.abs(s))
     slack = where(at_least(room, -rounding), 0.0, -room)  # NaN stays NaN
     binding = where(inside, 0.0, -held[m:])
     return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, iterations, above(done, 0.0))
@@ -148,7 +148,7 @@ def _beyond(problem: LeastSquaresProblem, u: Array) -> tuple[Array, Array]:
 
 def _short(problem: LeastSquaresProblem, u: Array) -> Array:
     """Which rows of G are not met, as 1 or 0; a row of NaN is not."""
-    room, rounding = problem.room(u)
+    room, rounding = problem.room(u, np.abs(u) + np.abs(problem.preferred))
     short: Array = where(at_least(room, -rounding), 0.0, 1.0)
     return short
 
