@@ -8,7 +8,7 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
 from hil.drives.sample import Sample
@@ -113,10 +113,12 @@ class Node(ABC):
         identities: Ids that it accepts; apart from those of `families` it is not given other frames.
         families: Further ids that it accepts, of 29 bits, which hold data.
         rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
+        fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
     """
 
     feedback: Feedback
     families: tuple[IdFamily, ...] = ()
+    fd_remedy: ClassVar[str] = ""
 
     def __init__(self, settings: SensorSettings) -> None:
         self.settings = settings
@@ -135,6 +137,16 @@ class Node(ABC):
     @abstractmethod
     def accept(self, frame: Frame) -> None:
         """Decodes a frame with one of its ids; an invalid frame only counts in `rejected`. It never raises."""
+
+    @staticmethod
+    def speaks_fd(settings: SensorSettings) -> bool:
+        """Whether a node with these settings, which may be wrong, speaks CAN FD; all others destroy FD frames."""
+        return False
+
+    def frame(self, identity: int, data: bytes) -> Frame:
+        """A data frame with an id of 11 bits, FD where its bus is."""
+        settings = self.settings
+        return Frame(identity, data, fd=settings.fd, brs=settings.brs)
 
     @staticmethod
     @abstractmethod
