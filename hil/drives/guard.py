@@ -11,7 +11,7 @@ class Feed:
     """Which command to repeat for a drive whose watchdog, or whose replies, depend on commands alone.
 
     Attributes:
-        fed: Whether a command was encoded since the last call of `frames`.
+        fed: Whether a frame that the drive answers was encoded since the last call of `frames`: a command, or a stop.
         seed: Command to repeat while the drive is being enabled; None at all other times.
     """
 

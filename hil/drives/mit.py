@@ -253,4 +253,5 @@ class MitDrive(Drive):
     def disable_frames(self) -> Sequence[Frame]:
         """The command to disable; the motor counts as disabled after its answer."""
         self._request(Condition.DISABLED)
+        self._feed.fed = True
         return (self._special(codec.DISABLE),)

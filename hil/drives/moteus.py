@@ -2,8 +2,8 @@
 
 Its watchdog is fed only by frames that write the mode; a query shows the state of a drive whose watchdog runs out.
 What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it
-shows, 11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so each
-change of mode is followed by a query.
+shows, 11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so a change
+of mode shows in the next answer.
 """
 
 from collections.abc import Generator, Sequence
@@ -289,9 +289,9 @@ class MoteusDrive(Drive):
         refuse_fault(self)
         seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed = seed
+        self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
         try:
-            yield HandshakeStep([seed], over, 0.5, "mode 10, position (is it calibrated: moteus_tool --calibrate?)")
+            yield HandshakeStep([], over, 0.5, "mode 10, position (is it calibrated: moteus_tool --calibrate?)")
         finally:
             self._feed.seed = None
         refuse_fault(self)
@@ -300,11 +300,15 @@ class MoteusDrive(Drive):
         """Stops the drive, which clears its fault and the mode of its watchdog."""
         came = after(lambda: self._replies, 2)
         clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
-        yield HandshakeStep(self.disable_frames(), clear, 0.5, "mode 0, stopped, without a fault")
+        yield HandshakeStep([*self.disable_frames(), self._query], clear, 0.5, "mode 0, stopped, without a fault")
 
     def disable_frames(self) -> Sequence[Frame]:
-        return self._frame(codec.mode_command(codec.STOPPED)), self._query
+        return self._mode_frames(codec.STOPPED)
 
     def quick_stop_frames(self) -> Sequence[Frame]:
         """Mode 15 shorts the phases: it brakes without gains, whatever the last command was."""
-        return self._frame(codec.mode_command(codec.BRAKE)), self._query
+        return self._mode_frames(codec.BRAKE)
+
+    def _mode_frames(self, mode: int) -> Sequence[Frame]:
+        self._feed.fed = True
+        return (self._frame(codec.mode_command(mode)),)

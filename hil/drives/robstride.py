@@ -230,10 +230,10 @@ class RobstrideDrive(Drive):
         refuse_fault(self)
         seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed = seed
+        self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
         try:
             # It may start with the last command that it received: it must be this one.
-            yield HandshakeStep([seed], after(lambda: self._replies, 2), 0.5, "feedback to the first torque")
+            yield HandshakeStep([], after(lambda: self._replies, 2), 0.5, "feedback to the first torque")
             self._feed.fed = True
             yield HandshakeStep([self._frame(codec.ENABLE)], over, 0.5, "mode run")
         finally:
@@ -248,4 +248,5 @@ class RobstrideDrive(Drive):
         yield HandshakeStep(frames, clear, 0.5, "mode reset without a fault (else switch its power off and on)")
 
     def disable_frames(self) -> Sequence[Frame]:
+        self._feed.fed = True
         return (self._frame(codec.STOP, codec.stop(clear=False)),)

@@ -38,6 +38,7 @@ class Dispatch:
         buses: Name -> bus.
         nodes: Drives, then encoder nodes.
         unknown: Number of received frames with an id that no node uses.
+        crowds: Bus -> largest number of commands, or of frames that feed watchdogs, that are sent at one instant.
     """
 
     def __init__(self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record) -> None:
@@ -51,6 +52,7 @@ class Dispatch:
             name: [node for node in nodes if isinstance(node, Drive) and node.settings.bus == name] for name in buses
         }
         self._several = len(self.buses) > 1
+        self.crowds = {name: len(drives) for name, drives in self._drives.items()}
         self._lines = {
             name: _Line(bus, number, {}, [], self.listeners[name]) for number, (name, bus) in enumerate(buses.items())
         }

@@ -7,8 +7,11 @@ from hil.drives.base import Drive, DriveError, HandshakeStep, Node, Steps
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
-BURST = 5
-"""Frames sent on one bus per call of `advance`: half of SocketCAN's default transmit queue (10 frames)."""
+QUEUE = 10
+"""SocketCAN's default transmit queue [frames]."""
+
+BURST = QUEUE // 2
+"""Most frames sent on one bus per call of `advance`."""
 
 
 class StepInProgress(NamedTuple):
@@ -33,12 +36,19 @@ class Handshake:
         send: Sends a frame; takes the name of a bus and the frame.
         clock: Clock of the run.
         limit: Time limit of the whole handshake [s].
+        others: Bus -> number of frames that may wait on it at the same instant, commands and what feeds watchdogs.
     """
 
     def __init__(
-        self, steps: Mapping[Node, Steps], send: Callable[[str, Frame], None], clock: Clock, limit: float
+        self,
+        steps: Mapping[Node, Steps],
+        send: Callable[[str, Frame], None],
+        clock: Clock,
+        limit: float,
+        others: Mapping[str, int] | None = None,
     ) -> None:
         self._steps, self._send, self._clock, self._limit = dict(steps), send, clock, limit
+        self._most = {bus: max(1, min(BURST, QUEUE - 1 - count)) for bus, count in (others or {}).items()}
         self._end = clock.now() + nanoseconds(limit)
         self._current: dict[Node, StepInProgress] = {}
         self._room: dict[str, int] = {}
@@ -90,7 +100,7 @@ class Handshake:
     def _send_frames(self, node: Node, current: StepInProgress) -> StepInProgress:
         """Sends as many frames of a step as the bus can take now."""
         bus = node.settings.bus
-        room = self._room.get(bus, BURST)
+        room = self._room.get(bus, self._most.get(bus, BURST))
         for frame in current.left[:room]:
             self._send(bus, frame)
         self._room[bus] = max(0, room - len(current.left))
