@@ -6,7 +6,7 @@ shows, 11, stays until a stop. The answer to a frame shows the state before the 
 of mode shows in the next answer.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import isfinite, nan
 from typing import ClassVar
 
@@ -274,7 +274,7 @@ class MoteusDrive(Drive):
             yield HandshakeStep([self.command(0.0)], sent, 0.5, "a reply to a command of zero torque")
             begun, limit = self.alive, self.settings.watchdog + LATE
             while self._mode != codec.TIMED_OUT:
-                yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, "an answer to a query")
+                yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")
                 if self.fault and self._mode != codec.TIMED_OUT:
                     raise DriveError(f"in fault: {self.fault}")
                 waited = (self.alive - begun) / SECOND
@@ -284,6 +284,17 @@ class MoteusDrive(Drive):
         finally:
             self.quiet = False
         yield from self.reset()
+
+    def _answered_later(self) -> Callable[[], bool]:
+        """A condition: an answer has come, and it is not the instant of the query any more: one query in each tick."""
+        came, asked = after(lambda: self._replies, 1), False
+
+        def done() -> bool:
+            nonlocal asked
+            before, asked = asked, True
+            return before and came()
+
+        return done
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
