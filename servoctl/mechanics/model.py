@@ -201,12 +201,20 @@ class Model:
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)  # type: ignore[arg-type]
 
     def compiled_matrices(self, state: State) -> Matrices:
-        """The matrices at a state by compiled functions; the plant must not be opaque."""
+        """The matrices at a state by compiled functions; the plant must not be opaque.
+
+        In more than `LARGE` coordinates A of the passive rows is `Sparse`, and M too if it is diagonal at every state.
+        """
         assert self.plant_kernel is not None
-        passive, task = self.rows(state)
+        passive, task = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
-        return _dense(Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric))
+        matrices = Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        if self.n <= LARGE:
+            return _dense(matrices)
+        diagonal: Sparse = self.forms[0]
+        mass: Any = diagonal.with_values(diagonal.entries_of(M)) if diagonal.is_diagonal else np.asarray(M)
+        return dataclasses.replace(matrices, M=mass, B=np.asarray(B), task=_dense_rows(task))
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""
