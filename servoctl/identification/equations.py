@@ -120,7 +120,10 @@ class Equations:
 
     def _block(self, motion: Motion, x: Array, rows: slice) -> tuple[Array, Array, Array]:
         count = len(motion.t[rows])
-        given = [motion.t[rows][None], *(array[rows].T for array in (motion.q, motion.v, motion.a, motion.u, motion.rubbing))]
+        given = [
+            motion.t[rows][None],
+            *(array[rows].T for array in (motion.q, motion.v, motion.a, motion.u, motion.rubbing)),
+        ]
         results = self._mapped(count)(*given, np.repeat(x[:, None], count, axis=1))
         shapes = self._kernel.outputs.values()
         r, Y, B, A = (

@@ -44,7 +44,7 @@ FAR = 2.5
 """Rows further off than this count less [standard deviations]: a joint that creeps has friction that no log shows."""
 
 COARSER = 0.7
-"""Cut-off frequency at which the fit is repeated, to see what the filter of the positions costs, relative to its own."""
+"""Cut-off frequency, relative to its own, at which the fit is repeated to see what the filter costs."""
 
 STANDSTILL = 0.01
 """Changes of torque below this share of the torque are no excitation."""

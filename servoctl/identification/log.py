@@ -77,7 +77,9 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
         if not (folder / CONFIG).is_file() or not (folder / CONFIG).stat().st_size:
             problems.append(f"{folder}: has no {CONFIG}, so its plant is not known (use a folder of `servoctl run`)")
             continue
-        run = replace(_run_of(folder, classes, _on_drives(trajectory)), name=str(trajectory.metadata.get("config") or folder.name))
+        run = replace(
+            _run_of(folder, classes, _on_drives(trajectory)), name=str(trajectory.metadata.get("config") or folder.name)
+        )
         plant = run.system.model.plant
         found = _problems(folder, trajectory, plant)
         if first is not None and not _same(plant, first.system.model.plant):

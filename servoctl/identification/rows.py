@@ -22,12 +22,12 @@ SETTLED = 5.0
 WIDER = 4.0
 """Bandwidth of the velocities for friction, relative to that of the positions.
 
-Where a joint turns back, friction changes its sign within a millisecond; the filter of the positions moves this instant,
-which would bias inertias by 0.1 to 0.5 %.
+Where a joint turns back, friction changes its sign within a millisecond. The filter of the positions moves this
+instant, which would bias inertias by 0.1 to 0.5 %.
 """
 
 CREEP = 5.0
-"""A joint creeps below this many friction speeds; noise would change the sign of its friction, so the bandwidth stays."""
+"""Below this many friction speeds a joint creeps: its speed stays smooth, or noise would reverse the friction."""
 
 FEWEST = 8
 """Fewest rows in time that a fit needs after filtering."""
