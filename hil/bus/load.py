@@ -8,7 +8,6 @@ from hil.bus.fd_bits import worst_fd_bits
 from hil.bus.frame_bits import worst_bits
 from hil.bus.rates import BusRates, PhaseBits
 
-
 ROUNDING = 1e-12
 """Share by which rounding may put a load above what is allowed, at the very period that is proposed."""
 

@@ -237,6 +237,12 @@ class FaultInjector:
         refresh(self._world.now)
         return lambda: _all([end, lambda: refresh(self._world.now)])
 
+    def _push(self) -> End:
+        index, torque = self._emulator.drive(self._name).motor.index, self._parameters["torque"]
+        plant, world = self._emulator.plant, self._world
+        plant.push(index, torque, world.now)
+        return lambda: plant.push(index, -torque, world.now)
+
     def _stall(self) -> None:
         self._emulator.host_faults.begin_stall(nanoseconds(self._fault.duration or 0.0))
 

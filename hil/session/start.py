@@ -25,6 +25,7 @@ from hil.recorder.columns import STAGES
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.accuracy import explained_errors
+from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.run import HilRun, Result
 from hil.view import LivePage
@@ -55,8 +56,9 @@ class Request:
         duration: Time in the last stage [s]; None: that of the config.
         armed: Whether real drives may make torque.
         require_rt: Whether to refuse a run without real-time rights.
-        cpu: CPU on which the loop runs in real time; None: any.
         engine: `auto`, `c`, `vm` or `numpy`.
+        cpu: CPU on which the loop runs in real time; None: any.
+        record: File for the guided motion of stage float; None: none.
     """
 
     config: str | Path
@@ -67,6 +69,7 @@ class Request:
     require_rt: bool = False
     engine: str = "auto"
     cpu: int | None = None
+    record: Path | None = None
 
 
 class ReadyRun:
@@ -195,6 +198,10 @@ def start(request: Request) -> ReadyRun:
     """
     if request.duration is not None and not 0.0 < request.duration < math.inf:
         raise ConfigError(f"--duration: expected a positive time [s], got {request.duration:g}")
+    if request.record is not None:
+        if request.stage != "float":
+            raise ConfigError("--record: only stage float is guided by hand (add --stage float)")
+        check_recording(request.record)
     setup = load(request.config, request.overrides, request.engine)
     notes = list(setup.notes)
     for name, load_of_bus in setup.settings.loads.items():

@@ -152,6 +152,14 @@ class Safety(Section):
     )
     zero_time: PositiveTime = Field(default=0.2, description="time in stage zero [s]")
     ramp_time: PositiveTime = Field(default=0.5, description="time in stage ramp [s]")
+    float_damping: Positive = Field(
+        default=10.0, description="rate at which the machine comes to rest when a hand lets it go in stage float [1/s]"
+    )
+    float_torque: Fraction = Field(
+        default=0.5,
+        description="largest torque in stage float [share of torque_limit]; at least 1.5 times what holds the start "
+        "pose, at most torque_limit",
+    )
     late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")
     late_share: Fraction = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
     clamped: Literal["warn", "stop"] = Field(
