@@ -74,7 +74,7 @@ class Moteus(EmulatedDrive):
             self._off(STOPPED)
 
     def receive(self, frame: Frame) -> None:
-        if not self._running or frame.remote or not frame.fd:
+        if not self._running or frame.remote:
             return
         answer = b""
         commands = False
@@ -218,7 +218,8 @@ class Moteus(EmulatedDrive):
 
     def _short(self) -> None:
         """Shorts the phases: a torque against the motion, without supply, every millisecond."""
-        self.motor.disable()
+        if self.motor.enabled:
+            self.motor.disable()
         _, velocity = self._motion()
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
         torque = -self._damping * velocity * tau
@@ -250,7 +251,6 @@ class Moteus(EmulatedDrive):
         self.mode, self.fault, self._limited = mode, 0, 0
         self._command = registers.MoteusCommand(mode)
         self.motor.disable()
-        self.motor.short(0.0)
 
 
 def _is_number(text: str) -> bool:

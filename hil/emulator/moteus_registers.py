@@ -112,7 +112,7 @@ class MoteusReading:
             return _IDENTITY[register]
         if _SERIAL <= register < _SERIAL + 3 or _UUID <= register < _UUID + 4:
             return 0x1000 * self.node + register
-        idle = register in (0x004, 0x005) or 0x030 <= register <= 0x03D or 0x052 <= register <= 0x07F
+        idle = register in (0x004, 0x005) or 0x030 <= register <= 0x048 or 0x052 <= register <= 0x07F
         return 0 if idle else None
 
 

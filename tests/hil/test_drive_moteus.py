@@ -369,7 +369,7 @@ REFUSED = [
     ({"options": {"timeout_mode": 12}}, "timeout_mode: 12: the shaft coasts when commands stop, and no brake"),
     ({"options": {"timeout_mode": 11}}, "timeout_mode: expected 0, 10, 12 or 15"),
     ({"options": {"home": "roter"}}, r"home: expected output, rotor or relative, got 'roter' \(did you mean 'rotor'"),
-    ({"watchdog": 0.025}, r"u1: protocol: hil\.safety\.drive_watchdog is 0\.025 s \(a command of a moteus holds multiples of 0\.01 s"),
+    ({"watchdog": 0.025}, r"u1: protocol: hil\.safety\.drive_watchdog is 0\.025 s .*multiples of 0\.01 s"),
     ({"watchdog": 1.3}, r"drive_watchdog is 1\.3 s"),
     ({"torque_limit": 4000.0}, r"torque_limit: 4000\.0 at the joint is 500 N m .* at most 327\.67 N m \(lower it\)"),
 ]  # fmt: skip
