@@ -16,6 +16,7 @@ from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
+from hil.bus.rates import BusRates
 from hil.loop import WallClock
 from hil.loop.realtime import bare_lateness, prepare
 from hil.loop.stop_signals import StopSignals
@@ -160,13 +161,13 @@ class ReadyRun:
             "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
             "statuses": {status.code: status.value for status in Status},
         }  # fmt: skip
-        bitrates = {name: float(bus["bitrate"]) for name, bus in settings.buses.items()}
+        rates = {name: BusRates.of(bus) for name, bus in settings.buses.items()}
         gains = {gain.path: (gain.lower, gain.upper) for gain in self.setup.live_gains.gains}
         if not isinstance(run.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         model = self.setup.loop.system.model
         about["frames"] = task_frames(model.task)
-        return LivePage(run.recorder, list(run.columns), bitrates, gains, about, model.plant)
+        return LivePage(run.recorder, list(run.columns), rates, gains, about, model.plant)
 
     def close(self) -> None:
         """Closes the buses of a run that does not begin."""
@@ -180,8 +181,12 @@ class ReadyRun:
         """Bus -> its mean load and that of the busiest window, without stuff bits."""
         counts, buses = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses
         loads = {}
-        for (name, keys), bits in zip(buses.items(), counts.get("bits", []), strict=False):
-            load = np.trim_zeros(np.asarray(bits, dtype=float)) / (counts["window"] * keys["bitrate"])
+        nominal = counts.get("bits", [])
+        data = counts.get("data_bits") or [[0] * len(bits) for bits in nominal]
+        for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
+            rates = BusRates.of(keys)
+            used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
+            load = np.trim_zeros(used) / counts["window"]
             if len(load):
                 loads[name] = float(load.mean()), float(load.max())
         return loads

@@ -9,7 +9,7 @@ from inequality_problems import DEGENERATE, Problem, any_problem, cascade, unpro
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import decompose
-from servoctl.laws import limits
+from servoctl.laws import limit_search
 from servoctl.laws.limits import within_limits
 from servoctl.types import Array
 
@@ -157,7 +157,7 @@ def test_a_search_cut_short_stays_inside_the_limits_and_says_so(monkeypatch: pyt
         problem = any_problem(random)
         last = np.inf
         for most in range(1, 40):
-            monkeypatch.setattr(limits, "most_steps", lambda _, most=most: most)
+            monkeypatch.setattr(limit_search, "most_steps", lambda _, most=most: most)
             found = problem.solve(start=np.clip(problem.s, problem.lower, problem.upper), start_binding=0.0 * problem.g)
             assert (found.u >= problem.lower).all() and (found.u <= problem.upper).all()
             lack = problem.costs(found.u)[0]
@@ -171,17 +171,17 @@ def test_a_search_cut_short_stays_inside_the_limits_and_says_so(monkeypatch: pyt
 
 
 @cache
-def kernel(rows: tuple[int, ...], m: int, k: int) -> Kernel:
-    """within_limits, traced."""
+def kernel(rows: tuple[int, ...], m: int, k: int, free: bool) -> Kernel:
+    """within_limits, traced; `free`: without limits of inputs or preferred ones."""
     shapes: dict[str, tuple[int, ...]] = {}
     for level, r in enumerate(rows):
         shapes |= {f"T{level}": (r, m), f"e{level}": (r,)}
     values = inputs(shapes | {name: (m,) for name in ("lower", "upper", "s")} | {"G": (k, m), "g": (k,)})
     result = within_limits(
         [(values[f"T{level}"], values[f"e{level}"]) for level in range(len(rows))],
-        values["lower"],
-        values["upper"],
-        values["s"],
+        np.full(m, -np.inf) if free else values["lower"],
+        np.full(m, np.inf) if free else values["upper"],
+        None if free else values["s"],
         inequalities=(values["G"], values["g"]),
     )
     outputs = {"u": result.u, "slack": result.slack, "binding": result.binding}
@@ -189,14 +189,14 @@ def kernel(rows: tuple[int, ...], m: int, k: int) -> Kernel:
     return Kernel.compile("bounds", values, outputs | counts)
 
 
-def traced(problem: Problem) -> list[Array]:
-    function = kernel(tuple(len(e) for _, e in problem.levels), len(problem.s), len(problem.g))
+def traced(problem: Problem, free: bool) -> list[Array]:
+    function = kernel(tuple(len(e) for _, e in problem.levels), len(problem.s), len(problem.g), free)
     levels = [part for level in problem.levels for part in level]
     return function(*levels, problem.lower, problem.upper, problem.s, problem.G, problem.g)
 
 
-@pytest.mark.parametrize("counts", [(2,), (1, 2)])
-def test_numbers_and_symbols_agree(counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("counts", "free"), [((2,), False), ((1, 2), False), ((2,), True)])
+def test_numbers_and_symbols_agree(counts: tuple[int, ...], free: bool) -> None:
     random = np.random.default_rng(10)
     for index in range(60):
         levels = tuple((random.standard_normal((r, 4)), random.standard_normal(r)) for r in counts)
@@ -204,9 +204,12 @@ def test_numbers_and_symbols_agree(counts: tuple[int, ...]) -> None:
         lower[random.random(4) < 0.3], upper[random.random(4) < 0.3] = -np.inf, np.inf
         G, g = random.standard_normal((3, 4)), random.standard_normal(3) + 0.3
         G[0], g[0] = (G[1], g[1]) if index % 3 == 0 else (G[0], -np.inf if index % 3 == 1 else g[0])
-        problem = Problem(levels, G, g, lower, upper, random.standard_normal(4))
+        s = random.standard_normal(4)
+        if free:
+            lower, upper, s = np.full(4, -np.inf), np.full(4, np.inf), np.zeros(4)
+        problem = Problem(levels, G, g, lower, upper, s)
         found = problem.solve()
-        u, slack, binding, iterations, converged = traced(problem)
+        u, slack, binding, iterations, converged = traced(problem, free)
         np.testing.assert_allclose(u, found.u, rtol=0, atol=1e-10)
         np.testing.assert_allclose(slack, found.slack, rtol=0, atol=1e-10)
         assert converged[0] == found.converged == 1
