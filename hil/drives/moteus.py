@@ -183,6 +183,18 @@ class MoteusDrive(Drive):
         """A query while the drive is not enabled; it does not feed the watchdog."""
         return self._feed.frames(self._query, self.condition is Condition.ENABLED)
 
+    @property
+    def readable(self) -> bool:
+        return True
+
+    def queries(self) -> Sequence[Frame]:
+        return (self._query,)
+
+    def explanation(self) -> str:
+        if not self._replies:
+            return ""
+        return f"it is in {codec.mode_text(self._mode)}{f', {self.fault}' if self.fault else ''}"
+
     def identify(self, exchange: Exchange) -> Steps:
         """Checks that the drive is off, knows all registers that are used, and knows its position.
 

@@ -279,4 +279,3 @@ def test_a_frame_that_makes_no_sense_changes_nothing(text: str) -> None:
     host.ask(Frame(0x8001, data.ljust(fd_size(len(data)), b"\x50"), True, fd=True, brs=True))
     drive = drive_of(host)
     assert drive.mode == 10 and drive.motor.torque() == pytest.approx(0.5, abs=0.01)
-
