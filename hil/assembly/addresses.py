@@ -131,7 +131,9 @@ def _mit(settings: SensorSettings) -> Ids:
 
 def _moteus(settings: SensorSettings) -> Ids:
     node, source = settings.node, options_of(MoteusOptions, settings).source
-    return Ids(frozenset({moteus.identifier(node, source), moteus.reply_identifier(node, source)}), frozenset())
+    return Ids(
+        frozenset({moteus.reply_identifier(node, source), *moteus.command_identifiers(node, source)}), frozenset()
+    )
 
 
 def _robstride(settings: SensorSettings) -> Ids:

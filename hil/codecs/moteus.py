@@ -149,6 +149,12 @@ def identifier(node: int, source: int = 0, reply: bool = True) -> int:
     return (REPLY_WANTED if reply else 0) | source << 8 | node
 
 
+def command_identifiers(node: int, source: int = 0) -> frozenset[int]:
+    """Ids by which any master asks or commands a node; of those without a reply, only those of this source."""
+    wanted = {identifier(node, each) for each in range(128)}
+    return frozenset({*wanted, identifier(node, source, reply=False)})
+
+
 def reply_identifier(node: int, source: int = 0) -> int:
     """Arbitration id of a node's replies; ids above 0x7FF, those of nodes from 8 on, have 29 bits."""
     return node << 8 | source

@@ -36,6 +36,15 @@ class Feed:
         return () if enabled else (zero,)
 
 
+BRAKED_TEST = 0.01
+"""Time of the watchdog while it is tested on an axis with a brake, which opens for so long [s]: it must not fall."""
+
+
+def tested_time(settings: DriveSettings) -> float:
+    """Time of a watchdog that is tested by enabling the drive without torque [s]."""
+    return min(settings.watchdog, BRAKED_TEST) if settings.brake else settings.watchdog
+
+
 def motor_torque(settings: DriveSettings, torque: float) -> float:
     """Torque of the motor [N m] for one at the joint [actuator unit].
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
@@ -58,14 +58,19 @@ class MoteusDrive(Drive):
         super().__init__(settings)
         self._options = options = options_of(MoteusOptions, settings)
         self._turn = settings.sign * TURN / settings.gear
-        self._tail = codec.torque_tail(abs(settings.motor_torque(settings.torque_limit)), settings.watchdog)
+        self._tail = self._tail_with(settings.watchdog)
         self._command_id = codec.identifier(settings.node, options.source)
         self._reply_id = codec.reply_identifier(settings.node, options.source)
+        self._foreign_ids = codec.command_identifiers(settings.node, options.source)
         self._query = self._frame(codec.query())
         self._feed = Feed()
         self._mode, self._replies, self._polls = codec.STOPPED, 0, 0
         self._registers: dict[int, float] = {}
         self._text = ""
+
+    def _tail_with(self, watchdog: float) -> bytes:
+        """What follows the torque in commands with this time of the watchdog [s]."""
+        return codec.torque_tail(abs(self.settings.motor_torque(self.settings.torque_limit)), watchdog)
 
     @staticmethod
     def speaks_fd(settings: SensorSettings) -> bool:
@@ -86,13 +91,6 @@ class MoteusDrive(Drive):
     @property
     def identities(self) -> frozenset[int]:
         return frozenset({self._reply_id, *self._foreign_ids})
-
-    @property
-    def _foreign_ids(self) -> frozenset[int]:
-        """Ids by which any master commands this drive; of those without a reply, only those of this loop's source."""
-        node, own = self.settings.node, self._options.source
-        wanted = {codec.identifier(node, source) for source in range(128)}
-        return frozenset({*wanted, codec.identifier(node, own, reply=False)})
 
     def accept(self, frame: Frame) -> None:
         if frame.remote or frame.error or frame.extended is not (frame.id > 0x7FF):
@@ -276,6 +274,8 @@ class MoteusDrive(Drive):
     def test_watchdog(self) -> Steps:
         """Lets the watchdog run out at zero torque, while queries show the mode, and stops the drive.
 
+        Each command holds the time of the watchdog; that of the test is short if a brake opens for it.
+
         Raises:
             DriveError: It is still in position mode after its time.
         """
@@ -283,8 +283,10 @@ class MoteusDrive(Drive):
         self.quiet = True
         try:
             sent = after(lambda: self._replies, 1)
-            yield HandshakeStep([self.command(0.0)], sent, 0.5, "a reply to a command of zero torque")
-            begun, limit = self.alive, self.settings.watchdog + LATE
+            seconds = tested_time(self.settings)
+            zero = self._frame(codec.torque_command(0.0, self._tail_with(seconds)))
+            yield HandshakeStep([zero], sent, 0.5, "a reply to a command of zero torque")
+            begun, limit = self.alive, seconds + LATE
             while self._mode != codec.TIMED_OUT:
                 yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")
                 if self.fault and self._mode != codec.TIMED_OUT:
@@ -292,7 +294,7 @@ class MoteusDrive(Drive):
                 waited = (self.alive - begun) / SECOND
                 if self._mode != codec.TIMED_OUT and waited > limit:
                     what = f"is in {codec.mode_text(self._mode)} {waited:.3f} s after the last command"
-                    raise DriveError(f"{what}, the watchdog in that command was {self.settings.watchdog:g} s")
+                    raise DriveError(f"{what}, the watchdog in that command was {seconds:g} s")
         finally:
             self.quiet = False
         yield from self.reset()

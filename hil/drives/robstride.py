@@ -14,7 +14,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, IdFamily, Steps
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import flag, number, options_of
@@ -177,9 +177,11 @@ class RobstrideDrive(Drive):
             DriveError: The motor has another value afterwards, or does not have the parameter.
         """
         yield from self.reset()
-        timeout = round(self.settings.watchdog * codec.TIMEOUT_STEPS) if self.watchdog else 0
         yield from self._set("run_mode", codec.RUN_MODE, 0, 0xFF)
-        yield from self._set("canTimeout", codec.CAN_TIMEOUT, timeout, 0xFFFF_FFFF)
+        yield from self._set_timeout(self.settings.watchdog if self.watchdog else 0.0)
+
+    def _set_timeout(self, seconds: float) -> Steps:
+        yield from self._set("canTimeout", codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS), 0xFFFF_FFFF)
 
     def _set(self, name: str, index: int, value: int, bits: int) -> Steps:
         self._known.pop(index, None)
@@ -199,13 +201,18 @@ class RobstrideDrive(Drive):
     def test_watchdog(self) -> Steps:
         """Brings the motor to mode run at zero torque, and sends nothing until its watchdog has run out.
 
+        The time is short while it is tested if a brake opens for it.
+
         Raises:
             DriveError: The motor is still in mode run.
         """
         if not self.watchdog:
             return
         yield from self.reset()
-        waited, ticks = 0, ceil(1.1 * self.settings.watchdog / self._period) + 1
+        seconds = tested_time(self.settings)
+        if seconds != self.settings.watchdog:
+            yield from self._set_timeout(seconds)
+        waited, ticks = 0, ceil(1.1 * seconds / self._period) + 1
 
         def waits() -> bool:
             nonlocal waited
@@ -218,13 +225,15 @@ class RobstrideDrive(Drive):
             enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
             yield HandshakeStep(frames, enabled, 0.5, "mode run")
             refuse_fault(self)
-            yield HandshakeStep([], waits, 2 * self.settings.watchdog + 10 * self._period, "its watchdog")
+            yield HandshakeStep([], waits, 2 * seconds + 10 * self._period, "its watchdog")
         finally:
             self.quiet = False
         yield HandshakeStep([self._zero], after(lambda: self._replies, 1), 0.5, "feedback after its watchdog")
         if self.condition is Condition.ENABLED:
-            raise DriveError(f"is still in mode run after {self.settings.watchdog:g} s without a command (canTimeout)")
+            raise DriveError(f"is still in mode run after {seconds:g} s without a command (canTimeout)")
         yield from self.reset()
+        if seconds != self.settings.watchdog:
+            yield from self._set_timeout(self.settings.watchdog)
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.ranges import ranges_of
-from hil.emulator.station import KeyFamily, Station
+from hil.emulator.station import KeyFamily, Station, key
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -75,12 +75,12 @@ class Observer:
 
         def tap(frame: Frame, sender: Station) -> None:
             if sender.host and not frame.remote:
-                number = frame.id | frame.extended << 29
+                number = key(frame)
                 for reader in readers.get(number, ()):
-                    reader.read(frame)
+                    reader.see(frame, sender)
                 for family, reader in families:
                     if number in family:
-                        reader.read(frame)
+                        reader.see(frame, sender)
 
         wire.taps.append(tap)
 
@@ -99,6 +99,7 @@ class _Reader:
         self._torque, self._time, self._enabled = 0.0, 0, False
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
+        self._together = False
         self.quantum = 0.0
         self.family: KeyFamily | None = None
 
@@ -106,6 +107,17 @@ class _Reader:
     def identities(self) -> list[int]:
         """Keys (`station.key`) of the frames to read."""
         raise NotImplementedError
+
+    def see(self, frame: Frame, sender: Station) -> None:
+        """Reads a frame of the host, and notes whether the next one to the drive waits already.
+
+        Two commands that wait together were held up by the bus: the time between them says nothing about their step.
+        """
+        self.read(frame)
+        self._together = bool(sender.queue) and any(
+            number in self.identities or (self.family is not None and number in self.family)
+            for number in map(key, sender.queue)
+        )
 
     def read(self, frame: Frame) -> None:
         """Reads a frame of the host."""
@@ -146,10 +158,9 @@ class _Reader:
         elapsed = (frame.time - self._time + observer.jitter) / SECOND
         grown = size > abs(before) or torque * before < 0
         step = abs(torque - before)
-        seeded = (
-            drive.brake and not self._enabled
-        )  # the torque that holds the pose is sent before the drive is enabled and its brake opens
-        if grown and not seeded and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
+        # the torque that holds the pose is sent before the drive is enabled and its brake opens
+        exempt = (drive.brake and not self._enabled) or self._together
+        if grown and not exempt and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
             self._wrong(
                 f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "
                 f"the limit is {drive.torque_rate_limit:g} per second",

@@ -48,7 +48,8 @@ class Handshake:
         others: Mapping[str, int] | None = None,
     ) -> None:
         self._steps, self._send, self._clock, self._limit = dict(steps), send, clock, limit
-        self._most = {bus: max(1, min(BURST, QUEUE - 1 - count)) for bus, count in (others or {}).items()}
+        # Each frame may have an answer, which takes the bus as long as the frame: half of the room that is left.
+        self._most = {bus: max(1, min(BURST, (QUEUE - count) // 2)) for bus, count in (others or {}).items()}
         self._end = clock.now() + nanoseconds(limit)
         self._current: dict[Node, StepInProgress] = {}
         self._room: dict[str, int] = {}
