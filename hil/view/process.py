@@ -86,9 +86,7 @@ def _follow(connection: Connection, scene: Scene, broadcast: Broadcast, operator
             broadcast.change(picture, scene.events, scene.dropped)
 
 
-def _machine(
-    plant: PickledPlant | None, frames: Sequence[str], shapes: Sequence[PlacedShape]
-) -> MachineDrawing | None:
+def _machine(plant: PickledPlant | None, frames: Sequence[str], shapes: Sequence[PlacedShape]) -> MachineDrawing | None:
     """Draws the plant; None if there is no plant or it cannot be loaded."""
     if plant is None:
         return None

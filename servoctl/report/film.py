@@ -206,9 +206,9 @@ class _Shapes:
         _, lines = frames(trajectory)
         self._t, self._matrix = t, view(lines).matrix
         self._shapes = list(moving_shapes(trajectory).values())
-        self._drawn = [
-            axes.add_patch(patch(shape[0], self._matrix, OWN, 3.2, animated=True)) for shape in self._shapes
-        ]
+        self._drawn = [patch(shape[0], self._matrix, OWN, 3.2, animated=True) for shape in self._shapes]
+        for drawn in self._drawn:
+            axes.add_patch(drawn)
 
     def at(self, instant: float) -> list["Artist"]:
         """The outlines in the frame nearest to a time [s]."""

@@ -36,8 +36,8 @@ NUMBERS = 550_000
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (
-    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "shapes.js", "scene.js", "player.js", "panels.js",
-    "tables.js", "page.js",
+    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "shapes.js", "scene.js", "player.js",
+    "panels.js", "tables.js", "page.js",
 )  # fmt: skip
 
 

@@ -199,6 +199,6 @@ def test_a_radius_below_zero_and_a_bound_that_nothing_can_violate_are_refused() 
     with pytest.raises(PlantError, match=r"radius: expected at least 0 m, got -0\.1"):
         SweptSphere((0, 0, 0), (1, 0, 0), -0.1)
     point = SweptSphere.sphere((0, 0, 0), 0.0)
-    with pytest.raises(TaskError, match="both shapes have no radius"):
+    with pytest.raises(TaskError, match="neither shape has a radius"):
         Clearance(point, point, "one", "two")
     assert Clearance(point, point, "one", "two", 0.1).reach == 0.1

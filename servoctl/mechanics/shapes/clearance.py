@@ -48,7 +48,7 @@ class Clearance(FrameConstraint):
 
     def field_problems(self) -> list[str]:
         if not self.reach > 0.0:
-            return ["value: expected a distance above 0, because both shapes have no radius"]
+            return ["value: expected a distance above 0, because neither shape has a radius"]
         return []
 
     def problems(self, plant: Plant) -> list[str]:
