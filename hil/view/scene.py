@@ -90,7 +90,7 @@ class MachineDrawing:
                 name: [[plain(x) for x in point] for point in np.atleast_2d(line)] for name, line in lines.items()
             },
             "poses": {name: [plain(x) for x in pose[0]] for name, pose in moved.items()},
-            "shapes": {name: [plain(x) for x in shape[0]] for name, shape in shapes.items()},
+            "shapes": {name.removeprefix("shape."): [plain(x) for x in shape[0]] for name, shape in shapes.items()},
         }
 
 
