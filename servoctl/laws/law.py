@@ -31,6 +31,14 @@ class Law(ABC):
         """
         return model
 
+    def fitted(self, model: Model, around: State) -> "Law":
+        """This law with what it has to know about the plant near the start; itself unless overridden.
+
+        Raises:
+            TaskError: It does not fit the plant.
+        """
+        return self
+
     @abstractmethod
     def bind(self, model: Model) -> "BoundLaw":
         """The law for this plant and task.
@@ -92,6 +100,20 @@ class BoundLaw(ABC):
     def observed(self) -> tuple[str, ...]:
         """Names of the task rows whose disturbance the law observes; none unless overridden."""
         return ()
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Names of the bounds that the law keeps; none unless overridden."""
+        return ()
+
+    def bound_values(self, terms: Terms, u: Array) -> Array:
+        """h of each bound under the inputs u, shape (bounded,)."""
+        return np.zeros(0)
+
+    @property
+    def concedes(self) -> tuple[int, ...]:
+        """Indices of the task rows of which a run logs what they are given up."""
+        return self.wishes
 
     def disturbance(self, terms: Terms, memory: Array) -> Array:
         """The disturbance of each observed row [acceleration of the row], shape (observed,)."""

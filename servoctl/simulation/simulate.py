@@ -47,8 +47,9 @@ class Columns:
         model = loop.system.model
         self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
         self._has_law = loop.system.law is not None
-        wishes = () if loop.system.law is None else loop.system.law.wishes
-        self._wishes = [model.task_rows[i].name for i in wishes]
+        concedes = () if loop.system.law is None else loop.system.law.concedes
+        self._concedes = [model.task_rows[i].name for i in concedes]
+        self._bounds = [] if loop.system.law is None else list(loop.system.law.bounded)
         self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
 
     def units(self) -> dict[str, str]:
@@ -68,7 +69,10 @@ class Columns:
         n, x = model.n, chunk.x
         names = {
             "u": list(self._actuators),
-            "given_up": self._wishes,
+            "bound": self._bounds,
+            "bound_active": self._bounds,
+            "bound_lack": self._bounds,
+            "given_up": self._concedes,
             "disturbance": self._observed,
             **{part: list(self._coordinates) for part in shown_parts(self._loop.system.estimator)},
             "violation": [row.name for row in model.task_rows],
