@@ -60,8 +60,8 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
     out = _polylines(model, states)
     if out:
         out |= robot_picture(model.plant, model.task, q[chosen])
-        out |= shape_picture(model.plant, placed_shapes(model.bounds), q[chosen])
         out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
+        out |= shape_picture(model.plant, placed_shapes(model.bounds), q[chosen])
     energies = plant_values.energies(model.plant, states)
     if energies is not None:
         out["energy"] = energies
