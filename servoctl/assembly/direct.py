@@ -101,10 +101,7 @@ def simulate(
         projection = False if projection == "auto" else projection
     else:
         passive_correction = None if projection is True else PASSIVE_CORRECTION
-    constraints = {} if not isinstance(law, ConstraintFollowing) or law.bounds is None else law.bounds.constraints
-    system = make_system(
-        plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection, bounds=constraints
-    )
+    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
     if estimation is not None:

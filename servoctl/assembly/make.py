@@ -99,7 +99,7 @@ def make_run(
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
         check_uncertainty(loaded, ground.plant, problems)
-    if problems.touch("plant", "initial", "references", "task", "law", "inputs"):
+    if problems.touch("plant", "initial", "references", "task", "bounds", "law", "inputs"):
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
     if found is not None:
@@ -202,7 +202,7 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
     if like is None or like.loaded is None or like.problems:
         return None
     new, old = loaded.config, like.loaded.config
-    if (new.plant, new.task, new.initial) != (old.plant, old.task, old.initial):
+    if (new.plant, new.task, new.bounds, new.initial) != (old.plant, old.task, old.bounds, old.initial):
         return None
     model = like.system.model.plain
     references = Problems(loaded)  # those of a wrong reference are reported by `_ground`
@@ -283,7 +283,7 @@ def _bind(
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():
             field, _, what = line.partition(": ")
-            known = field.startswith(("law.", "plant.", "task."))
+            known = field.startswith(("law.", "plant.", "task.", "bounds."))
             problems.add(*((what, *field.split(".")) if known else (line, place)))
         return None
 

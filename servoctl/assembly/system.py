@@ -1,7 +1,6 @@
 """Plant, task and law -> `System`, which a closed loop is made of."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -38,7 +37,6 @@ def make_system(
     like: System | None = None,
     same_ground: bool = False,
     levels: Sequence[PassiveLevel] = (),
-    bounds: Mapping[str, Constraint] = MappingProxyType({}),
 ) -> System:
     """Binds a plant, a task and a law; parameters as of `simulate` and:
 
@@ -47,7 +45,6 @@ def make_system(
         same_ground: Whether plant, task and start are those of `like`.
         projection: `auto`: true if passive rows are dependent, instead of `passive`.
         levels: Levels of the passive constraints; only their clearances count here.
-        bounds: Name -> constraint of each bound that the law keeps.
 
     Raises:
         PlantError, TaskError, TraceError: The parts do not fit each other.
@@ -55,6 +52,7 @@ def make_system(
     if like is not None and same_ground:
         model = like.model.plain
     else:
+        bounds = {} if law is None else law.bound_constraints
         retuned = None if like is None else like.model.plain.retuned(plant, task, start, bounds)
         model = retuned or Model(plant, task, start, bounds=bounds)
     if law is not None and model.task_rows and model.m:

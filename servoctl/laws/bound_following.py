@@ -15,10 +15,10 @@ from servoctl.engine.symbol import is_finite, is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocator
-from servoctl.laws.law import BoundLaw
-from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.held_bounds import Numbers as BoundNumbers
+from servoctl.laws.law import BoundLaw
+from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import Numbers, RobustTerm

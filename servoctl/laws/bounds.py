@@ -19,10 +19,9 @@ from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, ReactionRow
 from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange, CoordinateSpeed
+from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.types import State
 
 
 @dataclass(frozen=True)
@@ -113,14 +112,7 @@ class Bounds:
         """One sentence for each name or number that does not fit the model or the period."""
         found = []
         for name, bound in self.entries.items():
-            late = bound.rate is not None and self.period is not None and bound.rate * self.period >= barrier.LARGEST
-            if late:
-                found.append(
-                    f"bounds.{name}.rate: {bound.rate:g} 1/s times the period of {self.period:g} s is "
-                    f"{bound.rate * self.period:g}, which leaves the bound (stay below {barrier.LARGEST / self.period:g} 1/s)"  # type: ignore[operator]
-                )
-            if bound.rate is not None and not 0.0 < bound.rate < np.inf:
-                found.append(f"bounds.{name}.rate: expected a positive number [1/s], got {bound.rate:g}")
+            found += [] if bound.rate is None else self._wrong_rate(name, bound.rate)
             known = [row.name for row in model.passive_rows]
             if isinstance(bound.of, ReactionBound) and bound.of.row not in known:
                 what = f"there is no passive row '{bound.of.row}' ({remedy(bound.of.row, known)})"
@@ -129,6 +121,17 @@ class Bounds:
             if row.degree not in (1, 2):
                 found.append(f"bounds.{row.group}: a constraint without a violation is no bound (give h >= 0)")
         return found
+
+    def _wrong_rate(self, name: str, rate: float) -> list[str]:
+        """What is wrong with the rate of a bound."""
+        if not 0.0 < rate < np.inf:
+            return [f"bounds.{name}.rate: expected a positive number [1/s], got {rate:g}"]
+        if self.period is None or rate * self.period < barrier.LARGEST:
+            return []
+        return [
+            f"bounds.{name}.rate: {rate:g} 1/s times the period of {self.period:g} s is {rate * self.period:g}, beyond "
+            f"which samples leave the bound (stay below {barrier.LARGEST / self.period:g} 1/s)"
+        ]
 
     def bind(self, model: Model) -> dict[str, Any]:
         """The fields `bounds`, `bound_rates`, `bound_braking` and `bound_reactions` of the bound law; no `problems`."""
@@ -177,8 +180,8 @@ class Bounds:
             S = np.eye(len(names))[names.index(bound.of.row)]
             if np.linalg.norm(terms[0].passive.residual(S)) > UNIQUE:
                 found.append(
-                    f"bounds.{name}.reaction: the reaction of {bound.of.row} is not unique, because passive rows depend "
-                    f"on each other (rank {terms[0].passive.rank} of {len(names)}: leave the bound or a row out)"
+                    f"bounds.{name}.reaction: the reaction of {bound.of.row} is not unique, because passive rows "
+                    f"depend on each other (rank {terms[0].passive.rank} of {len(names)}: leave the bound or a row out)"
                 )
         return found
 

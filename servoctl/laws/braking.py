@@ -67,7 +67,8 @@ def _most(slopes: Array, box: Array) -> float:
     """The largest value of `slopes u` within the limits; inf if an input without a limit takes part."""
     size = np.abs(slopes).max(initial=0.0)
     counts = np.abs(slopes) > 1e-9 * size
-    return float(sum(max(slope * low, slope * high) for slope, (low, high) in zip(slopes[counts], box[counts])))
+    pairs = zip(slopes[counts], box[counts], strict=True)
+    return float(sum(max(slope * low, slope * high) for slope, (low, high) in pairs))
 
 
 def _poses(model: Model, start: State, of: CoordinateRange, j: int, limit: float) -> Iterator[State]:

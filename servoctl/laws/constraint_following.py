@@ -31,6 +31,7 @@ from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
 from servoctl.laws.robust import Adaptive, Robust, RobustTerm, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
@@ -114,6 +115,10 @@ class ConstraintFollowing(Law):
             if wrong:
                 raise TaskError("\n".join(wrong))
         return model
+
+    @property
+    def bound_constraints(self) -> Mapping[str, Constraint]:
+        return {} if self.bounds is None else self.bounds.constraints
 
     def fitted(self, model: Model, around: State) -> "ConstraintFollowing":
         if self.bounds is None or self.bounds.problems(model):

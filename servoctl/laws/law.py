@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
@@ -30,6 +31,11 @@ class Law(ABC):
             TaskError: The task has no such form; the message names every row.
         """
         return model
+
+    @property
+    def bound_constraints(self) -> Mapping[str, Constraint]:
+        """Name -> constraint of each bound that the model evaluates for the law; empty unless overridden."""
+        return {}
 
     def fitted(self, model: Model, around: State) -> "Law":
         """This law with what it has to know about the plant near the start; itself unless overridden.
