@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from servoctl.assembly.problems import Problems
+from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.config.shapes import ShapeConfig
 from servoctl.errors import TaskError
-from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere
 from servoctl.mechanics.shapes.link_poses import link_problems
@@ -42,42 +42,25 @@ def build_shapes(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict
 
 
 def build_clearance(
-    pair: tuple[str, str],
-    value: float,
-    shapes: Mapping[str, ShapeOfLink | None],
-    plant: Plant,
-    problems: Problems,
-    path: FieldPath,
+    entry: BoundConfig, path: FieldPath, plant: Plant, shapes: Mapping[str, ShapeOfLink | None], problems: Problems
 ) -> Clearance | None:
     """The clearance of two shapes; None, and problems noted, if it is wrong.
 
     Args:
-        pair: Names of links or obstacles.
-        value: The distance of the surfaces [m].
-        shapes: Result of `build_shapes`.
+        entry: A bound of kind clearance.
+        path: Its path in the config.
         plant: The plant.
+        shapes: Result of `build_shapes`.
         problems: Takes what is wrong.
-        path: Of the pair in the config.
     """
-    for name in pair:
-        if name not in shapes:
-            hint = remedy(name, shapes) if shapes else "give plant.shapes and plant.obstacles"
-            problems.add(f"there is no shape or obstacle '{name}' ({hint})", *path)
-    if pair[0] == pair[1]:
-        problems.add(f"has '{pair[0]}' twice (give two shapes)", *path)
-        return None
-    first, second = (shapes.get(name) for name in pair)
+    first, second = (shapes.get(name) for name in entry.clearance or ("", ""))
     if first is None or second is None:
-        return None
+        return None  # it was wrong and has been left out
     try:
-        clearance = Clearance(first.shape, second.shape, first.link, second.link, value)
+        return Clearance(first.shape, second.shape, first.link, second.link, entry.at_least or 0.0)
     except TaskError as error:
-        problems.add(str(error).partition(": ")[2].partition(": ")[2], *path)
+        problems.add(str(error).removeprefix("Clearance: value: "), *path, "at_least")
         return None
-    wrong = clearance.problems(plant)
-    for sentence in wrong:
-        problems.add(sentence, *path)
-    return None if wrong else clearance
 
 
 def _shape(values: ShapeConfig, link: str | None) -> ShapeOfLink | None:

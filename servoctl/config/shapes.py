@@ -8,11 +8,15 @@ from pydantic import Field
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.fields import NumberField, Section
 from servoctl.config.raw import given, mapping
-from servoctl.config.vectors import Xyz
+from servoctl.config.vectors import Xyz, exactly
+from servoctl.expression.suggest import remedy
 
 KINDS = ("sphere", "capsule")
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]
+
+
+TwoShapes = Annotated[tuple[str, ...], exactly(2, "two shapes [first, second]")]
 
 
 class SphereConfig(Section):
@@ -59,3 +63,23 @@ def _kind(shape: Any, path: FieldPath) -> Iterator[Problem]:
         yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a shape has exactly one kind)")
     elif not kinds and shape.keys() <= set(KINDS):
         yield Problem(path, f"no kind (give {' or '.join(KINDS)})")
+
+
+def clearance_problems(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+    """Problems of a bound of kind clearance."""
+    pair, least = entry["clearance"], entry.get("at_least")
+    if isinstance(least, (int, float)) and not isinstance(least, bool) and least < 0:
+        yield Problem((*path, "at_least"), f"expected a clearance >= 0 [m], got {least:g}")
+    if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+        return
+    plant = mapping(values, "plant")
+    shapes, obstacles = mapping(plant, "shapes"), mapping(plant, "obstacles")
+    known = [*shapes, *obstacles]
+    for name in dict.fromkeys(pair):
+        if name not in known:
+            hint = remedy(name, known) if known else "give plant.shapes, and plant.obstacles where needed"
+            yield Problem((*path, "clearance"), f"there is no shape or obstacle {name!r} ({hint})")
+    if pair[0] == pair[1]:
+        yield Problem((*path, "clearance"), f"has {pair[0]!r} twice (give two shapes)")
+    elif all(name in obstacles for name in pair):
+        yield Problem((*path, "clearance"), "both are obstacles, which never move (give a shape of a link)")

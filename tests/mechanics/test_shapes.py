@@ -1,5 +1,7 @@
 """The clearance of spheres and capsules: against a bounded least squares, and along motions through its kinks."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from free_bodies import FreeBodies
@@ -14,6 +16,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere
 from servoctl.mechanics.shapes.link_poses import link_names
 from servoctl.mechanics.shapes.segments import FADES, SHARE, STRONGEST, axis_distance
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
 
 RNG = np.random.default_rng(3)
@@ -191,6 +194,12 @@ def test_links_that_are_not_there_are_refused_by_name_with_the_known_ones() -> N
 def test_shapes_that_never_move_relative_to_each_other_are_refused() -> None:
     [text] = Clearance(BALL, BAR, "arm_1", "arm_1").problems(Chain(N=2))
     assert text.startswith("'arm_1' and 'arm_1' never move relative to each other")
+    arm = Robot.from_urdf(Path(__file__).parents[2] / "configs" / "robots" / "arm7.urdf")
+    [text] = Clearance(BALL, BAR, "link7", "tool").problems(arm)
+    assert text.startswith("'link7' and 'tool' never move relative to each other")
+    [text] = Clearance(BALL, BAR, "link0", None).problems(arm)
+    assert text.startswith("'link0' and the world never move")
+    assert Clearance(BALL, BAR, "link6", "tool").problems(arm) == []
     [text] = Clearance(BALL, BAR, None, None).problems(Chain(N=2))
     assert text.startswith("the world and the world never move")
 

@@ -12,7 +12,7 @@ from servoctl.mechanics.shapes.link_poses import link_poses
 from servoctl.mechanics.shapes.swept_sphere import Point, SweptSphere
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.poses import frame_poses
-from servoctl.mechanics.spatial.task.distance import Distance
+from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
 from servoctl.mechanics.spatial.task.target import numbers
 from servoctl.types import Array
 
@@ -68,11 +68,16 @@ def _shapes(name: str, constraint: Constraint) -> Iterator[PlacedShape]:
         sides = ((constraint.first, constraint.first_link), (constraint.second, constraint.second_link))
         for shape, link in sides:
             yield PlacedShape(link or name, link, shape.start, shape.end, shape.radius)
-    elif isinstance(constraint, Distance) and isinstance(constraint.value, float):
+    elif isinstance(constraint, Distance) and isinstance(constraint.value, float) and not _is_most(constraint):
         centre = numbers(constraint.second)
         if centre is not None:
             around = SweptSphere.sphere((centre[0], centre[1], centre[2]), constraint.value)
             yield PlacedShape(name, None, around.start, around.end, around.radius)
+
+
+def _is_most(constraint: Distance) -> bool:
+    """Whether a frame stays inside the sphere, so that the sphere is no obstacle."""
+    return isinstance(constraint, DistanceBound) and constraint.most
 
 
 def _poses(plant: Plant, names: Sequence[str], q: Array) -> tuple[Array, Array]:
