@@ -1,6 +1,9 @@
 """The acceleration with which inputs within their limits can always brake a coordinate before its limit.
 
-    A = min over poses from the start to the limit of  max over u of  e_j (a_c + Phi B u)     away from the limit
+    A = min over poses from the start to the limit of  max a  with  a_c + Phi B u = a e_j,  lower <= u <= upper
+
+e_j points away from the limit: the coordinate brakes, and the others are not accelerated, or as little as possible
+where there are fewer inputs than coordinates.
 
 Design: poses are sampled, at rest: the coordinate goes to its limit in steps, the others stand at the start and at
 random places within their own limits. The speeds of other coordinates are not part of it, nor that several coordinates
@@ -56,19 +59,36 @@ def braking(
         for state in _poses(model, start, of, j, limit):
             terms = assemble(state, model.matrices(state), rank_tolerance)
             if terms.finite and terms.positive:
-                free = solve_upper(terms.L, terms.free_acceleration)[j]
-                by_inputs = solve_upper(terms.L, terms.project(terms.inputs))[j]
-                least = min(least, away * free + _most(away * by_inputs, box))
+                free = solve_upper(terms.L, terms.free_acceleration)
+                by_inputs = solve_upper(terms.L, terms.project(terms.inputs))
+                least = min(least, _most(free, by_inputs, j, away, box))
         found.append(float(least))
     return found
 
 
-def _most(slopes: Array, box: Array) -> float:
-    """The largest value of `slopes u` within the limits; inf if an input without a limit takes part."""
-    size = np.abs(slopes).max(initial=0.0)
-    counts = np.abs(slopes) > 1e-9 * size
-    pairs = zip(slopes[counts], box[counts], strict=True)
-    return float(sum(max(slope * low, slope * high) for slope, (low, high) in pairs))
+def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> float:
+    """The largest acceleration of coordinate j away from its limit; inf if only inputs without a limit take part.
+
+    Args:
+        free: Accelerations at u = 0, shape (n,).
+        by_inputs: Accelerations per unit of input, shape (n, m).
+        j: The coordinate.
+        away: 1 where the coordinate grows away from the limit, else -1.
+        box: Limits of the inputs, shape (m, 2).
+    """
+    first, others = by_inputs[j : j + 1], np.delete(by_inputs, j, axis=0)
+    once = np.linalg.pinv(first)
+    rest = others - (others @ once) @ first
+    again = np.linalg.pinv(rest, rcond=1e-9) if np.abs(rest).max(initial=0.0) > 1e-9 * np.abs(others).max() else 0.0
+
+    def inputs(wanted: float, of_others: Array) -> Array:
+        u = once[:, 0] * wanted
+        return u if isinstance(again, float) else u + again @ (of_others - others @ u)
+
+    still, push = inputs(-free[j], -np.delete(free, j)), inputs(away, np.zeros(len(others)))
+    counts = np.abs(push) > 1e-9 * np.abs(push).max(initial=0.0)
+    room = np.where(push > 0.0, box[:, 1] - still, box[:, 0] - still)[counts]
+    return float((room / push[counts]).min(initial=np.inf))
 
 
 def _poses(model: Model, start: State, of: CoordinateRange, j: int, limit: float) -> Iterator[State]:
