@@ -7,6 +7,7 @@ import pytest
 from free_bodies import FreeBodies
 from scipy.optimize import lsq_linear
 
+import servoctl
 from plants.chain import Chain
 from plants.slider_crank import SliderCrank
 from servoctl.errors import PlantError, TaskError
@@ -165,6 +166,30 @@ def test_the_row_stays_continuous_and_on_the_safe_side_while_two_capsules_turn_t
     assert np.max(np.abs(np.gradient(h, times)[1:-1] - rate[1:-1])) < 1e-3
     gap = np.abs(np.gradient(rate, times)[1:-1] - bend[1:-1])
     assert np.quantile(gap, 0.98) < 0.2  # the second rate jumps where a nearest point comes to an end
+
+
+@pytest.mark.parametrize("period", [0.005, 0.02])
+def test_a_law_keeps_two_capsules_apart_while_they_turn_through_parallel_again_and_again(period: float) -> None:
+    free = dict.fromkeys(BODIES.coordinates, 0.0)
+    turning = free | {"two_z": 0.11, "two_b": "0.3*sin(3*t)"}  # 0.12 is where they touch when parallel
+    run = servoctl.simulate(
+        BODIES,
+        {"motion": servoctl.Posture(turning)},
+        servoctl.ConstraintFollowing(correction=servoctl.Baumgarte(5, 5)),
+        q=free | {"two_z": 0.2},
+        v={"two_b": 0.9},
+        duration=2.5,
+        period=period,
+        step=min(period, 0.01),
+        bounds={"apart": Clearance(BAR, BAR, "one", "two")},
+        engine="vm",
+    )
+    half = np.array([0.15, 0.0, 0.0])
+    for q in run.q[::4]:
+        ends = [(at - R @ half, 2 * R @ half) for R, at in (BODIES.pose("one", q), BODIES.pose("two", q))]
+        assert true_distance(*ends[0], *ends[1]) - 0.12 > -1e-6
+    assert run["bound.apart"].min() < 1e-3  # it was held
+    assert max(np.abs(run[name]).max() for name in run.columns if name.startswith("u.")) < 6.0
 
 
 def test_axes_that_cross_give_finite_rows() -> None:
