@@ -87,6 +87,7 @@ class CanRig(DriveRig):
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
         self._enabling: Handshake | None = None
+        self._guided = False
         self._cancelled = False
         self._began = 0
         self._written = 0
@@ -188,9 +189,9 @@ class CanRig(DriveRig):
 
     @property
     def _moves_freely(self) -> bool:
-        """Whether the torques that are sent move the machine: every drive is enabled, so no brake is closed."""
+        """Whether torques alone move the machine: every drive is enabled, so no brake is closed, and no hand guides."""
         enabled = Condition.ENABLED
-        return not self.off and all([drive.condition is enabled for drive in self._drives])
+        return not (self.off or self._guided) and all([drive.condition is enabled for drive in self._drives])
 
     def write(self, command: Array) -> None:
         self._command = np.zeros(len(self.drives)) if self.off else command
@@ -213,6 +214,9 @@ class CanRig(DriveRig):
 
     def advance(self) -> bool:
         return self._enabling is None or self._enabling.advance()
+
+    def let_guide(self) -> None:
+        self._guided = True
 
     def start_problems(self) -> list[tuple[str, str]]:
         samples = [node.sample for node in self._nodes if node.sample is not None]

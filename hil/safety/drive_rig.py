@@ -57,3 +57,6 @@ class DriveRig(Rig):
             since: Samples are expected from this moment on [ns].
             working: Whether every drive should be enabled.
         """
+
+    def let_guide(self) -> None:
+        """From now on a hand moves the machine: its motion is not compared with the model any more."""
