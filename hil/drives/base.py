@@ -212,6 +212,10 @@ class Drive(Node):
         """
         return frame.data
 
+    def carried(self, torque: float) -> float:
+        """The torque in the frame that commands this one: the steps of the protocol round it [actuator unit]."""
+        return torque
+
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:
         """Frames, besides commands, that feed the watchdog of the drive; equal ones go out once per bus and tick."""

@@ -100,6 +100,12 @@ class CanRig(DriveRig):
         return self._drives
 
     @property
+    def sent(self) -> list[float]:
+        """The torques in the frames that were sent last [actuator units]."""
+        torques: list[float] = self._command.tolist()
+        return torques
+
+    @property
     def clock(self) -> Clock:
         """Clock of the run."""
         return self._dispatch.clock
@@ -194,7 +200,7 @@ class CanRig(DriveRig):
         return not (self.off or self._guided) and all([drive.condition is enabled for drive in self._drives])
 
     def write(self, command: Array) -> None:
-        self._command = np.zeros(len(self.drives)) if self.off else command
+        self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
             for drive, torque in zip(self._drives, command.tolist(), strict=True):
