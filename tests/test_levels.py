@@ -9,7 +9,8 @@ import pytest
 
 import servoctl as sc
 from plants.three_rrr import ThreeRRR
-from servoctl.check.report import CheckReport, check
+from servoctl.check.report import check
+from servoctl.check.sections import CheckReport
 from servoctl.cli import main
 from servoctl.config import dump, load_config
 from servoctl.errors import ConfigError, PlantError

@@ -15,11 +15,13 @@ from plants.four_bars import FourBars
 from plants.parallelogram import Parallelogram
 from plants.slider_crank import SliderCrank
 from plants.three_rrr import ThreeRRR
+from servoctl.assembly.system import make_system
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.terms import Matrices
 from servoctl.mechanics.unforced import fundamental_acceleration
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
@@ -259,3 +261,18 @@ def test_the_platform_of_the_3rrr_follows_its_circle() -> None:
 def test_a_wrong_structure_is_refused(make: Any, message: str) -> None:
     with pytest.raises(PlantError, match=message):
         make()
+
+
+def test_a_long_row_of_four_bars_moves_alike_by_bands_and_by_pivots() -> None:
+    """In the flat pose rows depend on each other: bands must leave it to the pivots."""
+    plant, posts = FourBars(N=11), 12
+    for theta, rank in ((1.1, 68), (0.0, 57)):
+        q, v = row_of(posts, theta, -0.8)
+        system = make_system(plant, {}, None, {}, State(0.0, q, v), None, 1e-6)
+        by_bands, by_pivots = (make_loop(system, engine) for engine in ("auto", "numpy"))
+        assert by_bands.note == "69 coordinates, 68 rows: linear algebra by LAPACK"
+        x = np.concatenate([q, v])
+        (rates, row), (expected, dense) = by_bands.rates(0.0, x), by_pivots.rates(0.0, x)
+        np.testing.assert_allclose(rates, expected, atol=1e-10 * np.abs(expected).max())
+        np.testing.assert_allclose(row, dense, atol=1e-10 * np.abs(dense).max())
+        assert row[by_bands.layout.slices["passive_rank"]] == rank

@@ -279,3 +279,9 @@ def test_losses_and_a_load_that_the_law_does_not_know_cost_a_twentieth(home: Pat
         return np.asarray(np.sqrt((rows**2).mean(axis=1)))
 
     assert (error() > 20.0 * error(*means)).all()
+
+
+def test_a_missing_scene_is_listed_with_the_other_mistakes(home: Path) -> None:
+    found = problems(home, "realism.machine.mjcf=none.xml", "law.limits={no_such_joint: 1}")
+    assert any("none.xml" in line for line in found), found
+    assert any("no_such_joint" in line for line in found), found

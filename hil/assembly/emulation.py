@@ -7,6 +7,7 @@ import numpy as np
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup
 from hil.assembly.settings import HilSettings
+from hil.bus.rates import BusRates
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
@@ -31,8 +32,8 @@ def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:
 
 def make_emulator(setup: RigSetup, engine: str = "auto") -> Emulator:
     """The emulated drives of a config on buses of their own, with the scripted faults scheduled."""
-    bitrates = {name: bus["bitrate"] for name, bus in setup.settings.buses.items()}
-    return Emulator.build(emulated_rig(setup, engine), bitrates)
+    rates = {name: BusRates.of(bus) for name, bus in setup.settings.buses.items()}
+    return Emulator.build(emulated_rig(setup, engine), rates)
 
 
 def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:

@@ -167,6 +167,10 @@ class Cia402Drive(Cia402Encoder, Drive):
         """The target torque, which follows the controlword."""
         return frame.data[2:4]
 
+    def carried(self, torque: float) -> float:
+        target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
+        return self.settings.joint_torque(target * self._rated / 1000)
+
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
         return position, velocity, abs(self.settings.joint_torque(self._rated / 1000))

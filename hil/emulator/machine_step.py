@@ -1,4 +1,4 @@
-"""One step of a machine that somebody else's program moves, behind emulated drives; it is used as `HeldStep` is."""
+"""One step of a machine that another simulator moves, behind emulated drives; it is used like `HeldStep`."""
 
 from collections.abc import Sequence
 

@@ -113,6 +113,7 @@ class SimulatedPlant:
         self._viscous = np.array([each.viscous for each in options])
         self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
+        self._pushes = np.zeros(m)
         self.displacements = TrueDisplacements(self.model, start)
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(loop_system).projected if projects else None
@@ -128,6 +129,7 @@ class SimulatedPlant:
             Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
         ]
         self._x, self._now, self.steps = self._start.copy(), 0, 0
+        self._pushes[:] = 0.0
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
@@ -143,6 +145,12 @@ class SimulatedPlant:
         """Applies a change of an actuator's properties."""
         self.advance(now)
         self.actuators[index].refresh(now)
+
+    def push(self, index: int, torque: float, now: int) -> None:
+        """Adds a torque or force of a hand at the joint of an actuator from now on [actuator unit]."""
+        self.advance(now)
+        self._pushes[index] += torque
+        self._rubs = True  # from now on each step is told what acts on it
 
     def advance(self, now: int) -> None:
         """Computes all whole steps up to now [ns]."""
@@ -237,12 +245,12 @@ class SimulatedPlant:
         self._x = x
 
     def _friction(self) -> Array | None:
-        """Friction torque at the joints; None if there is no friction."""
+        """Friction torque at the joints, less what a hand adds; None if there was never any of them."""
         if not self._rubs:
             return None
         n = self.model.n
         rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
-        lost: Array = friction_loss(rates, self._coulomb, self._viscous, self._friction_speed)
+        lost: Array = friction_loss(rates, self._coulomb, self._viscous, self._friction_speed) - self._pushes
         return lost
 
     def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:

@@ -87,6 +87,7 @@ class CanRig(DriveRig):
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
         self._enabling: Handshake | None = None
+        self._guided = False
         self._cancelled = False
         self._began = 0
         self._written = 0
@@ -97,6 +98,12 @@ class CanRig(DriveRig):
     def drives(self) -> Sequence[Drive]:
         """Drives in the order of the plant's actuators."""
         return self._drives
+
+    @property
+    def sent(self) -> list[float]:
+        """The torques in the frames that were sent last [actuator units]."""
+        torques: list[float] = self._command.tolist()
+        return torques
 
     @property
     def clock(self) -> Clock:
@@ -188,12 +195,12 @@ class CanRig(DriveRig):
 
     @property
     def _moves_freely(self) -> bool:
-        """Whether the torques that are sent move the machine: every drive is enabled, so no brake is closed."""
+        """Whether torques alone move the machine: every drive is enabled, so no brake is closed, and no hand guides."""
         enabled = Condition.ENABLED
-        return not self.off and all([drive.condition is enabled for drive in self._drives])
+        return not (self.off or self._guided) and all([drive.condition is enabled for drive in self._drives])
 
     def write(self, command: Array) -> None:
-        self._command = np.zeros(len(self.drives)) if self.off else command
+        self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
             for drive, torque in zip(self._drives, command.tolist(), strict=True):
@@ -213,6 +220,9 @@ class CanRig(DriveRig):
 
     def advance(self) -> bool:
         return self._enabling is None or self._enabling.advance()
+
+    def let_guide(self) -> None:
+        self._guided = True
 
     def start_problems(self) -> list[tuple[str, str]]:
         samples = [node.sample for node in self._nodes if node.sample is not None]

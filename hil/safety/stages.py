@@ -15,6 +15,7 @@ from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
 from hil.safety.plan import WORKING, Phase, RunPlan, Stage
+from hil.safety.pose_hold import PoseHold
 from servoctl.types import Array, Status
 
 FIRST_SAMPLES = 1.0
@@ -57,6 +58,7 @@ class Stages:
         self._rig, self._controller, self._monitor = rig, controller, monitor
         self._limits, self._plan = limits, plan
         self._count = len(rig.drives)
+        self._pose = PoseHold(plan.hold, [drive.settings for drive in rig.drives], monitor.bounds.period, plan.guiding)
         self.mode = Phase.SHADOW if plan.stage is Stage.SHADOW else Phase.WAITING
         self.task_time, self._task = 0.0, 0
         self.law_torques = np.full(self._count, np.nan)
@@ -73,6 +75,7 @@ class Stages:
             Phase.ZERO: self._zero,
             Phase.RAMP: self._ramp,
             Phase.FULL: self._full,
+            Phase.FLOAT: self._float,
             Phase.STOPPING: self._stop,
             Phase.DISABLING: self._disable,
         }
@@ -114,7 +117,7 @@ class Stages:
             return np.zeros(self._count)
         allowed = np.array(self._limits.apply(wanted, reading.positions))
         self._monitor.torques(now, self._limits.clamped)
-        self._controller.sent(None if mode in STANDING else allowed)
+        self._controller.sent(None if mode in STANDING else self._rig.carried(allowed))
         return allowed
 
     def _watch(self, tick: Tick, reading: Reading) -> None:
@@ -162,7 +165,7 @@ class Stages:
             self.law_torques = self._controller.nothing()
 
     def _hold(self, reading: Reading) -> list[float]:
-        torques: list[float] = self._plan.hold(reading.q).tolist()
+        torques: list[float] = self._plan.hold(reading.q).u.tolist()
         return torques
 
     def _damp(self, reading: Reading) -> list[float]:
@@ -206,6 +209,7 @@ class Stages:
                 self._monitor.report(now, EventKind.HANDSHAKE, drive.settings.name, detail)
         self._react(now)
         if self.mode is Phase.WAITING:
+            self._pose.begin(reading.positions)
             self._limits.previous = hold  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
@@ -220,18 +224,25 @@ class Stages:
                 name, _, reason = line.partition(": ")
                 self._monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
             self._react(tick.began)
-        return self._hold(reading)
+        return self._pose.stand(reading)
 
     def _zero(self, tick: Tick, reading: Reading) -> list[float]:
-        last = self._plan.stage is Stage.ZERO
-        if self._since(tick.began) >= (self._plan.duration if last else self._plan.zero_time):
-            self._enter(Phase.STOPPING if last else Phase.RAMP, tick.began)
-        return self._hold(reading)
+        following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self._plan.stage, Phase.RAMP)
+        if self._since(tick.began) >= self._plan.time_in_zero:
+            if following is Phase.FLOAT:
+                self._rig.let_guide()
+            self._enter(following, tick.began)
+        return self._pose.stand(reading, learn=True)
+
+    def _float(self, tick: Tick, reading: Reading) -> list[float]:
+        if self._since(tick.began) >= self._plan.duration:
+            self._enter(Phase.STOPPING, tick.began)
+        return self._pose.guide(reading)
 
     def _ramp(self, tick: Tick, reading: Reading) -> list[float]:
         plan, now = self._plan, tick.began
         share = min(1.0, self._since(now) / plan.ramp_time)
-        hold, law = self._hold(reading), self.law_torques.tolist()
+        hold, law = self._pose.stand(reading), self.law_torques.tolist()
         self._check_status(now)
         if share == 1.0:
             if plan.stage is Stage.RAMP:

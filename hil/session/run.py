@@ -243,7 +243,7 @@ class HilRun:
         if environment.faults is not None and (stall := environment.faults.stall()):
             environment.clock.sleep_until(environment.clock.now() + stall)
         torques = self._stages.decide(tick, reading)
-        if self._stages.mode is Phase.FULL and not self._engaged:
+        if self._stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
             self._engaged = True
             environment.engaged()
         return torques

@@ -16,6 +16,7 @@ from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
+from hil.bus.rates import BusRates
 from hil.loop import WallClock
 from hil.loop.realtime import bare_lateness, prepare
 from hil.loop.stop_signals import StopSignals
@@ -24,6 +25,7 @@ from hil.recorder.columns import STAGES
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.accuracy import explained_errors
+from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.run import HilRun, Result
 from hil.view import LivePage
@@ -55,8 +57,9 @@ class Request:
         duration: Time in the last stage [s]; None: that of the config.
         armed: Whether real drives may make torque.
         require_rt: Whether to refuse a run without real-time rights.
-        cpu: CPU on which the loop runs in real time; None: any.
         engine: `auto`, `c`, `vm` or `numpy`.
+        cpu: CPU on which the loop runs in real time; None: any.
+        record: File for the guided motion of stage float; None: none.
     """
 
     config: str | Path
@@ -67,6 +70,7 @@ class Request:
     require_rt: bool = False
     engine: str = "auto"
     cpu: int | None = None
+    record: Path | None = None
 
 
 class ReadyRun:
@@ -155,13 +159,13 @@ class ReadyRun:
             "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
             "statuses": {status.code: status.value for status in Status},
         }  # fmt: skip
-        bitrates = {name: float(bus["bitrate"]) for name, bus in settings.buses.items()}
+        rates = {name: BusRates.of(bus) for name, bus in settings.buses.items()}
         gains = {gain.path: (gain.lower, gain.upper) for gain in self.setup.live_gains.gains}
         if not isinstance(run.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         model = self.setup.loop.system.model
         about["frames"], about["shapes"] = task_frames(model.task), placed_shapes(model.bounds)
-        return LivePage(run.recorder, list(run.columns), bitrates, gains, about, model.plant)
+        return LivePage(run.recorder, list(run.columns), rates, gains, about, model.plant)
 
     def close(self) -> None:
         """Closes the buses of a run that does not begin."""
@@ -175,8 +179,12 @@ class ReadyRun:
         """Bus -> its mean load and that of the busiest window, without stuff bits."""
         counts, buses = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses
         loads = {}
-        for (name, keys), bits in zip(buses.items(), counts.get("bits", []), strict=False):
-            load = np.trim_zeros(np.asarray(bits, dtype=float)) / (counts["window"] * keys["bitrate"])
+        nominal = counts.get("bits", [])
+        data = counts.get("data_bits") or [[0] * len(bits) for bits in nominal]
+        for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
+            rates = BusRates.of(keys)
+            used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
+            load = np.trim_zeros(used) / counts["window"]
             if len(load):
                 loads[name] = float(load.mean()), float(load.max())
         return loads
@@ -191,6 +199,10 @@ def start(request: Request) -> ReadyRun:
     """
     if request.duration is not None and not 0.0 < request.duration < math.inf:
         raise ConfigError(f"--duration: expected a positive time [s], got {request.duration:g}")
+    if request.record is not None:
+        if request.stage != "float":
+            raise ConfigError("--record: only stage float is guided by hand (add --stage float)")
+        check_recording(request.record)
     setup = load(request.config, request.overrides, request.engine)
     notes = list(setup.notes)
     for name, load_of_bus in setup.settings.loads.items():

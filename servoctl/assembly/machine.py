@@ -1,4 +1,4 @@
-"""A config's `realism.machine` -> the machine that somebody else's program moves."""
+"""A config's `realism.machine` -> a machine that MuJoCo moves."""
 
 import math
 

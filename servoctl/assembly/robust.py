@@ -8,7 +8,7 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_realism
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
-from servoctl.laws.robust import Adaptive, Robust
+from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.mechanics.plant import Plant
 
 

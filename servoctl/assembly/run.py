@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import realism, robot_checks
-from servoctl.assembly import start as starts
 from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.free_motions import FreeMotions, free_motions
 from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
+from servoctl.assembly.start_warnings import start_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.passive_levels import PassiveLevel
@@ -69,7 +69,7 @@ class Run:
     def warnings(self) -> list[str]:
         """Warnings before the run, one sentence each."""
         return [
-            *starts.warnings(self.loop, self.start, self.task_map),
+            *start_warnings(self.loop, self.start, self.task_map),
             *self._motion_warnings(),
             *robot_checks.warnings(self.loop, self.start),
             *self.system.model.doubts,

@@ -1,11 +1,10 @@
-"""Can a run start from this state? Projection on request, errors for impossible starts, and warnings."""
+"""Can a run start from this state? Projection on request, and errors for impossible starts."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from servoctl.assembly.diagnosis import of_task
 from servoctl.engine.linalg import decompose
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -16,11 +15,11 @@ from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
-from servoctl.mechanics.task_map import VANISHES, TaskMap, sample_task_map
+from servoctl.mechanics.task_map import TaskMap, sample_task_map
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
-from servoctl.types import State, Status
+from servoctl.types import State
 
 ASSEMBLED = 1e-3
 """If a passive constraint is violated by more, the mechanism is not assembled [m or rad, and per s]."""
@@ -30,11 +29,6 @@ CLOSED = 1e-6
 
 INDEPENDENT = 1e-9
 """A direction of the rows counts if its pivot exceeds this times their Frobenius norm."""
-
-UNPROJECTED = (
-    "passive rows are dependent, and with a correction they drift until they look independent: only projection gives "
-    "the right motion from every start"
-)
 
 STATES = 6
 """Number of states at which the reach of the actuators is evaluated, including the start."""
@@ -52,7 +46,7 @@ def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None
         raise TaskError(f"fix: there is no coordinate '{wrong}' (coordinates: {', '.join(model.plant.coordinates)})")
     state, remaining = nearest(model, start, fix)
     open_rows = _open(remaining)
-    required = _required(model, law)
+    required = required_rows(model, law)
     if open_rows and len(required) < len(model.plain.task_rows):
         state, remaining = nearest(model, start, fix, required)
         open_rows = _open(remaining, [*model.plain.passive_rows, *required])
@@ -106,8 +100,8 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
     at = consistency(model, start)
     problems = _not_assembled(model, at)
     if not problems:
-        problems += _contradictions(model, start, at, _required(model, None if loop is None else loop.system.law))
-    required = _required(model, None if loop is None else loop.system.law)
+        problems += _contradictions(model, start, at, required_rows(model, None if loop is None else loop.system.law))
+    required = required_rows(model, None if loop is None else loop.system.law)
     worst = at.worst(required, "holonomic")
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
@@ -161,7 +155,7 @@ def _not_assembled(model: Model, at: Consistency) -> list[str]:
     return problems
 
 
-def _required(model: Model, law: BoundLaw | None) -> list[Row]:
+def required_rows(model: Model, law: BoundLaw | None) -> list[Row]:
     """Task rows of priority 1, which a start must be able to follow."""
     wishes = () if law is None else law.wishes
     return [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
@@ -222,94 +216,3 @@ def unreachable(found: TaskMap, law: BoundLaw | None = None) -> list[str]:
             "correction: {poles: -4}, or an actuator on the row's coordinates, or another task)"
         )
     return problems
-
-
-def warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
-    """Warnings about a start from which the run is possible, one sentence each."""
-    system = loop.system
-    at = consistency(system.model, start)
-    sentences = _small_passive(system.model, at) + _of_tasks(system.model, at)
-    if system.passive.dependent(system.model) and not system.passive.projection:
-        sentences.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
-    law = system.law
-    if not isinstance(law, BoundConstraintFollowing):
-        return sentences
-    sentences += [] if found is None else _reach_warnings(system, law, start, found)
-    return sentences + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
-
-
-def _of_tasks(model: Model, at: Consistency) -> list[str]:
-    """What the tasks themselves say about their violation at the start."""
-    rows = list(zip(at.rows, at.violation, strict=True))
-    sentences = []
-    for name, constraint in model.plain.task.items():
-        violation = np.array([x for row, x in rows if row.group == name and row in model.plain.task_rows])
-        sentences += [f"task.{name}: {sentence}" for sentence in constraint.warnings(violation)]
-    return sentences
-
-
-def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State, found: TaskMap) -> list[str]:
-    """Rows that the inputs reach badly, or not at all."""
-    sentences = [finding.text for finding in of_task(system, start, found)]
-    if found.rank < found.generic_rank:
-        rank = f"rank {found.rank} at the start, {found.generic_rank} nearby"
-        sentences.insert(0, f"task: {rank}: the start is a singular pose")
-    for row in [found.rows[i] for i in law.wishes if found.rows[i] in found.unreachable]:
-        sentences.append(f"task.{row.name}: no input acts on it: given_up.{row.name} shows the error that remains")
-    everywhere = {row.name for row in found.unreachable}
-    lost = [row.name for row, gain in zip(found.rows, found.gain, strict=True) if gain <= VANISHES]
-    return sentences + [
-        f"task.{name}: no input acts on it at the start, but nearby one does: its relative degree changes there"
-        for name in lost
-        if name not in everywhere
-    ]
-
-
-def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
-    rows = [
-        row.name
-        for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True)
-        if row.has_rate and damping and not stiffness
-    ]
-    remedy = "give p_feedback.rate, or beta"
-    return (
-        [f"task: {', '.join(rows)}: the correction acts only on the rate, positions drift ({remedy})"] if rows else []
-    )
-
-
-def _small_passive(model: Model, at: Consistency) -> list[str]:
-    rows = [(row, x) for row, x in zip(at.rows, at.violation, strict=True) if row in model.passive_rows]
-    return [
-        f"the start violates the plant's own constraint {row.name} by {x:.1e} (initial.project: true removes this)"
-        for row, x in rows if abs(x) > CLOSED
-    ]  # fmt: skip
-
-
-def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[str]:
-    passive = len(at.rows) - len(law.rows)
-    values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], law.damping, law.stiffness, strict=True)
-    worst: dict[tuple[str, str], float] = {}
-    for row, violation, rate, damping, stiffness in values:
-        if abs(violation) > CLOSED and not stiffness:
-            key, off = (row.group, "off in velocity" if row.kind == "nonholonomic" else "off"), violation
-        elif row.has_rate and abs(rate) > CLOSED and not damping:
-            key, off = (row.group, "off in rate"), rate
-        else:
-            continue
-        worst[key] = max(off, worst.get(key, 0.0), key=abs)
-    return [
-        f"task.{group}: starts {off:.4g} {how}, and no correction reduces it (law.correction)"
-        for (group, how), off in worst.items()
-    ]
-
-
-def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
-    """A warning if nothing ever moves from this start although the task is not met."""
-    x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
-    rates, row = loop.rates(start.t, x)
-    counted = [*system.model.plain.passive_rows, *_required(system.model, system.law)]
-    violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
-    ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
-    if violated and ok and not np.abs(rates).max() > 1e-12:
-        return ["nothing moves from this start: velocities and accelerations are zero, but the task is not met"]
-    return []

@@ -21,7 +21,7 @@ CORNERS = 64
 """Largest number of corners of the box; of a box with more, random ones are taken."""
 
 INSIDE = 8
-"""Random machines inside the box, besides the corners."""
+"""Number of random machines inside the box; the corners are tried too."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Comparison:
 
 
 def at_most(work: str, ours: float, limit: float) -> Comparison:
-    """Our time beside a limit for it [s]."""
+    """Our time and the limit that it must keep [s]."""
     return Comparison(work, f"at most {shown(limit)}", ours, limit, 1.0)
 
 

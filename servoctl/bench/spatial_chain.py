@@ -149,7 +149,7 @@ def _from_python(loop: Loop) -> str:
 
 
 def _findings(joints: int, entries: list[Competitor], compiling: float | None) -> list[Comparison]:
-    """Our fastest entry beside its target and Pinocchio, and the compiler's time beside its target."""
+    """Our fastest entry against its target and Pinocchio, and the compiler's time against its target."""
     work, ours = f"law of a spatial chain of {joints} joints", entries[0]
     found = comparison.findings(work, entries, ours.name, {"Pinocchio + pinv": None})
     if joints in LIMITS:

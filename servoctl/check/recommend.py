@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly import start as starts
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
+from servoctl.assembly.start_warnings import UNPROJECTED
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.types import State
@@ -77,7 +77,7 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
     found = []
     if model.passive_rows and spacing is None and not run.system.passive.projection:
         if run.system.passive.dependent(model):
-            found.append(Recommendation("plant.passive", {"projection": True}, 0.0, (starts.UNPROJECTED,)))
+            found.append(Recommendation("plant.passive", {"projection": True}, 0.0, (UNPROJECTED,)))
         else:
             alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2)
             found.append(_as(alpha, reasons, _passive_kind(model.passive_rows), "plant.passive.correction"))

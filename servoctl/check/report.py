@@ -1,8 +1,6 @@
 """The report of `servoctl check`: model, constraints, controllability, gains, internal dynamics and start of a run."""
 
-import dataclasses
 import timeit
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,48 +10,16 @@ from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.estimation import estimation_section
+from servoctl.check.model import add_hierarchy, add_passive, add_plant, add_reach, add_robot, add_task
 from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
-from servoctl.check.robot import robot_section
+from servoctl.check.sections import SHOWN, CheckReport, counted, shortened
 from servoctl.check.speeds import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.errors import ServoctlError
 from servoctl.laws.uncertainty import ModelError
-from servoctl.mechanics.classification import classify
-from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.division import parts_in_words
-from servoctl.mechanics.initial import consistency
-from servoctl.mechanics.passive_levels import largest, level_reports, motions
-from servoctl.mechanics.terms import assemble
-from servoctl.run_folder.trajectory import plain
-from servoctl.simulation.divided import division
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
-
-SHOWN = 10
-"""Largest number of printed lines of one kind; JSON has all."""
-
-
-@dataclass
-class CheckReport:
-    """The findings, as text and as values.
-
-    Attributes:
-        sections: (title, lines) to print.
-        values: The same as plain values, for JSON.
-        warnings: Warnings; the run is possible.
-        errors: Reasons why the run is refused.
-    """
-
-    sections: list[tuple[str, list[str]]] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
 
 
 def check(run: Run) -> CheckReport:
@@ -68,167 +34,12 @@ def check(run: Run) -> CheckReport:
     return report
 
 
-def _plant(run: Run, report: CheckReport) -> None:
-    model = run.system.model
-    plant = model.plant
-    M = model.matrices(run.start).M
-    eigenvalues = np.linalg.eigvalsh(M)
-    lines = [
-        f"{type(plant).__name__}: {_count(model.n, 'coordinate')} ({_named(plant.coordinates)}), "
-        + (f"{_count(model.m, 'input')} ({_named(plant.actuators)})" if model.m else "no inputs"),
-        f"mass matrix at the start: eigenvalues {eigenvalues[0]:.4g} to {eigenvalues[-1]:.4g}, "
-        f"condition {np.linalg.cond(M):.3g}",
-    ]
-    if model.opaque is None:
-        lines.append("compiled: equal to its NumPy code at 20 random states and parameter sets")
-    else:
-        lines.append(f"not compiled: {model.opaque}")
-    parts = division(run.system)
-    if parts:
-        lines.append(parts_in_words(parts, list(plant.coordinates)))
-    report.sections.append(("plant", lines))
-    report.values["plant"] = {
-        "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
-        "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": max(1, len(parts)),
-    }  # fmt: skip
-
-
-def _robot(run: Run, report: CheckReport) -> None:
-    lines, values = robot_section(run)
-    if values:
-        report.sections.append(("robot", lines))
-        report.values["robot"] = values
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def _named(units: Any) -> str:
-    listed = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
-    return ", ".join(listed) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
-
-
-def _passive(run: Run, report: CheckReport) -> None:
-    model = run.system.model
-    if not model.passive_rows:
-        return
-    tolerance = run.system.passive.rank_tolerance
-    terms = assemble(run.start, model.matrices(run.start), tolerance)
-    if not terms.finite:
-        return  # the start is refused, with the rows that are not finite
-    rank, rows = terms.passive.rank, len(model.passive_rows)
-    lines = [
-        f"{_count(rows, 'row')} of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
-        *_violations(run, model.passive_rows),
-    ]
-    lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
-    report.sections.append(("passive constraints", lines))
-    report.values["passive"] = {
-        "rows": [row.name for row in model.passive_rows], "rank": rank, "inconsistency": np.abs(terms.consistency).max()
-    }  # fmt: skip
-
-
-def _hierarchy(run: Run, report: CheckReport) -> None:
-    if not run.levels:
-        return
-    model, tolerance = run.system.model, run.system.passive.rank_tolerance
-    try:
-        free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
-    except ServoctlError as error:
-        report.sections.append(("hierarchy", [f"cannot be enforced: {error}"]))
-        report.values["hierarchy"] = {"reason": str(error)}
-        return
-    levels = level_reports(model.plant.coordinates, [free, *enforced])
-    at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
-    apart = enforced[-1].acceleration - at_once
-    lines = [
-        "level by level at the start, with zero inputs; trace of P: remaining degrees of freedom",
-        *_shortened([str(level) for level in levels]),
-        f"difference from all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
-    ]
-    report.sections.append(("hierarchy", lines))
-    report.values["hierarchy"] = {
-        "free": dict(zip(model.plant.coordinates, free.acceleration, strict=True)),
-        "levels": {level.name: level.to_dict() for level in levels},
-        "off_all_at_once": np.abs(apart).max(),
-    }
-
-
-def _violations(run: Run, rows: list[Row]) -> list[str]:
-    at = consistency(run.system.model, run.start)
-    lines, wanted = [], set(rows)
-    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
-        if row in wanted:
-            value = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"  # + 0.0: prints -0 as 0
-            lines.append(f"{row.name}: {row.kind}{value}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
-    return _shortened(lines)
-
-
-def _shortened(lines: list[str]) -> list[str]:
-    """The first lines, if there are many."""
-    return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
-
-
 def _references(run: Run, report: CheckReport) -> None:
     if not run.signals:
         return
     lines, report.values["references"] = reference_lines(run)
-    report.sections.append(("references", _shortened(lines)))
+    report.sections.append(("references", shortened(lines)))
     report.warnings += [*reference_warnings(run), *speed_warnings(run)]
-
-
-def _task(run: Run, report: CheckReport) -> None:
-    model = run.system.model
-    if not model.task:
-        return
-    lines, values = [], {}
-    for name, constraint in model.task.items():
-        try:
-            kind = classify(constraint, model.plant, run.start)
-            lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
-            values[name] = {
-                "kind": constraint.kind,
-                "time": kind.time,
-                "integrable": kind.integrable,
-                "reason": kind.reason,
-            }
-        except ServoctlError as error:
-            lines.append(f"{name}: {constraint.kind}; not classified: {error}")
-        equation = getattr(constraint, "equation", None)
-        if equation is not None and equation.kinked and constraint.kind == "holonomic":
-            words = ", ".join(equation.kinked)
-            report.warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
-    report.sections.append(("task", lines + _violations(run, model.task_rows)))
-    report.values["task"] = values
-
-
-def _reach(run: Run, report: CheckReport) -> None:
-    task_map = run.task_map
-    if task_map is None:
-        return
-    count = _count(len(task_map.rows), "row")
-    lines = [f"rank of A Phi B: {task_map.rank} at the start, {task_map.generic_rank} nearby, of {count}"]
-    motions = run.motions
-    if motions is not None:
-        lines.append(motions.line)
-        report.values["motions"] = dataclasses.asdict(motions)
-    rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
-    for row, gain in zip(task_map.rows, task_map.gain, strict=True):
-        remark = ""
-        if row in unreachable:
-            remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
-        elif row in dependent:
-            remark = ": dependent: cannot be controlled independently of the rows above"
-        rows.append(f"{row.name}: relative degree {task_map.degree(row)}, gain {gain:.3g}{remark}")
-    report.sections.append(("controllability of the task", lines + _shortened(rows)))
-    report.values["reach"] = {
-        "rank": task_map.rank, "generic_rank": task_map.generic_rank, "pivot": task_map.pivot,
-        "rows": {
-            row.name: {"degree": task_map.degree(row), "gain": gain, "reachable": row not in unreachable}
-            for row, gain in zip(task_map.rows, task_map.gain, strict=True)
-        },
-    }  # fmt: skip
 
 
 def _realism(run: Run, report: CheckReport) -> None:
@@ -248,8 +59,8 @@ def _gains(run: Run, report: CheckReport) -> None:
     if run.system.passive.projection and passive and not any(gain.corrects for gain in passive):
         lines = ["passive constraints: projected at the end of each step (plant.passive.projection)"]
     else:
-        lines = _shortened([gain.line for gain in passive])
-    lines += _shortened([gain.line for gain in task])
+        lines = shortened([gain.line for gain in passive])
+    lines += shortened([gain.line for gain in task])
     lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
     report.sections.append(("corrections", lines))
     report.values["gains"] = {gain.row.name: gain.to_dict() for gain in task}
@@ -259,7 +70,7 @@ def _gains(run: Run, report: CheckReport) -> None:
     if run.loaded is None or spacing is None or not task:
         return
     task = list(task_gains(run.system, spacing))
-    report.sections.append((f"corrections on drives: {spacing}", _shortened([gain.line for gain in task])))
+    report.sections.append((f"corrections on drives: {spacing}", shortened([gain.line for gain in task])))
     report.values["hil_gains"] = {gain.row.name: gain.to_dict() for gain in task}
     _recommended(report, "recommended on drives", "hil_recommended", recommend(run, spacing))
     where = run.loaded.where("hil", "period")
@@ -283,7 +94,7 @@ def _observer(run: Run, report: CheckReport, error: ModelError | None) -> None:
     lines, values, errors = observer_section(run, error)
     if not lines:
         return
-    report.sections.append(("disturbance observer", _shortened(lines)))
+    report.sections.append(("disturbance observer", shortened(lines)))
     report.values["observer"] = values
     report.errors += errors
 
@@ -292,7 +103,7 @@ def _estimation(run: Run, report: CheckReport) -> None:
     lines, values, errors = estimation_section(run)
     if not lines:
         return
-    report.sections.append(("estimation", _shortened(lines)))
+    report.sections.append(("estimation", shortened(lines)))
     report.values["estimation"] = values
     report.errors += errors
 
@@ -300,7 +111,7 @@ def _estimation(run: Run, report: CheckReport) -> None:
 def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
     lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
     if found:
-        report.sections.append((title, _shortened(lines)))
+        report.sections.append((title, shortened(lines)))
     report.values[key] = [one.to_dict() for one in found]
 
 
@@ -310,7 +121,7 @@ def _internal(run: Run, report: CheckReport) -> None:
     internal = run.internal
     if internal is None:
         return
-    lines = [f"{_count(internal.dimension, 'state')} besides the violations: {internal.verdict}"]
+    lines = [f"{counted(internal.dimension, 'state')} besides the violations: {internal.verdict}"]
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in internal.modes[:SHOWN]))
     report.sections.append(("internal dynamics", lines))
@@ -369,7 +180,7 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 
 PARTS = (
-    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _uncertainty, _estimation,
-    _internal, _diagnosis, _start, _engine,
+    add_plant, add_robot, add_passive, add_hierarchy, _references, add_task, add_reach, _realism, _gains,
+    _uncertainty, _estimation, _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

@@ -11,7 +11,7 @@ from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.assembly import Run
-    from servoctl.check.report import CheckReport
+    from servoctl.check.sections import CheckReport
     from servoctl.config import schema
 
 

@@ -129,12 +129,17 @@ _began = time.monotonic()
 
 
 def begin(process: bool) -> None:
-    """Starts the clock of a command.
+    """Starts the clock of a command; in its own process, NumPy will use one thread unless the user asks for more.
+
+    The matrices are too small for threads of OpenBLAS: these wait busily, and a command took up to a hundred times as
+    long beside another one.
 
     Args:
         process: Whether the process runs this command alone, so that the start of the interpreter counts too.
     """
     global _began
+    if process:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _began = time.monotonic() - (_age() if process else 0.0)
 
 

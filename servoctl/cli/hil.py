@@ -29,8 +29,11 @@ def hil(
         float | None, typer.Option(metavar="S", help="Time in the last stage [s]; default: run.duration.")
     ] = None,
     stage: Annotated[
-        Literal["shadow", "zero", "ramp", "full"] | None,
-        typer.Option(help="Last stage; default: full on emulated drives, shadow (sends nothing) on real ones."),
+        Literal["shadow", "zero", "ramp", "full", "float"] | None,
+        typer.Option(
+            help="Last stage; default: full on emulated drives, shadow (sends nothing) on real ones. float: "
+            "the machine is held against gravity alone, to be guided by hand."
+        ),
     ] = None,
     armed: Annotated[bool, typer.Option("--armed", help="Allow real drives to produce torque.")] = False,
     require_rt: Annotated[bool, typer.Option("--require-rt", help="Refuse to start without real-time rights.")] = False,
@@ -44,6 +47,10 @@ def hil(
             help="Serve a live page with a stop button and print its address; virtual time then runs at real speed.",
         ),
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="NAME.csv", help="With --stage float: write the guided motion as a reference file."),
+    ] = None,
     out: RunFolderOut = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,
@@ -57,7 +64,8 @@ def hil(
     from hil.loop.realtime import die_with_parent
     from hil.session.start import Request, start
 
-    request = Request(config, tuple(changes_of(set_file, overrides)), stage, duration, armed, require_rt, engine, cpu)
+    overlays = tuple(changes_of(set_file, overrides))
+    request = Request(config, overlays, stage, duration, armed, require_rt, engine, cpu, record)
     phases = Phases()
     ready = start(request)
     phases.end("loading, tracing and compiling")
@@ -84,9 +92,22 @@ def hil(
     except KeyboardInterrupt:
         note(f"interrupted: the run had already ended, and {folder} is complete")
     finally:
+        if record is not None:
+            _write_guided(ready, result, record)
         for name in result.unconfirmed:
             note(f"{name}: DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
     raise typer.Exit(result.exit_code)
+
+
+def _write_guided(ready: "ReadyRun", result: "Result", file: Path) -> None:
+    """Writes the guided motion; a failure here does not change the exit code."""
+    from hil.session.guided import write_guided_motion
+    from servoctl.errors import RunFolderError
+
+    try:
+        note(write_guided_motion(file, result.trajectory, list(ready.setup.loop.system.model.plant.coordinates)))
+    except RunFolderError as error:
+        note(str(error))
 
 
 def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, phases: Phases) -> None:

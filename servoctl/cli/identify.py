@@ -8,7 +8,7 @@ import typer
 
 from servoctl.cli.console import announced, note, say, say_json, say_table
 from servoctl.cli.folders import fresh_folder
-from servoctl.cli.options import AsJson
+from servoctl.cli.options import AsJson, Classes
 
 if TYPE_CHECKING:
     from servoctl.identification import Identification
@@ -30,16 +30,7 @@ def identify(
         float | None,
         typer.Option(metavar="HZ", help="Cut-off frequency of the positions; default: where noise begins."),
     ] = None,
-    classes: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            exists=True,
-            file_okay=False,
-            help="Folder for class paths such as cart.py:Cart in the config of a run.",
-            show_default="the working folder",
-        ),
-    ] = Path(),
+    classes: Classes = Path(),
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-identify-<date>-<time>.")
     ] = None,

@@ -28,6 +28,16 @@ ManyRunsEngine = Annotated[
     EngineName,
     typer.Option("--engine", help="auto compiles to C if that pays for all runs together; the others as in run."),
 ]
+Classes = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Folder for class paths such as cart.py:Cart in the config of a run.",
+        show_default="the working folder",
+    ),
+]
 Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]
 ClusterAddress = Annotated[
     str | None,

@@ -8,7 +8,7 @@ import typer
 from servoctl.cli.check import say_imports
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode
-from servoctl.cli.options import AsJson
+from servoctl.cli.options import AsJson, Classes
 
 if TYPE_CHECKING:
     from hil.replay.replay import Replay
@@ -18,16 +18,7 @@ def replay(
     run: Annotated[
         Path, typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="A folder that a run wrote.")
     ],
-    classes: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            exists=True,
-            file_okay=False,
-            help="Folder for class paths such as cart.py:Cart in the config of the run.",
-            show_default="the working folder",
-        ),
-    ] = Path(),
+    classes: Classes = Path(),
     tolerance: Annotated[
         float | None,
         typer.Option(

@@ -18,9 +18,14 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.products import sum_of_squares
+from servoctl.engine.banded import BandedDecomposition, decompose_banded
+from servoctl.engine.products import project, sum_of_squares
+from servoctl.engine.structured import Sparse, entries_of
 from servoctl.engine.symbol import Symbol, from_sx, is_finite, is_symbolic, maximum, to_sx, where
 from servoctl.types import Array
+
+LARGE = 30
+"""Matrices with more rows than this are decomposed in bands, if they can be."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,10 @@ class Decomposition:
         """A^+, shape (n, r)."""
         return self.solve(np.eye(len(self.column_basis)))
 
+    def project(self, w: Array) -> Array:
+        """w - A^+ A w for w of shape (n,) or (n, columns); of a longer A only the first n columns act."""
+        return project(self.row_basis[:, : len(w)], w)
+
     def row_projector(self) -> Array:
         """A^+ A, shape (n, n)."""
         return self.row_basis.T @ self.row_basis
@@ -75,12 +84,25 @@ def _back_substitution(R: Array, y: Array) -> Array:
     return x
 
 
-def frobenius(A: Array) -> Any:
+def frobenius(A: Array | Sparse) -> Any:
     """|A|_F; on symbols its derivative at zero is finite."""
-    total = sum_of_squares(A)
+    total = sum_of_squares(entries_of(A))
     if not is_symbolic(total):
         return float(np.sqrt(total))
     return where(total > 0.0, np.sqrt(where(total > 0.0, total, 1.0)), 0.0)
+
+
+def decompose_rows(A: Array | Sparse, tolerance: Any, scale: Any = None) -> Decomposition | BandedDecomposition:
+    """The decomposition of A, in bands where A is `Sparse`, narrow and certainly of full row rank.
+
+    The arguments are those of `decompose`.
+    """
+    if isinstance(A, Sparse) and A.shape[0] > LARGE and not is_symbolic(A.values, tolerance, scale):
+        size = frobenius(A) if scale is None else scale
+        found = decompose_banded(A, float(tolerance), size) if size > 0.0 else None
+        if found is not None:
+            return found
+    return decompose(np.asarray(A), tolerance, scale)
 
 
 def decompose(A: Array, tolerance: Any, scale: Any = None) -> Decomposition:

@@ -6,32 +6,45 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.decomposition import Decomposition, decompose, frobenius, pinv
+from servoctl.engine.banded import BandedDecomposition
+from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, pinv
 from servoctl.engine.products import called, product, project
+from servoctl.engine.structured import Diagonal, Sparse
 from servoctl.engine.symbol import is_finite, is_symbolic, where
 from servoctl.types import Array
 
 __all__ = [
-    "Decomposition", "cholesky", "decompose", "frobenius", "is_finite", "pinv", "product", "project", "solve_lower",
-    "solve_upper",
+    "BandedDecomposition", "Decomposition", "cholesky", "decompose", "decompose_rows", "frobenius", "is_finite", "pinv",
+    "product", "project", "solve_lower", "solve_upper",
 ]  # fmt: skip
 
 WRITTEN_OUT = 6
 """Triangles up to this size are written out on symbols; larger ones are loops."""
 
 
-def cholesky(M: Array) -> tuple[Array, Any]:
+LARGE = 40
+"""Triangles of numbers from this size on are solved by LAPACK's routine for triangles, smaller ones by a general one.
+
+At 40 the import of SciPy is soon paid; below, its call takes as long as the solve.
+"""
+
+
+def cholesky(M: Array | Sparse) -> tuple[Any, Any]:
     """The lower triangular L of `M = L L^T`, and whether M is positive definite.
 
-    If it is not, the entries of L are finite but meaningless.
+    If it is not, the entries of L are finite but meaningless. L of a `Sparse` diagonal matrix of numbers is `Diagonal`.
     """
+    if isinstance(M, Sparse) and M.is_diagonal and not is_symbolic(M.values):
+        positive = bool((M.values > 0.0).all())
+        return Diagonal(np.sqrt(M.values) if positive else np.full(len(M), 1.0)), positive
+    M = np.asarray(M)
     if is_symbolic(M):
         if len(M) <= WRITTEN_OUT:
             return _cholesky_symbolic(M)
         L, positive = called(loops.cholesky_function(len(M)), (M,), M.shape, ())
         return L, positive
     try:
-        return np.linalg.cholesky(np.asarray(M, dtype=float)), True
+        return np.linalg.cholesky(M.astype(float)), True
     except np.linalg.LinAlgError:
         return np.eye(len(M)), False
 
@@ -55,31 +68,60 @@ def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
     return L, positive
 
 
-def solve_lower(L: Array, X: Array) -> Array:
-    """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
+def solve_lower(L: Array | Sparse, X: Any) -> Any:
+    """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns).
+
+    X stays `Sparse` where L is `Diagonal`.
+    """
+    if isinstance(L, Diagonal):
+        return _scaled(L, X)
+    X = np.asarray(X)
     if not is_symbolic(L, X):
-        L, X = (np.asarray(A, dtype=float) for A in (L, X))  # constants of a traced plant are object arrays
-        return np.linalg.solve(L, X)
+        return _solve_numbers(L, X, 0)
     if len(L) > WRITTEN_OUT:
-        return _solve(loops.lower_function, L, X)
+        return _solve(loops.lower_function, np.asarray(L), X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     for i in range(len(L)):
         Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
     return Y
 
 
-def solve_upper(L: Array, X: Array) -> Array:
+def solve_upper(L: Array | Sparse, X: Array) -> Array:
     """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
+    if isinstance(L, Diagonal):
+        scaled: Array = _scaled(L, X)
+        return scaled
     if not is_symbolic(L, X):
-        L, X = (np.asarray(A, dtype=float) for A in (L, X))
-        return np.linalg.solve(L.T, X)
+        return _solve_numbers(L, X, 1)
     if len(L) > WRITTEN_OUT:
-        return _solve(loops.upper_function, L, X)
+        return _solve(loops.upper_function, np.asarray(L), X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     n = len(L)
     for i in reversed(range(n)):
         Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
     return Y
+
+
+def _scaled(L: Diagonal, X: Any) -> Any:
+    """L^-1 X, of the kind of X."""
+    if isinstance(X, Sparse):
+        return X.with_values(X.values / L.values[X.rows])
+    return (X.T / L.values).T
+
+
+def _solve_numbers(L: Any, X: Any, transposed: int) -> Array:
+    """L^-1 X, or L^-T X."""
+    L, X = (np.asarray(A, dtype=float) for A in (L, X))  # constants of a traced plant are object arrays
+    if len(L) < LARGE:
+        return np.linalg.solve(L.T if transposed else L, X)
+    if not X.size:
+        return np.zeros(X.shape)
+    from scipy.linalg.lapack import dtrtrs
+
+    # a matrix in row order is its transpose in column order, which is what LAPACK reads
+    rest, _ = dtrtrs(L.T, X, lower=0, trans=1 - transposed)
+    solved: Array = np.ascontiguousarray(rest).reshape(X.shape)
+    return solved
 
 
 def _solve(function: Callable[[int, int], Any], L: Array, X: Array) -> Array:

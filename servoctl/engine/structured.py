@@ -91,6 +91,12 @@ class Sparse(NDArrayOperatorsMixin):
         return same and np.array_equal(self.columns, other.columns)
 
     @property
+    def is_diagonal(self) -> bool:
+        """Whether it lists exactly the entries of the diagonal, from the first to the last."""
+        every = np.arange(self.shape[0])
+        return self.shape[0] == self.shape[1] and all(np.array_equal(x, every) for x in (self.rows, self.columns))
+
+    @property
     def T(self) -> "Sparse":
         """The transposed matrix."""
         return Sparse((self.shape[1], self.shape[0]), self.columns, self.rows, self.values)
@@ -196,7 +202,7 @@ def with_entries(form: Any, values: Array) -> Any:
 
 def smallest_eigenvalue(M: "Array | Sparse") -> float:
     """The smallest eigenvalue of a symmetric matrix of finite numbers; 0 for no rows."""
-    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns) and len(M.rows) == len(M):
+    if isinstance(M, Sparse) and M.is_diagonal:
         return float(M.values.min(initial=np.inf)) if len(M) else 0.0
     parts = [np.asarray(M)] if not isinstance(M, Sparse) else diagonal_blocks(M)
     return min((float(np.linalg.eigvalsh((part + part.T) / 2)[0]) for part in parts if len(part)), default=0.0)

@@ -27,7 +27,7 @@ def save_excitation(run: Run, excitation: Excitation, folder: Path) -> list[str]
         RunFolderError: A file cannot be written.
     """
     rows = [",".join(["t", *excitation.coordinates])]
-    rows += [",".join(f"{x:.9g}" for x in (t, *q)) for t, q in zip(excitation.t, excitation.q, strict=True)]
+    rows += [",".join(f"{x:.12g}" for x in (t, *q)) for t, q in zip(excitation.t, excitation.q, strict=True)]
     table = "\n".join(rows) + "\n"
     try:
         replace(folder / REFERENCE, lambda file: file.write(table.encode()))
@@ -50,15 +50,17 @@ def _config(run: Run, excitation: Excitation, folder: Path) -> str:
     limits = law.get("limits") if isinstance(law, dict) else None
     duration = float(excitation.t[-1])
     kept = {key: values[key] for key in ("plant", "realism", "estimation", "hil") if values.get(key) is not None}
+    run_values, step = values["run"], float(excitation.t[1] - excitation.t[0])
+    spacing = {} if run_values.get("period") else {"output_step": min(run_values.get("output_step") or step, step)}
     config = {
         **kept,
         "initial": {"q": start, "v": 0.0},
-        "references": {"excite": {"file": REFERENCE, "columns": list(excitation.coordinates)}},
+        "references": {"excite": {"file": REFERENCE, "columns": list(excitation.coordinates), "spline": "quintic"}},
         "task": [
             {"name": f"excite_{name}_task", "holonomic": f"{name} - excite_{name}"} for name in excitation.coordinates
         ],
         "law": {"correction": CORRECTION, **({} if limits is None else {"limits": limits})},
-        "run": {**values["run"], "duration": duration},
+        "run": {**run_values, "duration": duration, **spacing},
     }
     text = yaml.safe_dump(config, sort_keys=False, width=10_000, allow_unicode=True)
     return f"# a motion that tells the parameters of {run.name} apart; next: servoctl run or hil, then identify\n{text}"

@@ -50,51 +50,62 @@ class LeastSquaresProblem:
     Attributes:
         levels: (T, e) of each, highest first; shapes (r, m) and (r,).
         scales: Per level: pivots count relative to this.
-        lower: Shape (m,); may be -inf.
-        upper: Shape (m,); may be inf.
-        preferred: s, shape (m,).
+        lower: Shape (m,), may be -inf; shape (0,) if no input has a limit.
+        upper: The same; may be inf.
+        preferred: s, shape (m,); None: zero.
         rank_tolerance: A direction counts when its pivot exceeds this times the scale.
         G: Rows `G u >= g` above all levels, shape (k, m).
         g: Shape (k,); may be -inf.
         row_scale: Pivots of G count relative to this.
 
-    Inputs and rows together are counted from 0 to m + k: first the inputs, then the rows.
+    What can be held is counted from 0 to n: first the inputs, if any has a limit, then the rows.
     """
 
     levels: tuple[tuple[Array, Array], ...]
     scales: tuple[Any, ...]
     lower: Array
     upper: Array
-    preferred: Array
+    preferred: Array | None
     rank_tolerance: Any
     G: Array
     g: Array
     row_scale: Any
 
     def holding(self, held: Array) -> "LeastSquaresProblem":
-        """The same with the held rows of G as equalities in the first level, zeros for the free ones."""
+        """The same with the held rows of G as equalities in the first level; `held` as of `advance`, for rows alone."""
         if not len(self.g):
             return self
-        binds = above(0.0, held[len(self.lower) :])
+        binds = above(0.0, held)
         rows = where(binds[:, None], self.G, 0.0), where(binds, self.g, 0.0)
         return replace(self, levels=(rows, *self.levels), scales=(self.row_scale, *self.scales))
 
-    def room(self, u: Array) -> tuple[Array, Array]:
-        """`G u - g`, and how far it may be below zero, both of shape (k,)."""
-        return self.G @ u - self.g, SLACK * (np.abs(self.G) @ np.abs(u) + np.abs(self.g))
-
-    def sizes(self, u: Array) -> list[tuple[Array, Any]]:
-        """Per level: the size of each column of T, shape (m,), and a bound on the terms of `e - T u`."""
+    def sizes(self, terms: Array) -> list[tuple[Array, Any]]:
+        """Per level: the size of each column of T, shape (m,), and of the terms of `e - T u`, from those of u."""
         columns = [np.abs(T).sum(axis=0) for T, _ in self.levels]
-        return [(c, np.abs(e).sum() + c @ np.abs(u)) for c, (_, e) in zip(columns, self.levels, strict=True)]
+        return [(c, np.abs(e).sum() + c @ terms) for c, (_, e) in zip(columns, self.levels, strict=True)]
 
     def slack(self, u: Array) -> Array:
         """How far each input may exceed its limits, shape (m,): clipping it changes inputs and tasks by rounding."""
         excess = np.full(len(u), greatest(np.abs(u)))
-        for columns, size in self.sizes(u):
+        for columns, size in self.sizes(np.abs(u)):
             reaches = above(columns, 0.0)
             excess = where(reaches, least(size / where(reaches, columns, 1.0), excess), excess)
         return SLACK * excess
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best inputs with some held, and no limits for the others.
+
+    Attributes:
+        u: Shape (m,).
+        terms: Size of the terms that each input is a sum of, shape (m,).
+        splits: A decomposition per level.
+    """
+
+    u: Array
+    terms: Array
+    splits: list[Decomposition]
 
 
 def above(a: Any, b: Any) -> Any:
@@ -123,37 +134,44 @@ def greatest(values: Array) -> Any:
     return result
 
 
-def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomposition]]:
-    """The best inputs with some held at their limits and no limits for the others, and a decomposition per level.
+def solve(problem: LeastSquaresProblem, held: Array) -> Solution:
+    """The best inputs with some held at their limits and no limits for the others.
 
     Args:
         problem: The problem, with the rows that it holds in its levels.
-        held: Per input: 1 at its upper limit, -1 at its lower one, 0 free; shape (m,).
+        held: Per input: 1 at its upper limit, -1 at its lower one, 0 free; shape (m,), or (0,) if none has a limit.
     """
-    at_upper, at_lower = above(held, 0.0), above(0.0, held)
-    free = 1.0 - np.abs(held)
-    u: Array = where(at_upper, problem.upper, where(at_lower, problem.lower, 0.0))
-    basis = np.zeros((0, len(u)))
-    splits = []
+    m = problem.levels[0][0].shape[1]
+    free: Array = 1.0 - np.abs(held) if len(held) else np.ones(m)
+    u: Array = np.zeros(m)
+    if len(held):
+        u = where(above(held, 0.0), problem.upper, where(above(0.0, held), problem.lower, 0.0))
+    basis, splits, terms = np.zeros((0, len(u))), [], np.abs(u)
     for (T, e), scale in zip(problem.levels, problem.scales, strict=True):
         rows = T * free
         for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
             rows = rows - (rows @ basis.T) @ basis
         split = decompose(rows, problem.rank_tolerance, scale)
-        u = u + split.solve(e - T @ u)
+        more = split.solve(e - T @ u)
+        u, terms = u + more, terms + np.abs(more)
         basis = np.vstack([basis, split.row_basis]) if len(basis) else split.row_basis
         splits.append(split)
+    if problem.preferred is None:
+        return Solution(u, terms, splits)
     shift = free * problem.preferred
-    return u + (shift - basis.T @ (basis @ shift)), splits
+    taken = basis.T @ (basis @ shift)
+    return Solution(u + (shift - taken), terms + np.abs(shift) + np.abs(taken), splits)
 
 
-def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition]) -> Iterator[tuple[Array, Array]]:
-    """Per level, and last for |u - s|: the gradient by u and y, and a bound on its rounding; both of shape (m + k,).
+def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tuple[Array, Array]]:
+    """Per level, and last for |u - s|: the gradient by what can be held, and a bound on its rounding, of shape (n,).
 
     The free inputs undo the effect of a held one on the higher levels j: `g - T_j^T lambda_j`. The columns of y are -1
     in the level of the rows, 0 in all others.
     """
-    k, sizes = len(problem.g), problem.sizes(u)
+    u, splits, k = solution.u, solution.splits, len(problem.g)
+    unlimited = len(u) - len(problem.lower)
+    sizes = problem.sizes(solution.terms if k else np.abs(u))  # at g = 0 a row's terms may all be rounding
     wide = [
         np.hstack([T, np.zeros((len(T), k)) if j else -np.eye(len(T), k)]) for j, (T, _) in enumerate(problem.levels)
     ]
@@ -165,21 +183,22 @@ def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition
             gradient = wide[i].T @ where(above(np.abs(excess), ROUNDING * size), excess, 0.0)
             terms = columns[i] * size
         else:
-            gradient = np.concatenate([u - problem.preferred, np.zeros(k)])
-            terms = np.concatenate([np.abs(u) + np.abs(problem.preferred), np.zeros(k)])
+            s = np.zeros(len(u)) if problem.preferred is None else problem.preferred
+            gradient = np.concatenate([u - s, np.zeros(k)])
+            terms = np.concatenate([np.abs(u) + np.abs(s), np.zeros(k)])
         for j in reversed(range(i)):
             split = splits[j]
             along = split.row_basis @ gradient[: len(u)]
             force = split.column_basis @ solve_lower(split.triangle.T, along) / split.scale
             gradient = gradient - wide[j].T @ force
             terms = terms + columns[j] * (np.abs(force).sum() + greatest(terms) / split.scale)
-        yield gradient, ROUNDING * terms
+        yield gradient[unlimited:], ROUNDING * terms[unlimited:]
 
 
-def released(problem: LeastSquaresProblem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:
+def released(problem: LeastSquaresProblem, held: Array, solution: Solution) -> tuple[Array, Any]:
     """What is held and gains most by release, at the highest level where any gains, and whether there is any."""
     undecided, chosen, any_released = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
-    for gradient, rounding in gradients(problem, u, splits):
+    for gradient, rounding in gradients(problem, solution):
         # the level improves inside the limit if the gradient is positive at an upper limit, negative at a lower one
         gain = held * gradient
         wrong = where(undecided & above(gain, rounding), gain, 0.0)
@@ -191,39 +210,53 @@ def released(problem: LeastSquaresProblem, held: Array, u: Array, splits: list[D
     return chosen, any_released
 
 
-def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array, Array, Any]:
+def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array, Array, Array, Any]:
     """One step of the search.
 
     Args:
         problem: The problem.
-        x: Inputs inside the limits, the held ones at theirs, free rows not below zero; shape (m,).
-        held: Per input as of `solve`, then per row of G -1 if it is held, 0 if it is free; shape (m + k,).
+        x: Inputs inside the limits, the held ones at theirs; shape (m,).
+        held: Per input as of `solve`, then per row of G -1 if it is held, 0 if it is free; shape (n,).
 
     Returns:
-        The next x and held, and 1 if x is the answer, else 0.
+        The next x and held, what the rows of G lack at x, shape (k,), and 1 if x is the answer, else 0.
     """
-    m, solved = len(x), problem.holding(held)
-    u, splits = solve(solved, held[:m])
-    slack, free = solved.slack(u), ~above(np.abs(held), 0.0)
-    high = free[:m] & above(u, problem.upper + slack)
-    low = free[:m] & above(problem.lower - slack, u)
-    outside, limit = high | low, where(high, problem.upper, problem.lower)
-    # back: the share of the step from x to u that lies beyond a limit; the largest one blocks first
-    back = where(outside, (u - limit) / where(outside, u - x, 1.0), 0.0)
-    short, back_of_rows = _crossed(problem, x, u, free[m:])
-    outside, back = np.concatenate([outside, short]), np.concatenate([back, back_of_rows])
-    most = greatest(back)
+    b = len(problem.lower)
+    solved, free = problem.holding(held[b:]), ~above(np.abs(held), 0.0)
+    solution = solve(solved, held[:b])
+    u = solution.u
+    high, low, back = _beyond(solved, x, u, free[:b])
+    short, back_of_rows, slack = _crossed(problem, x, solution, free[b:])
+    outside, back = np.concatenate([high | low, short]), np.concatenate([back, back_of_rows])
+    most = greatest(back)  # the largest share lies beyond the limit that blocks first
     blocked, first = above(most, 0.0), outside & ~above(most, back)
-    onward = clip(where(first[:m], limit, u - most * (u - x)), problem.lower, problem.upper)
-    let_go, any_released = released(solved, held, u, splits)
+    onward = u - most * (u - x)
+    if b:
+        limit = where(high, problem.upper, problem.lower)
+        onward = clip(where(first[:b], limit, onward), problem.lower, problem.upper)
+    let_go, any_released = released(solved, held, solution)
     side = np.concatenate([where(high, 1.0, -1.0), -np.ones(len(problem.g))])
     kept = where(blocked, where(first, side, held), held * (1.0 - let_go))
-    return onward, kept, where(blocked, 0.0, 1.0 - any_released)
+    room = problem.G @ onward - problem.g
+    lack = where(at_least(room, -slack), 0.0, -room)  # NaN stays NaN
+    return onward, kept, lack, where(blocked, 0.0, 1.0 - any_released)
 
 
-def _crossed(problem: LeastSquaresProblem, x: Array, u: Array, free: Array) -> tuple[Array, Array]:
-    """Which free rows of G are below zero at u, and the share of the step from x to u that is below."""
-    below, slack = problem.room(u)
-    crossed = free & above(-below, slack)
-    before = maximum(problem.room(x)[0], 0.0)
-    return crossed, where(crossed, below / where(crossed, below - before, 1.0), 0.0)
+def _beyond(problem: LeastSquaresProblem, x: Array, u: Array, free: Array) -> tuple[Array, Array, Array]:
+    """Which free inputs exceed their upper and their lower limit at u, and the share of the step from x beyond it."""
+    if not len(free):
+        return free, free, np.zeros(0)
+    slack = problem.slack(u)
+    high = free & above(u, problem.upper + slack)
+    low = free & above(problem.lower - slack, u)
+    outside, limit = high | low, where(high, problem.upper, problem.lower)
+    return high, low, where(outside, (u - limit) / where(outside, u - x, 1.0), 0.0)
+
+
+def _crossed(problem: LeastSquaresProblem, x: Array, solution: Solution, free: Array) -> tuple[Array, Array, Array]:
+    """Which free rows of G are below zero at the solution, the share of the step from x below it, and their slack."""
+    room = problem.G @ solution.u - problem.g
+    slack = SLACK * (np.abs(problem.G) @ solution.terms + np.abs(problem.g))
+    crossed = free & above(-room, slack)
+    before = where(crossed, maximum(problem.G @ x - problem.g, 0.0), 0.0)
+    return crossed, where(crossed, room / where(crossed, room - before, 1.0), 0.0), slack

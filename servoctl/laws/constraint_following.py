@@ -29,7 +29,8 @@ from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
-from servoctl.laws.robust import Adaptive, Robust, RobustTerm, decay_rates, row_units, unscaled
+from servoctl.laws.robust import RobustTerm
+from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row

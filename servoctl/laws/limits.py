@@ -17,23 +17,16 @@ Source: the problem is that of Escande, Mansard, Wieber 2014, with bounds for in
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from servoctl.engine.linalg import frobenius
-from servoctl.engine.repeat import repeat
-from servoctl.engine.symbol import clip, from_sx, is_symbolic, symbols, to_sx, where
-from servoctl.laws.active_set import LeastSquaresProblem, above, advance, at_least, greatest, solve
+from servoctl.engine.symbol import clip, is_symbolic, where
+from servoctl.laws.active_set import LeastSquaresProblem, above, at_least, greatest, solve
+from servoctl.laws.limit_search import search
 from servoctl.laws.priorities import scale_per_level
 from servoctl.types import Array
-
-
-def most_steps(m: int) -> int:
-    """Bound on the steps for m inputs, a power of two: twice the steps needed on 12,000 random problems."""
-    return 1 << (4 * m - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -102,34 +95,34 @@ def within_limits(
         ValueError: There is not one scale per level.
     """
     m = len(lower)
+    G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
+    limited = not len(g) or is_symbolic(lower, upper) or bool(np.isfinite(np.append(lower, upper).astype(float)).any())
     root = np.ones(m) if weights is None else np.sqrt(weights)
     rows = [(T, e) if weights is None else (T / root, e) for T, e in levels]
     scales = scale_per_level(rows, scale)
-    s = np.zeros(m) if preferred is None else root * preferred
-    G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
-    G = G if weights is None else G / root
-    row_scale = (frobenius(G) if len(g) else 1.0) if row_scale is None else row_scale
-    problem = LeastSquaresProblem(
-        tuple(rows), tuple(scales), root * lower, root * upper, s, rank_tolerance, G, g, row_scale
-    )
-    whole = solve(problem, np.zeros(m))[0] / root if unlimited is None else unlimited
-    high, low = _beyond(problem, root * whole)
-    short = _short(problem, root * whole)
+    s = (None if len(g) else np.zeros(m)) if preferred is None else root * preferred
+    scaled = G if weights is None else G / root
+    row_scale = (frobenius(scaled) if len(g) else 1.0) if row_scale is None else row_scale
+    box = (root * lower, root * upper) if limited else (np.zeros(0), np.zeros(0))
+    problem = LeastSquaresProblem(tuple(rows), tuple(scales), *box, s, rank_tolerance, scaled, g, row_scale)
+    whole = solve(problem, np.zeros(len(box[0]))).u / root if unlimited is None else unlimited
+    high, low = _beyond(problem, root * whole) if limited else (np.zeros(0), np.zeros(0))
+    short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
-    x = clip(root * whole, problem.lower, problem.upper)
-    held = high - low
-    if start is not None:
-        begin = clip(start, lower, upper)
-        x, held = root * begin, _at_limit(begin, lower, upper)
+    x, held = root * whole if start is None else root * start, high - low
+    if limited:
+        x = clip(x, *box)
+        held = held if start is None else _at_limit(clip(start, lower, upper), lower, upper)
     held = np.concatenate([held, -short if start_binding is None else -start_binding])
-    x, held, done, iterations = _search(problem, x, held, where(inside, 1.0, 0.0))
-    # a held input takes its limit itself: x / root would differ from it by rounding
-    best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, x / root))
-    u = clip(where(inside, whole, best), lower, upper)
+    x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))
+    best = x / root
+    if limited:
+        # a held input takes its limit itself: x / root would differ from it by rounding
+        best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, best))
+    u = where(inside, whole, best)
+    u = clip(u, lower, upper) if limited else u
     given_up = tuple(e - T @ u for T, e in levels)
-    room, rounding = problem.room(root * u)
-    slack = where(at_least(room, -rounding), 0.0, -room)  # NaN stays NaN
-    binding = where(inside, 0.0, -held[m:])
+    binding = where(inside, 0.0, -held[len(box[0]) :])
     return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, iterations, above(done, 0.0))
 
 
@@ -144,67 +137,3 @@ def _beyond(problem: LeastSquaresProblem, u: Array) -> tuple[Array, Array]:
     slack = problem.slack(u)
     high, low = above(u, problem.upper + slack), above(problem.lower - slack, u)
     return where(high, 1.0, 0.0), where(low, 1.0, 0.0)
-
-
-def _short(problem: LeastSquaresProblem, u: Array) -> Array:
-    """Which rows of G are not met, as 1 or 0; a row of NaN is not."""
-    room, rounding = problem.room(u)
-    short: Array = where(at_least(room, -rounding), 0.0, 1.0)
-    return short
-
-
-def _search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Any, Any]:
-    """Steps until x is the answer or the bound is reached: x, held, whether x is the answer, and the steps taken."""
-    m, n = len(x), len(held)
-    parts = _flat(problem)
-    if is_symbolic(x, held, *parts):
-        function = search_function(tuple(len(e) for _, e in problem.levels), m, n - m)
-        state = function(to_sx(np.concatenate([x, held, [done, 0.0]])), *map(to_sx, parts))
-        values = from_sx(state, (m + n + 2,))
-        return values[:m], values[m : m + n], values[m + n], values[m + n + 1]
-    steps = 0
-    while not done and steps < most_steps(n):
-        x, held, done = advance(problem, x, held)
-        steps += 1
-    return x, held, done, steps
-
-
-def _flat(problem: LeastSquaresProblem) -> list[Array]:
-    """The problem as the arguments of `search_function`."""
-    T, e = zip(*problem.levels, strict=True)
-    scalars = [problem.rank_tolerance, *problem.scales]
-    parts = [np.vstack(T), np.concatenate(e), problem.lower, problem.upper, problem.preferred]
-    if not len(problem.g):
-        return [*parts, np.array(scalars, dtype=object)]
-    return [*parts, np.array([*scalars, problem.row_scale], dtype=object), problem.G, problem.g]
-
-
-@cache
-def step_function(counts: tuple[int, ...], m: int, k: int = 0) -> Any:
-    """CasADi function (state, problem) -> state after one step; `counts` are the rows per level, k the rows of G.
-
-    The state is (x, held, done, steps).
-    """
-    r = sum(counts)
-    T, e, scalars = symbols("T", r, m), symbols("e", r), symbols("scalars", 1 + len(counts) + (1 if k else 0))
-    lower, upper, s, state = (symbols(name, size) for name, size in zip("lusx", (m, m, m, 2 * m + k + 2), strict=True))
-    G, g = (symbols("G", k, m), symbols("g", k)) if k else (np.zeros((0, m)), np.zeros(0))
-    ends = np.cumsum(counts)
-    parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
-    levels = tuple((T[part], e[part]) for part in parts)
-    scales = tuple(scalars[1 : 1 + len(counts)])
-    problem = LeastSquaresProblem(levels, scales, lower, upper, s, scalars[0], G, g, scalars[-1])
-    x, held, done = advance(problem, state[:m], state[m : 2 * m + k])
-    after = to_sx(np.concatenate([x, held, [done, state[-1] + 1.0]]))
-    inputs = [to_sx(part) for part in (state, T, e, lower, upper, s, scalars, *((G, g) if k else ()))]
-    return ca.Function(f"limit_step_{_size(counts, m, k)}", inputs, ca.cse([after]), {"never_inline": True})
-
-
-@cache
-def search_function(counts: tuple[int, ...], m: int, k: int = 0) -> Any:
-    """CasADi function of the whole search, with the arguments of `step_function`."""
-    return repeat(f"limits_{_size(counts, m, k)}", step_function(counts, m, k), most_steps(m + k), done=2 * m + k)
-
-
-def _size(counts: tuple[int, ...], m: int, k: int) -> str:
-    return f"{'_'.join(map(str, counts))}x{m}" + (f"_{k}" if k else "")

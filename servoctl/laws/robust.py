@@ -5,40 +5,24 @@
     adaptive   the same with rho = alpha, eps = alpha^2 / G,   alpha' = rate |beta| - leak alpha   while |beta| > width
     sampled    alpha <- e^(-leak h) alpha + (1 - e^(-leak h)) / leak  rate |beta|
 
-The correction of each row gives lambda and kappa: damping = lambda + kappa, stiffness = lambda kappa, so its poles must
-be real. lambda is the faster one: that bounds phi best. Rows are divided by their scale before any norm.
-
-Design: inside the boundary layer the term is a linear gain rho^2 / eps, for which a sampled loop has a limit. So `auto`
-takes half of that limit, eps = (d + 1) h rho^2 for a command that acts d periods late, and an adaptive rho always has
-the gain budget G.
+Rows are divided by their scale before any norm. `laws.robust_design` finds lambda, kappa and the numbers.
 
 Source: Chen, Zhang 2010 and Zhao et al. 2018 for the three parts of u and the leakage; the bounds of
-`laws.ultimate` are derived there. The rule for sampled time is ours.
+`laws.ultimate` are derived there. Sampled form and gain budget are ours.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from servoctl.engine.symbol import where
-from servoctl.errors import TaskError
-from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.constraint_rows import Row
 from servoctl.types import Array
-
-REAL = 1e-9
-"""A correction counts as critically damped within this relative error of its discriminant."""
 
 ESTIMATE = "adaptive.bound"
 """Name of the adaptive estimate in the controller memory."""
-
-
-UNITS = dict.fromkeys(("x", "y", "z"), "m") | dict.fromkeys(("rx", "ry", "rz"), "rad")
-"""Label of a row of a task of frames -> its unit."""
 
 
 class Numbers(NamedTuple):
@@ -127,210 +111,3 @@ class RobustTerm:
         leak = where(leaks, values.leak, 1.0)
         share = where(leaks, (1.0 - np.exp(-leak * self.period)) / leak, self.period)
         return share / self.period * (growth - values.leak * estimate)
-
-
-@dataclass(frozen=True)
-class _Term:
-    """What robust and adaptive terms share.
-
-    Attributes:
-        scale: Row or task -> size by which its violation is divided, default 1.
-        period: Period of the law [s]; None: it acts continuously.
-        late: Periods from a measurement to the torque that uses it.
-    """
-
-    scale: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    period: float | None = field(default=None, kw_only=True)
-    late: float = field(default=0.0, kw_only=True)
-
-    name = "robust"
-
-    @property
-    def steepest(self) -> float | None:
-        """Half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled."""
-        return None if self.period is None else 1.0 / ((self.late + 1.0) * self.period)
-
-    def scales(self, rows: Sequence[Row]) -> tuple[float, ...]:
-        """The scale of every row."""
-        return tuple(_of(row, self.scale, 1.0) for row in rows)
-
-    def problems(self, rows: Sequence[Row], members: Sequence[int]) -> list[str]:
-        """One sentence for each field or row that does not fit."""
-        field = f"law.{self.name}"
-        known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
-        found = _unknown(f"{field}.scale", self.scale, known)
-        found += [
-            f"{field}.scale.{name}: expected a positive number, got {value:g}"
-            for name, value in self.scale.items()
-            if not value > 0.0
-        ]
-        for row in (rows[i] for i in members):
-            if row.degree > 2:
-                found.append(
-                    f"{field}: task.{row.name}: relative degree {row.degree}: its derivatives come from the model, so "
-                    f"beta would be wrong (leave law.{self.name} out, or the task)"
-                )
-            elif row.degree < 1:
-                found.append(f"{field}: task.{row.name}: has no violation (leave law.{self.name} out, or give one)")
-        return found
-
-
-@dataclass(frozen=True)
-class Robust(_Term):
-    """A robust term as the user configures it.
-
-    Attributes:
-        bound: rho: of all rows together, or row or task -> its own [acceleration of the row]; together these count by
-            the root of the sum of squares, each divided by the row's scale.
-        boundary_layer: eps; None: (d + 1) h rho^2.
-    """
-
-    bound: float | Mapping[str, float]
-    boundary_layer: float | None = None
-
-    def bind(self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]) -> tuple[RobustTerm, Numbers]:
-        """The term for these rows.
-
-        Args:
-            rows: The task rows.
-            members: Indices of those that it acts on.
-            kappa: Decay rate of beta of every row.
-
-        Raises:
-            TaskError: Something does not fit; the message names every such field and row.
-        """
-        found = self.problems(rows, members)
-        if isinstance(self.bound, Mapping):
-            known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
-            found += _unknown("law.robust.bound", self.bound, known)
-            scale = self.scales(rows)
-            rho = math.hypot(*(_of(rows[i], self.bound, 0.0) / scale[i] for i in members)) if not found else 1.0
-        else:
-            rho = float(self.bound)
-        if not 0.0 < rho < math.inf:
-            found.append(f"law.robust.bound: expected a positive size of the disturbance, got {rho:g}")
-        if self.boundary_layer is None and self.steepest is None:
-            found.append("law.robust.boundary_layer: auto needs a sampled law (give run.period, or a number)")
-        if found:
-            raise TaskError("\n".join(found))
-        layer = rho * rho / (self.steepest or 1.0) if self.boundary_layer is None else float(self.boundary_layer)
-        return _structure(rows, members, False, self), Numbers(rho, layer, 0.0, 0.0, 0.0, math.inf)
-
-
-@dataclass(frozen=True)
-class Adaptive(_Term):
-    """An adaptive term as the user configures it.
-
-    Attributes:
-        kind: `leakage`: the estimate decays; `dead_zone`: it only grows, while |beta| is above `width`.
-        rate: Growth per |beta| [1/s^2].
-        leak: Decay [1/s], for `leakage`.
-        width: |beta| below which the estimate does not grow.
-        gain_budget: Largest gain on beta, kappa included [1/s]; None: kappa + 1 / ((d + 1) h).
-    """
-
-    kind: Literal["leakage", "dead_zone"]
-    rate: float
-    leak: float = 0.0
-    width: float = 0.0
-    gain_budget: float | None = None
-
-    name = "adaptive"
-
-    def bind(self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]) -> tuple[RobustTerm, Numbers]:
-        """The term for these rows; arguments and errors as of `Robust.bind`."""
-        found = self.problems(rows, members)
-        fastest = max((kappa[i] for i in members), default=0.0)
-        if self.gain_budget is None and self.steepest is None:
-            found.append("law.adaptive.gain_budget: auto needs a sampled law (give run.period, or a number)")
-        gain = (self.steepest or 1.0) if self.gain_budget is None else self.gain_budget - fastest
-        if not gain > 0.0:
-            found.append(
-                f"law.adaptive.gain_budget: expected more than the correction's own gain, {fastest:.4g} 1/s, got "
-                f"{self.gain_budget:g}"
-            )
-        if found:
-            raise TaskError("\n".join(found))
-        return _structure(rows, members, True, self), Numbers(0.0, 0.0, self.rate, self.leak, self.width, gain)
-
-
-def _structure(rows: Sequence[Row], members: Sequence[int], adaptive: bool, term: _Term) -> RobustTerm:
-    by_rate = tuple(rows[i].has_rate for i in members)
-    return RobustTerm(tuple(members), by_rate, adaptive, term.period, term.late)
-
-
-def _of(row: Row, values: Mapping[str, float], default: float) -> float:
-    return float(values.get(row.name, values.get(row.group, default)))
-
-
-def _unknown(field: str, values: Mapping[str, float], known: Sequence[str]) -> list[str]:
-    return [f"{field}.{name}: there is no such task ({remedy(name, known)})" for name in values if name not in known]
-
-
-def unscaled(rows: Sequence[Row], units: Sequence[str | None], members: Sequence[int], term: _Term) -> str | None:
-    """Why rows of different units cannot be added; None if their units agree, are not known, or have scales.
-
-    Args:
-        rows: The task rows.
-        units: Of each row; None: not known.
-        members: Indices of the rows that the term acts on.
-        term: The term with its scales.
-    """
-    first: str | None = None
-    for i in members:
-        if units[i] is None or rows[i].name in term.scale or rows[i].group in term.scale:
-            continue
-        if first is not None and units[i] != first:
-            return (
-                f"law.{term.name}.scale: {rows[i].name} is in {units[i]}, other rows in {first} (give a scale to "
-                f"all rows of one of the two, such as {{{rows[i].name}: 1}})"
-            )
-        first = units[i]
-    return None
-
-
-def row_units(rows: Sequence[Row], A: Sequence[Array], units: Sequence[str]) -> list[str | None]:
-    """Unit of each row where it is sure: a sum of coordinates of one unit, or a row of a pose; else None.
-
-    Args:
-        rows: The task rows.
-        A: Their matrices at some states.
-        units: Of the coordinates.
-    """
-    found: list[str | None] = []
-    for i, row in enumerate(rows):
-        label = row.name.removeprefix(f"{row.group}.")
-        used = {unit for unit, a in zip(units, A[0][i], strict=True) if a}
-        plain = set(np.abs(A[0][i]).tolist()) <= {0.0, 1.0} and all(np.array_equal(a[i], A[0][i]) for a in A)
-        found.append(UNITS.get(label, used.pop() if plain and len(used) == 1 else None))
-    return found
-
-
-def decay_rates(row: Row, damping: float, stiffness: float, field: str) -> tuple[float, float]:
-    """lambda and kappa of a row [1/s]: beta = phi' + lambda phi decays at kappa without disturbances.
-
-    Raises:
-        TaskError: The row has no correction, or one with complex poles.
-    """
-    if not row.has_rate:
-        if not stiffness > 0.0:
-            raise TaskError(
-                f"{field}: task.{row.name}: needs a correction (law.correction: {{p_feedback: {{P: 0.1}}}})"
-            )
-        return 0.0, stiffness
-    if not damping > 0.0:
-        raise TaskError(
-            f"{field}: task.{row.name}: needs a correction (law.correction.baumgarte: {{alpha: 10, beta: 10}})"
-        )
-    if not stiffness:
-        return 0.0, damping
-    half = damping / 2.0
-    discriminant = half * half - stiffness
-    if discriminant < -REAL * half * half:
-        raise TaskError(
-            f"{field}: task.{row.name}: the poles of its correction are complex, damping {damping:g} 1/s and stiffness "
-            f"{stiffness:g} 1/s^2 (baumgarte: alpha at least beta; second_order: damping at least "
-            f"{2.0 * math.sqrt(stiffness):.4g} 1/s)"
-        )
-    root = math.sqrt(max(discriminant, 0.0))
-    return half + root, half - root

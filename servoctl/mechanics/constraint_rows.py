@@ -110,7 +110,7 @@ def stacked_rows(
     Raises:
         PlantError, TaskError, TraceError: The code of a constraint fails, or cannot be traced; the message names it.
     """
-    p, parts, rows = symbols["p"], [], []
+    p, t, parts, rows = symbols["p"], symbols["t"][0], [], []
     count = len(parameter_values(plant))
     position = len(p) - sum(len(parameter_values(each)) for each in groups.values()) if last else count
     bound_plant = with_parameters(plant, p[:count])
@@ -119,7 +119,7 @@ def stacked_rows(
         bound = with_parameters(constraint, p[position : position + count])
         position += count
         try:
-            part = bound.rows(bound_plant, symbols["t"][0], symbols["q"], symbols["v"])
+            part = bound.rows(bound_plant, t, symbols["q"], symbols["v"])
         except (TaskError, TraceError) as error:
             hint = " (a constraint must be traceable, because it is differentiated on symbols)"
             sentence = f"{error}{hint if isinstance(error, TraceError) else ''}"

@@ -241,7 +241,8 @@ def solve_levels(
 
 def _weighted(L: Array, A: Array) -> Array:
     """A L^-T, shape (r, n)."""
-    return solve_lower(L, A.T).T
+    rows: Array = solve_lower(L, A.T).T
+    return rows
 
 
 def _exact(level: Level) -> Array:

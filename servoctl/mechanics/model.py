@@ -228,11 +228,22 @@ class Model:
         return self._together_with(M, Q, B, c, rows)
 
     def compiled_matrices(self, state: State) -> Matrices:
-        """The matrices at a state by compiled functions; the plant must not be opaque."""
+        """The matrices at a state by compiled functions; the plant must not be opaque.
+
+        In more than `LARGE` coordinates A of the passive rows is `Sparse`, and M too if it is diagonal at every state.
+        """
         assert self.plant_kernel is not None
+        groups = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
-        return _dense(self._together_with(M, Q, B, c, self._rows(state)))
+        matrices = self._together_with(M, Q, B, c, groups)
+        if self.n <= LARGE:
+            return _dense(matrices)
+        diagonal: Sparse = self.forms[0]
+        mass: Any = diagonal.with_values(diagonal.entries_of(M)) if diagonal.is_diagonal else np.asarray(M)
+        bounds = None if matrices.bounds is None else _dense_rows(matrices.bounds)
+        task = _dense_rows(matrices.task)
+        return dataclasses.replace(matrices, M=mass, B=np.asarray(B), task=task, bounds=bounds)
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""

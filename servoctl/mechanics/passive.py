@@ -1,6 +1,6 @@
 """A plant's own constraints as `Constraint` objects, and its matrices, on numbers or on symbols."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,32 +22,51 @@ class PassiveGroup(Constraint):
         method: `passive_constraints` or `passive_rates`.
     """
 
-    def __init__(self, group: str, method: str, value: Any) -> None:
+    def __init__(self, group: str, method: str, value: Any, written: "_Written") -> None:
         """Names a group.
 
         Args:
             group: Name of the group.
             method: The method of the plant that returns it.
             value: What it returns: values, or a `Constraint`.
+            written: What the method returned last on symbols, for all groups.
         """
-        self.group, self.method = group, method
+        self.group, self.method, self._written = group, method, written
         derived = "nonholonomic" if method == "passive_rates" else "holonomic"
         self.kind = value.kind if isinstance(value, Constraint) else derived  # type: ignore[misc]
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if self.method == "passive_rates":
-            written = trace(plant.passive_rates, q, v, t)[self.group]
+            written = self._written.traced(plant, plant.passive_rates, q, v, t)[self.group]
             inner: Constraint = Nonholonomic(lambda q, v, t: written)
         else:
-            written = trace(plant.passive_constraints, q, t)[self.group]
+            written = self._written.traced(plant, plant.passive_constraints, q, t)[self.group]
             inner = Holonomic(lambda q, t: written)
         return (written if isinstance(written, Constraint) else inner).rows(plant, t, q, v)
 
 
+class _Written:
+    """What a method of a plant returned last on symbols: tracing it once serves all groups."""
+
+    def __init__(self) -> None:
+        self._arguments: tuple[Any, ...] = ()
+        self._groups: Mapping[str, Any] = {}
+
+    def traced(self, plant: Plant, method: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
+        """Name -> values of a method at these arguments, which may be those of the last call."""
+        now = (plant, *arguments)
+        if len(now) != len(self._arguments) or any(a is not b for a, b in zip(now, self._arguments, strict=True)):
+            self._groups, self._arguments = trace(method, *arguments), now
+        return self._groups
+
+
 def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> dict[str, PassiveGroup]:
     """The groups of a plant, from the results of its `passive_constraints` and `passive_rates`."""
-    groups = {name: PassiveGroup(name, "passive_constraints", value) for name, value in constraints.items()}
-    return groups | {name: PassiveGroup(name, "passive_rates", value) for name, value in rates.items()}
+    groups: dict[str, PassiveGroup] = {}
+    for method, values in (("passive_constraints", constraints), ("passive_rates", rates)):
+        written = _Written()
+        groups |= {name: PassiveGroup(name, method, value, written) for name, value in values.items()}
+    return groups
 
 
 def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:

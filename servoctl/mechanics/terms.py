@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import (
+    BandedDecomposition,
     Decomposition,
     cholesky,
     decompose,
+    decompose_rows,
     frobenius,
     is_finite,
     product,
-    project,
     solve_lower,
     solve_upper,
 )
+from servoctl.engine.structured import entries_of
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
@@ -88,7 +90,7 @@ class Terms:
     L: Array
     positive: Any
     finite: Any
-    passive: Decomposition
+    passive: Decomposition | BandedDecomposition
     free_acceleration: Array
     inputs: Array
     rows: Array
@@ -96,7 +98,7 @@ class Terms:
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""
-        return _project(self.passive, w)
+        return self.passive.project(w)
 
     @property
     def task_map(self) -> Array:
@@ -161,11 +163,6 @@ class Terms:
         return self.passive.residual(self.matrices.passive.b)
 
 
-def _project(passive: Decomposition, w: Array) -> Array:
-    """w - Z^T Z w, with the part of Z that belongs to the n coordinates; N is never formed."""
-    return project(passive.row_basis[:, : len(w)], w)
-
-
 def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: Sequence[Any] = ()) -> Terms:
     """The terms at a state: the algebra that all laws and simulations share.
 
@@ -187,12 +184,13 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
     bounds = matrices.bounds
     of_bounds = () if bounds is None else (bounds.A, bounds.b)
-    finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b, *of_bounds)
+    numbers = (entries_of(M), Q, B, c, entries_of(passive.A), passive.b, task.A, task.b, *of_bounds)
+    finite = is_finite(state.t, state.q, state.v, *numbers)
     symmetric = True if matrices.symmetric or finite is False else is_symmetric(M)
     if matrices.singular and finite is not False:
         # a positive definite matrix with the same motion, so that Cholesky still works
-        M, Q = regular_form(M, Q, passive.A, passive.b)
-    L, positive = cholesky(M) if finite is not False else (M * 0.0, False)
+        M, Q = regular_form(np.asarray(M), Q, np.asarray(passive.A), passive.b)
+    L, positive = cholesky(M) if finite is not False else (np.asarray(M) * 0.0, False)
     if finite is False:  # the guards inside a decomposition would turn NaN into zeros
         nothing = decompose(passive.A[:0], rank_tolerance)
         return Terms(state, matrices, L, False, False, nothing, Q, B, task.A, None if bounds is None else bounds.A)
@@ -203,11 +201,11 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     rows = solve_lower(L, passive.A.T).T
     scale = frobenius(rows)
     if len(clearance):
-        rows = np.hstack([rows, np.diag(np.sqrt(np.asarray(clearance)))])
-    split = decompose(rows, rank_tolerance, scale)
+        rows = np.hstack([np.asarray(rows), np.diag(np.sqrt(np.asarray(clearance)))])
+    split = decompose_rows(rows, rank_tolerance, scale)
     # w = N L^-1 (Q + c) + (Ahat L^-T)^+ bhat: c enters projected, since its normal part is absorbed by the constraints
     free = solve_lower(L, Q + c)
-    free_acceleration = _project(split, free) + split.solve(passive.b)[: len(free)]
-    rows = solve_lower(L, task.A.T).T
+    free_acceleration = split.project(free) + split.solve(passive.b)[: len(free)]
+    weighted = solve_lower(L, task.A.T).T
     held = None if bounds is None else solve_lower(L, bounds.A.T).T
-    return Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), rows, held)
+    return Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), weighted, held)

@@ -50,7 +50,7 @@ LONG = 10.0
 """A run of adaptive steps is compiled if it would take longer than this on the virtual machine [s]."""
 
 BESIDE = 0.2
-"""A compilation beside the run pays from this share of the time on, because nothing waits for it."""
+"""A compilation in the background pays from this share of the time on, because nothing waits for it."""
 
 COMPILE_START, COMPILE_RATE = 0.1, 1e-5
 """Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""

@@ -1,4 +1,4 @@
-"""A machine that somebody else's program moves: what a run needs to know of it.
+"""A machine that another simulator moves: what a run needs to know of it.
 
 Design: a machine is a pure function of its state, so that a run can be repeated from any row. What it carries besides q
 and v of our plant (loads that lie about, contacts, currents of its motors) is `rest`, a part of the run's state.

@@ -1,4 +1,4 @@
-"""The same run at a finer setting, beside the run: how much does the state depend on the step?
+"""Repeats a run at a finer setting while it goes on: how much does the state depend on the step?
 
 Design: where dependent passive rows are corrected instead of projected, the motion is sensitive to every error, and
 neither the violation nor the energy shows it: on the shipped parallelogram, a drift of 2e-4 J goes with an angle that

@@ -14,30 +14,8 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
+from tests.rail_mass import RAIL_MASS
 
-PLANT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    """One mass on a rail; a run may give it another m, and a force by `push`, which the law takes as 1."""
-    m: float = 1.0
-    push: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.array([self.push - 1.0])
-
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-'''
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: {x: 0.01}}
 task:
@@ -56,7 +34,7 @@ ROBOTS = (
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(PLANT)
+    (tmp_path / "mass.py").write_text(RAIL_MASS)
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG)
     return path

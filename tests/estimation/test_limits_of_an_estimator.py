@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_estimator import CONFIG, PLANT
+from test_estimator import CONFIG
 
 import servoctl as sc
 from servoctl.check.report import check
@@ -13,11 +13,12 @@ from servoctl.export import export
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import LocalLoop, run_timing
+from tests.rail_mass import RAIL_MASS
 
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(PLANT)
+    (tmp_path / "mass.py").write_text(RAIL_MASS)
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG)
     return path

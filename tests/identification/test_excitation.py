@@ -39,3 +39,15 @@ def test_an_excitation_keeps_the_limits_in_a_run_and_identifies_everything(tmp_p
     assert abs(result.values["m1"] / 2.4 - 1.0) < 1e-3
     assert abs(result.values["friction.coulomb.u1"] / 0.5 - 1.0) < 1e-2
     assert result.unidentifiable == []
+
+
+def test_a_log_of_an_exact_machine_gives_its_parameters_back_without_a_period(tmp_path: Path) -> None:
+    # the accelerations of the log must be those of its motion: at knots too, where a cubic spline has jerks
+    shutil.copy(FOLDER / "arm.py", tmp_path)
+    (tmp_path / "arm.yaml").write_text(CONFIG.replace("period: 0.001, ", ""))
+    run = sc.load(tmp_path / "arm.yaml", engine="numpy")
+    (tmp_path / "made").mkdir()
+    save_excitation(run, excite(run, duration=4.0), tmp_path / "made")
+    sc.load(tmp_path / "made/excite.yaml").simulate(tmp_path / "log")
+    result = sc.identify(tmp_path / "log")
+    assert abs(result.values["m1"] / 2.0 - 1.0) < 1e-6

@@ -98,9 +98,10 @@ def test_every_engine_holds_the_same_bounds(engine: str) -> None:
 
 def test_a_start_outside_returns_without_going_further_out() -> None:
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(10.0, 10.0))
+    within = sc.Bound(sc.CoordinateRange.of({"b": (0.0, 0.9)}), acceleration=5.0)
     outside = sc.simulate(
         Arm(), {"a": sc.Holonomic("a - 0.5")}, law, q=[0.5, 1.0], duration=1.0, period=0.005, engine="vm",
-        bounds={"wall": sc.Holonomic("0.3 - a"), "b": sc.Bound(sc.CoordinateRange.of({"b": (0.0, 0.9)}), acceleration=5.0)},
+        bounds={"wall": sc.Holonomic("0.3 - a"), "b": within},
     )  # fmt: skip
     assert outside.metadata["status"] == "done"
     assert {e["bound"] for e in outside.metadata["events"] if e["event"] == "outside"} == {"wall", "b"}
@@ -111,7 +112,7 @@ def test_a_start_outside_returns_without_going_further_out() -> None:
 
 
 def test_a_joint_brakes_with_what_its_motor_gives_and_no_more() -> None:
-    law = sc.ConstraintFollowing(correction=SecondOrder, limits={"u1": 4.0, "u2": 4.0})
+    law = sc.ConstraintFollowing(correction=LAW.correction, limits={"u1": 4.0, "u2": 4.0})
     task = {"a": sc.Holonomic("a - 1.5*t"), "b": sc.Holonomic("b - 1")}
     run = sc.simulate(
         Arm(), task, law, q=[0.0, 1.0], v=[1.5, 0.0], duration=1.5, period=0.005, engine="vm",
@@ -119,9 +120,6 @@ def test_a_joint_brakes_with_what_its_motor_gives_and_no_more() -> None:
     )  # fmt: skip
     assert run["bound.a"].min() > -1e-5
     assert run["q.a"][-1] == pytest.approx(1.0, abs=1e-3)
-
-
-SecondOrder = LAW.correction
 
 
 REFUSED = [

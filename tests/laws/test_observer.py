@@ -12,32 +12,8 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.observer import Observer, RowObserver
 from servoctl.laws.observer_limit import largest_rate
 from servoctl.mechanics.held_commands import HeldCommands
+from tests.rail_mass import RAIL_MASS
 
-PLANT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    """One mass on a rail; a run may give it another m, and a force by `push` and `pulse`, which the law takes as 1."""
-    m: float = 1.0
-    push: float = 1.0
-    pulse: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        early = sc.where(t < 1.0, 3.5, 1.0)
-        return np.array([self.push - 1.0 + (self.pulse - 1.0) * early])
-
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-'''
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: {x: 0}}
 task:
@@ -51,7 +27,7 @@ run: {duration: 0.2, period: 0.001}
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(PLANT)
+    (tmp_path / "mass.py").write_text(RAIL_MASS)
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG)
     return path

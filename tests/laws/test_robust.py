@@ -12,32 +12,13 @@ from hil.session.start import Request, start
 from servoctl.check.report import check
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import Adaptive, Numbers, RobustTerm
+from servoctl.laws.robust import Numbers, RobustTerm
+from servoctl.laws.robust_design import Adaptive
 from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius, settled
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.run_folder.trajectory import Trajectory
+from tests.rail_mass import RAIL_MASS
 
-PLANT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    """One mass on a rail, with a force `push` that a run may change: the law knows 1 N."""
-    m: float = 1.0
-    push: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-    def force(self, q, v, t):
-        return np.array([self.push])
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-'''
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: 0, v: 0.0001}
 task: [{name: x, nonholonomic: "der(x)"}]
@@ -49,7 +30,7 @@ KAPPA, H = 10.0, 1e-3
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(PLANT)
+    (tmp_path / "mass.py").write_text(RAIL_MASS)
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG)
     return path

@@ -13,6 +13,16 @@ PROXIMAL = (1e-12, 1e-8, 10)
 """Accuracy, mu and iterations of the proximal solver."""
 
 
+def minverse_and_bias(model: pin.Model, data: pin.Data, q: Array, v: Array, rest: Array) -> tuple[Array, Array]:
+    """M^-1 and the bias forces; data then also holds Jacobians, placements, and accelerations of frames at `rest`."""
+    pin.forwardKinematics(model, data, q, v, rest)
+    pin.updateFramePlacements(model, data)
+    pin.computeJointJacobians(model, data)
+    bias = pin.nonLinearEffects(model, data, q, v)
+    upper = pin.computeMinverse(model, data, q)
+    return np.triu(upper) + np.triu(upper, 1).T, bias
+
+
 class PinocchioTree:
     """A tree in Pinocchio."""
 
@@ -112,16 +122,12 @@ class PinocchioTerms:
     def __call__(self, q: Array, v: Array) -> PeerTerms:
         """The terms at joint angles and rates."""
         model, data, world = self._model, self._data, pin.LOCAL_WORLD_ALIGNED
-        pin.forwardKinematics(model, data, q, v, self._zero)
-        pin.updateFramePlacements(model, data)
-        pin.computeJointJacobians(model, data)
-        bias = pin.nonLinearEffects(model, data, q, v)
-        Minv = pin.computeMinverse(model, data, q)
+        Minv, bias = minverse_and_bias(model, data, q, v, self._zero)
         end, thing = self._end, self._object
         J, K = (pin.getFrameJacobian(model, data, frame, world) for frame in (end, thing))
         j, k = (pin.getFrameClassicalAcceleration(model, data, frame, world).linear[:2] for frame in (end, thing))
         places: Any = data.oMf
         return PeerTerms(
-            np.triu(Minv) + np.triu(Minv, 1).T, -bias, J[:2], j, places[end].translation[:2] - self._base,
+            Minv, -bias, J[:2], j, places[end].translation[:2] - self._base,
             K[[0, 1, 5]], k, places[thing].translation[:2], q[0] + q[1] + q[2],
         )  # fmt: skip

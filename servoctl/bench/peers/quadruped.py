@@ -11,6 +11,7 @@ import numpy as np
 import pinocchio as pin
 
 from servoctl.bench.peers.algebra import law_in_numpy
+from servoctl.bench.peers.pinocchio import minverse_and_bias
 from servoctl.types import Array
 
 GAIN = 10.0
@@ -50,12 +51,7 @@ class PinocchioQuadruped:
         """u, shape (12,)."""
         model, data, world = self._model, self._data, pin.LOCAL_WORLD_ALIGNED
         q, v = self._state(q, v)
-        pin.forwardKinematics(model, data, q, v, self._rest)
-        pin.updateFramePlacements(model, data)
-        pin.computeJointJacobians(model, data)
-        bias = pin.nonLinearEffects(model, data, q, v)
-        Minv = pin.computeMinverse(model, data, q)
-        Minv = np.triu(Minv) + np.triu(Minv, 1).T
+        Minv, bias = minverse_and_bias(model, data, q, v, self._rest)
         frames = (*self._feet, self._trunk)
         *feet, A = (pin.getFrameJacobian(model, data, frame, world) for frame in frames)
         *drifts, drift = (pin.getFrameClassicalAcceleration(model, data, frame, world).vector for frame in frames)

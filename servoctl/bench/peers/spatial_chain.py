@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
+from servoctl.bench.peers.pinocchio import minverse_and_bias
 from servoctl.mechanics.spatial.placement import Vector3
 from servoctl.types import Array
 
@@ -41,12 +42,7 @@ class PinocchioChain:
     def command(self, q: Array, v: Array) -> Array:
         """u, shape (joints,)."""
         model, data, world = self._model, self._data, pin.LOCAL_WORLD_ALIGNED
-        pin.forwardKinematics(model, data, q, v, self._rest)
-        pin.updateFramePlacements(model, data)
-        pin.computeJointJacobians(model, data)
-        bias = pin.nonLinearEffects(model, data, q, v)
-        Minv = pin.computeMinverse(model, data, q)
-        Minv = np.triu(Minv) + np.triu(Minv, 1).T
+        Minv, bias = minverse_and_bias(model, data, q, v, self._rest)
         A = pin.getFrameJacobian(model, data, self._tip, world)[:3]
         drift = pin.getFrameClassicalAcceleration(model, data, self._tip, world).linear
         place: Any = data.oMf[self._tip]

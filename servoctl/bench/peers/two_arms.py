@@ -10,6 +10,7 @@ import numpy as np
 import pinocchio as pin
 
 from servoctl.bench.peers.algebra import law_in_numpy
+from servoctl.bench.peers.pinocchio import minverse_and_bias
 from servoctl.types import Array
 
 GAIN = 10.0
@@ -44,12 +45,7 @@ class PinocchioTwoArms:
     def command(self, t: float, q: Array, v: Array) -> Array:
         """u, shape (14,)."""
         model, data, world = self._model, self._data, pin.LOCAL_WORLD_ALIGNED
-        pin.forwardKinematics(model, data, q, v, self._rest)
-        pin.updateFramePlacements(model, data)
-        pin.computeJointJacobians(model, data)
-        bias = pin.nonLinearEffects(model, data, q, v)
-        Minv = pin.computeMinverse(model, data, q)
-        Minv = np.triu(Minv) + np.triu(Minv, 1).T
+        Minv, bias = minverse_and_bias(model, data, q, v, self._rest)
         box, grip = self._box, self._grip
         A, G = (pin.getFrameJacobian(model, data, frame, world) for frame in (box, grip))
         drift, other = (pin.getFrameClassicalAcceleration(model, data, frame, world).vector for frame in (box, grip))

@@ -65,7 +65,8 @@ class Linkage:
     @property
     def size(self) -> int:
         """Number of coordinates."""
-        return sum(body.size for body in self.bodies.values())
+        last = next(reversed(self.bodies.values()))
+        return last.first + last.size
 
     def frames(self, q: Array, v: Array | None = None) -> Frames:
         """Every body at a state; v None: at rest."""
@@ -84,7 +85,7 @@ class Linkage:
             J: Moment of inertia about the centre of mass [kg m^2].
             outline: Corners of its picture [m]; empty: its joints and named points are the corners.
         """
-        where = self._new(name, "body", self._drawn)
+        where = self._new(name, "body", *self._drawn)
         self._positive(where, "m", "mass [kg]", m)
         self._positive(where, "J", "moment of inertia [kg m^2]", J)
         corners = tuple(self._pair(where, "outline", corner) for corner in outline)
@@ -204,13 +205,14 @@ class Linkage:
 
     def point(self, name: str, body: str, at: Pair) -> None:
         """Names a point of a body [m] for pictures, `PlanarLinkage.point` and `PointFollows`."""
-        where = self._new(name, "point", self._drawn)
+        where = self._new(name, "point", *self._drawn)
         self._body(where, body)
         self.points[name] = body, self._pair(where, "at", at)
 
     @property
-    def _drawn(self) -> list[str]:
-        return [*self.bodies, *self._actions, *self.points]
+    def _drawn(self) -> tuple[Container[str], ...]:
+        """Names that a drawing has."""
+        return self.bodies, self._actions, self.points
 
     def _new(self, name: str, kind: str, *taken: Container[str]) -> str:
         """The start of an error message; raises PlantError unless the name is new and an identifier."""
@@ -222,7 +224,7 @@ class Linkage:
         return where
 
     def _turning(self, name: str, J: Any) -> str:
-        where = self._new(name, "body", self._drawn)
+        where = self._new(name, "body", *self._drawn)
         self._new(name, "joint", self._connections, self.joints)
         self._positive(where, "J", "moment of inertia [kg m^2]", J)
         return where
@@ -238,7 +240,7 @@ class Linkage:
         return where
 
     def _action(self, name: str, kind: str, *bodies: str) -> str:
-        where = self._new(name, kind, self._drawn)
+        where = self._new(name, kind, *self._drawn)
         for body in bodies:
             self._body(where, body)
         return where

@@ -17,7 +17,7 @@ import numpy as np
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.planar.forces import LineForce
-from servoctl.mechanics.planar.frames import Body, BodyFrame, Point
+from servoctl.mechanics.planar.frames import BodyFrame, Point
 from servoctl.mechanics.planar.linkage import Linkage
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
@@ -123,7 +123,8 @@ class PlanarLinkage(Plant):
         """Polylines of bodies through their joints and named points, of springs and dampers, and the named points."""
         linkage = self.linkage()
         frames = linkage.frames(q)
-        drawn = {name: _drawing(frame, _corners(linkage, frame.body)) for name, frame in frames.items()}
+        corners = _corners(linkage)
+        drawn = {name: _drawing(frame, corners[name]) for name, frame in frames.items()}
         drawn |= {action.name: list(action.ends(frames)) for action in linkage.actions if isinstance(action, LineForce)}
         drawn |= {name: [frames[body].position(point)] for name, (body, point) in linkage.points.items()}
         return {name: np.array(points) for name, points in drawn.items() if points}
@@ -132,15 +133,15 @@ class PlanarLinkage(Plant):
         return [mass for body in linkage.bodies.values() for mass in body.masses]
 
 
-def _corners(linkage: Linkage, body: Body) -> list[Point]:
-    """Corners of a body's polyline in its own axes: its outline, or each of its joints and named points once."""
-    if body.outline:
-        return list(body.outline)
-    points = []
+def _corners(linkage: Linkage) -> dict[str, list[Point]]:
+    """Body -> corners of its polyline in its own axes: its outline, or each of its joints and named points once."""
+    points: dict[str, list[Point]] = {name: [] for name in linkage.bodies}
     for joint in linkage.joints.values():
-        points += [point for name, point in zip((joint.a, joint.b), joint.points(), strict=True) if name == body.name]
-    points += [point for name, point in linkage.points.values() if name == body.name]
-    return list(dict.fromkeys(points))
+        for name, point in zip((joint.a, joint.b), joint.points(), strict=True):
+            points[name].append(point)
+    for name, point in linkage.points.values():
+        points[name].append(point)
+    return {name: list(body.outline or dict.fromkeys(points[name])) for name, body in linkage.bodies.items()}
 
 
 def _drawing(frame: BodyFrame, corners: list[Point]) -> list[Point]:

@@ -1,0 +1,164 @@
+"""Sections of the report on the model: plant, passive constraints and their hierarchy, task and its reach."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly import Run
+from servoctl.check.robot import robot_section
+from servoctl.check.sections import CheckReport, counted, shortened
+from servoctl.errors import ServoctlError
+from servoctl.mechanics.classification import classify
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.division import parts_in_words
+from servoctl.mechanics.initial import consistency
+from servoctl.mechanics.passive_levels import largest, level_reports, motions
+from servoctl.mechanics.terms import assemble
+from servoctl.simulation.divided import division
+
+
+def add_plant(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    plant = model.plant
+    M = model.matrices(run.start).M
+    eigenvalues = np.linalg.eigvalsh(M)
+    lines = [
+        f"{type(plant).__name__}: {counted(model.n, 'coordinate')} ({_named(plant.coordinates)}), "
+        + (f"{counted(model.m, 'input')} ({_named(plant.actuators)})" if model.m else "no inputs"),
+        f"mass matrix at the start: eigenvalues {eigenvalues[0]:.4g} to {eigenvalues[-1]:.4g}, "
+        f"condition {np.linalg.cond(M):.3g}",
+    ]
+    if model.opaque is None:
+        lines.append("compiled: equal to its NumPy code at 20 random states and parameter sets")
+    else:
+        lines.append(f"not compiled: {model.opaque}")
+    parts = division(run.system)
+    if parts:
+        lines.append(parts_in_words(parts, list(plant.coordinates)))
+    report.sections.append(("plant", lines))
+    report.values["plant"] = {
+        "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
+        "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": max(1, len(parts)),
+    }  # fmt: skip
+
+
+def add_robot(run: Run, report: CheckReport) -> None:
+    lines, values = robot_section(run)
+    if values:
+        report.sections.append(("robot", lines))
+        report.values["robot"] = values
+
+
+def _named(units: Any) -> str:
+    listed = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
+    return ", ".join(listed) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
+
+
+def add_passive(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    if not model.passive_rows:
+        return
+    tolerance = run.system.passive.rank_tolerance
+    terms = assemble(run.start, model.matrices(run.start), tolerance)
+    if not terms.finite:
+        return  # the start is refused, with the rows that are not finite
+    rank, rows = terms.passive.rank, len(model.passive_rows)
+    lines = [
+        f"{counted(rows, 'row')} of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
+        *_violations(run, model.passive_rows),
+    ]
+    lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
+    report.sections.append(("passive constraints", lines))
+    report.values["passive"] = {
+        "rows": [row.name for row in model.passive_rows], "rank": rank, "inconsistency": np.abs(terms.consistency).max()
+    }  # fmt: skip
+
+
+def add_hierarchy(run: Run, report: CheckReport) -> None:
+    if not run.levels:
+        return
+    model, tolerance = run.system.model, run.system.passive.rank_tolerance
+    try:
+        free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
+    except ServoctlError as error:
+        report.sections.append(("hierarchy", [f"cannot be enforced: {error}"]))
+        report.values["hierarchy"] = {"reason": str(error)}
+        return
+    levels = level_reports(model.plant.coordinates, [free, *enforced])
+    at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
+    apart = enforced[-1].acceleration - at_once
+    lines = [
+        "level by level at the start, with zero inputs; trace of P: remaining degrees of freedom",
+        *shortened([str(level) for level in levels]),
+        f"difference from all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
+    ]
+    report.sections.append(("hierarchy", lines))
+    report.values["hierarchy"] = {
+        "free": dict(zip(model.plant.coordinates, free.acceleration, strict=True)),
+        "levels": {level.name: level.to_dict() for level in levels},
+        "off_all_at_once": np.abs(apart).max(),
+    }
+
+
+def _violations(run: Run, rows: list[Row]) -> list[str]:
+    at = consistency(run.system.model, run.start)
+    lines, wanted = [], set(rows)
+    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+        if row in wanted:
+            value = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"  # + 0.0: prints -0 as 0
+            lines.append(f"{row.name}: {row.kind}{value}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
+    return shortened(lines)
+
+
+def add_task(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    if not model.task:
+        return
+    lines, values = [], {}
+    for name, constraint in model.task.items():
+        try:
+            kind = classify(constraint, model.plant, run.start)
+            lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
+            values[name] = {
+                "kind": constraint.kind,
+                "time": kind.time,
+                "integrable": kind.integrable,
+                "reason": kind.reason,
+            }
+        except ServoctlError as error:
+            lines.append(f"{name}: {constraint.kind}; not classified: {error}")
+        equation = getattr(constraint, "equation", None)
+        if equation is not None and equation.kinked and constraint.kind == "holonomic":
+            words = ", ".join(equation.kinked)
+            report.warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
+    report.sections.append(("task", lines + _violations(run, model.task_rows)))
+    report.values["task"] = values
+
+
+def add_reach(run: Run, report: CheckReport) -> None:
+    task_map = run.task_map
+    if task_map is None:
+        return
+    count = counted(len(task_map.rows), "row")
+    lines = [f"rank of A Phi B: {task_map.rank} at the start, {task_map.generic_rank} nearby, of {count}"]
+    motions = run.motions
+    if motions is not None:
+        lines.append(motions.line)
+        report.values["motions"] = dataclasses.asdict(motions)
+    rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
+    for row, gain in zip(task_map.rows, task_map.gain, strict=True):
+        remark = ""
+        if row in unreachable:
+            remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
+        elif row in dependent:
+            remark = ": dependent: cannot be controlled independently of the rows above"
+        rows.append(f"{row.name}: relative degree {task_map.degree(row)}, gain {gain:.3g}{remark}")
+    report.sections.append(("controllability of the task", lines + shortened(rows)))
+    report.values["reach"] = {
+        "rank": task_map.rank, "generic_rank": task_map.generic_rank, "pivot": task_map.pivot,
+        "rows": {
+            row.name: {"degree": task_map.degree(row), "gain": gain, "reachable": row not in unreachable}
+            for row, gain in zip(task_map.rows, task_map.gain, strict=True)
+        },
+    }  # fmt: skip

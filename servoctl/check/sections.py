@@ -1,0 +1,40 @@
+"""What the report of `servoctl check` is made of."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from servoctl.run_folder.trajectory import plain
+
+SHOWN = 10
+"""Largest number of printed lines of one kind; JSON has all."""
+
+
+@dataclass
+class CheckReport:
+    """The findings, as text and as values.
+
+    Attributes:
+        sections: (title, lines) to print.
+        values: The same as plain values, for JSON.
+        warnings: Warnings; the run is possible.
+        errors: Reasons why the run is refused.
+    """
+
+    sections: list[tuple[str, list[str]]] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """The first lines, if there are many."""
+    return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
+
+
+def counted(number: int, word: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
