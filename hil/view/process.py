@@ -43,7 +43,7 @@ def main(descriptor: int) -> None:
     os.nice(NICENESS)
     memory = SharedRings(len(settings.columns), settings.capacity, settings.memory, writable=False)
     machine = _machine(settings.plant, settings.about.get("frames", ()))
-    scene = Scene(memory, settings.columns, settings.bitrates, machine)
+    scene = Scene(memory, settings.columns, settings.rates, machine)
     operator = Operator(settings)
     about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
     about["solids"] = {} if machine is None else machine.solids

@@ -59,7 +59,24 @@ class BusConfig(Open):
     interface: Annotated[str, Field(min_length=1)] = Field(
         default="emulated", description="emulated, virtual, udp_multicast, socketcan or another of python-can's"
     )
-    bitrate: BitRate = Field(default=1_000_000, description="bit rate [bit/s]")
+    bitrate: BitRate = Field(default=1_000_000, description="bit rate [bit/s]; of CAN FD the nominal one")
+    fd: StrictBool = Field(default=False, description="whether it carries CAN FD: every node on it must speak FD")
+    data_bitrate: BitRate | None = Field(
+        default=None, description="bit rate of the data of FD frames, above bitrate [bit/s]; left out: no switch"
+    )
+    data_sample_point: Fraction | None = Field(
+        default=None,
+        description="sample point within a bit at data_bitrate, to be checked on socketcan [-]; left out: any",
+    )
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Its keys as for opening it; those of CAN FD only where it carries FD."""
+        values: dict[str, Any] = {"interface": self.interface, "bitrate": self.bitrate}
+        for key in ("fd", "data_bitrate", "data_sample_point"):
+            if value := getattr(self, key):
+                values[key] = value
+        return values | self.options
 
 
 class NodeConfig(Open):
