@@ -9,8 +9,8 @@ import pytest
 
 from hil.codecs import moteus as codec
 
-protocol = pytest.importorskip("moteus.protocol", reason="the package moteus reads and writes the same frames")
-multiplex = pytest.importorskip("moteus.multiplex")
+pytest.importorskip("moteus", reason="the package moteus reads and writes the same frames")
+from moteus import multiplex, protocol
 
 NAN = math.nan
 GAINS_OFF = codec.write(codec.KP_SCALE, [0, 0], codec.INT8)

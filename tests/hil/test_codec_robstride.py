@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hil.codecs import robstride as codec
 from hil.codecs.mit import Ranges
 
-client = pytest.importorskip("robstride.client", reason="the package robstride reads and writes the same frames")
+pytest.importorskip("robstride", reason="the package robstride reads and writes the same frames")
+from robstride import client
 
 RS_02 = Ranges(position=4 * math.pi, velocity=44.0, torque=17.0, kp=500.0, kd=5.0)
 MOTOR, HOST = 5, 0xFD

@@ -16,8 +16,8 @@ from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 from servoctl.errors import ConfigError
 
-protocol = pytest.importorskip("moteus.protocol", reason="the package moteus reads and writes the frames")
-multiplex = pytest.importorskip("moteus.multiplex")
+pytest.importorskip("moteus", reason="the package moteus reads and writes the frames")
+from moteus import multiplex, protocol
 
 NODE, PERIOD = 3, 0.0025
 LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}

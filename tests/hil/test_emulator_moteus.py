@@ -10,7 +10,8 @@ from emulation import MILLISECOND, Bench, bench, drive_settings
 from hil.emulator.moteus import Moteus
 from hil.frame import Frame, fd_size
 
-moteus = pytest.importorskip("moteus", reason="the package moteus drives the emulated one")
+pytest.importorskip("moteus", reason="the package moteus drives the emulated one")
+import moteus
 
 NODE = 1
 RADIANS = 2 * math.pi
