@@ -193,6 +193,11 @@ class Cia402Drive(Cia402Encoder, Drive):
             setup.check_drive(objects, self.settings)
         yield from ()
 
+    def listen(self, exchange: Exchange) -> Steps:
+        """Checks as `identify`, then maps TPDO1 and starts the node; its controlword is not sent."""
+        yield from self.identify(exchange)
+        yield from Cia402Encoder.identify(self, exchange)
+
     def configure(self, exchange: Exchange) -> Steps:
         """Resets the communication, sets everything and reads it back, and starts the node."""
         from hil.drives.sdo import Objects  # canopen is slow to import
