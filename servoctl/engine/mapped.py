@@ -16,6 +16,9 @@ import numpy as np
 from servoctl.engine.symbol import Symbol, from_sx, symbols, to_sx
 from servoctl.types import Array
 
+Table = Sequence[Array] | Array
+"""Numbers and symbols of many things, shape (things, entries)."""
+
 _DEPTH = 5
 """Depth to which two arguments are compared."""
 
@@ -37,7 +40,7 @@ MAPPED: dict[str, Mapped] = {}
 """Name of a CasADi function that maps another -> what it maps."""
 
 
-def for_each(function: Callable[..., Array], *arguments: Sequence[Array] | Array) -> Array:
+def for_each(function: Callable[..., Array], *arguments: Table) -> Array:
     """The results of a function for each of many things, shape (things, results), on symbols.
 
     Args:
@@ -64,7 +67,7 @@ class Arguments:
         values: What they stand for: the first once, the others for each thing, one after the other.
     """
 
-    def __init__(self, tables: Sequence[Sequence[Array] | Array]) -> None:
+    def __init__(self, tables: Sequence[Table]) -> None:
         """Sorts numbers and symbols; each table has the shape (things, entries)."""
         self.things = len(tables[0])
         self.placeholders: list[Array] = []

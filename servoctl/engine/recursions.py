@@ -15,7 +15,7 @@ from typing import Any
 
 import casadi as ca
 
-from servoctl.engine.mapped import Arguments
+from servoctl.engine.mapped import Arguments, Table
 from servoctl.engine.symbol import from_sx, symbols, to_sx
 from servoctl.types import Array
 
@@ -74,7 +74,7 @@ def _recursion(
     function: Callable[..., Array],
     parents: Sequence[int],
     start: Array,
-    arguments: Sequence[Sequence[Array] | Array],
+    arguments: Sequence[Table],
     inwards: bool,
 ) -> Array:
     columns, k = Arguments(arguments), start.shape[-1]
