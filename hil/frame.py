@@ -2,21 +2,29 @@
 
 from typing import Final
 
+CLASSIC_SIZE: Final = 8
+"""Largest payload of a classic frame [byte]."""
+
+FD_SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
+"""Sizes of the payload of an FD frame, by data length code [byte]."""
+
 
 class Frame:
-    """An immutable classic CAN frame.
+    """An immutable CAN frame, classic or FD.
 
     Attributes:
         id: Arbitration id, 11 bits, or 29 if `extended`; for an error frame the class bits of SocketCAN.
-        data: Payload, 0 to 8 bytes.
+        data: Payload, 0 to 8 bytes; for an FD frame as many as one of `FD_SIZES`.
         extended: Whether the id has 29 bits.
         remote: Whether it asks for data: the payload is empty, and `length` is the number of bytes asked for.
         error: Whether it is the controller's report of an error, and not a frame from the wire.
         length: Data length code of a remote frame; for other frames len(data) holds.
         time: Time at which it was received, on the run's clock [ns]; 0 if it was not received.
+        fd: Whether it is an FD frame.
+        brs: Whether an FD frame carries its data at the bus's data bit rate (bit rate switch).
     """
 
-    __slots__ = ("data", "error", "extended", "id", "length", "remote", "time")
+    __slots__ = ("brs", "data", "error", "extended", "fd", "id", "length", "remote", "time")
 
     def __init__(
         self,
@@ -27,6 +35,8 @@ class Frame:
         error: bool = False,
         length: int = 0,
         time: int = 0,
+        fd: bool = False,
+        brs: bool = False,
     ) -> None:
         self.id: Final = id
         self.data: Final = data
@@ -35,15 +45,17 @@ class Frame:
         self.error: Final = error
         self.length: Final = length
         self.time: Final = time
+        self.fd: Final = fd
+        self.brs: Final = brs
 
     def at(self, time: int) -> "Frame":
         """The same frame, received at this time [ns]."""
-        return Frame(self.id, self.data, self.extended, self.remote, self.error, self.length, time)
+        return Frame(self.id, self.data, self.extended, self.remote, self.error, self.length, time, self.fd, self.brs)
 
-    def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int]:
-        return self.id, self.data, self.extended, self.remote, self.error, self.length, self.time
+    def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int, bool, bool]:
+        return self.id, self.data, self.extended, self.remote, self.error, self.length, self.time, self.fd, self.brs
 
-    def __reduce__(self) -> tuple[type["Frame"], tuple[int, bytes, bool, bool, bool, int, int]]:
+    def __reduce__(self) -> tuple[type["Frame"], tuple[int, bytes, bool, bool, bool, int, int, bool, bool]]:
         return Frame, self._values()
 
     def __eq__(self, other: object) -> bool:
@@ -57,4 +69,26 @@ class Frame:
 
     def __str__(self) -> str:
         kind = "error " if self.error else "remote " if self.remote else ""
-        return f"{kind}{self.id:0{8 if self.extended else 3}X}#{self.data.hex().upper()}"
+        mark = f"##{int(self.brs)}" if self.fd else "#"
+        return f"{kind}{self.id:0{8 if self.extended else 3}X}{mark}{self.data.hex().upper()}"
+
+
+def size_problem(frame: Frame) -> str:
+    """Why no frame of its kind has a payload of this size; empty if one has."""
+    size = len(frame.data)
+    if frame.fd:
+        expected = ", ".join(map(str, FD_SIZES))
+        return "" if size in FD_SIZES else f"an FD frame has one of {expected} bytes, this one {size}"
+    return "" if size <= CLASSIC_SIZE else f"a classic frame has at most {CLASSIC_SIZE} bytes, this one {size}"
+
+
+def fd_size(size: int) -> int:
+    """The smallest payload of an FD frame that holds so many bytes.
+
+    Raises:
+        ValueError: No frame holds them.
+    """
+    for each in FD_SIZES:
+        if each >= size:
+            return each
+    raise ValueError(f"an FD frame holds at most {FD_SIZES[-1]} bytes, not {size}")

@@ -8,6 +8,7 @@ from hil.codecs import cia402
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
+from hil.drives.protocols import classic_problem
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
@@ -15,15 +16,16 @@ from servoctl.expression.suggest import remedy
 EMULATED = "emulated"
 """Interface of buses in virtual time."""
 
-EMULATED_KEYS = ("interface", "bitrate", "channel")
-"""Keys of an emulated bus. `channel` has no effect; it is allowed, so a config can switch to a real bus and back."""
+EMULATED_KEYS = ("interface", "bitrate", "channel", "fd", "data_bitrate", "data_sample_point")
+"""Keys of an emulated bus. `channel` and `data_sample_point` have no effect; they are allowed, so a config can switch
+to a real bus and back."""
 
 ConfigNodes = Sequence[tuple[tuple[str, str, int], SensorSettings]]
 """Nodes with their paths in the config."""
 
 
 def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """There must be a bus, no two buses may be the same, and all share one clock."""
+    """There must be a bus, no two buses may be the same, all share one clock, and their bit rates fit together."""
     if not buses:
         yield Problem(("hil", "buses"), "no bus (name one: {main: {interface: emulated}})")
     virtual = [name for name, keys in buses.items() if keys["interface"] == EMULATED]
@@ -32,6 +34,7 @@ def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
         yield Problem(("hil", "buses"), f"{what} (one clock for all: make every bus emulated, or none)")
     names: dict[tuple[str, ...], str] = {}
     for name, keys in buses.items():
+        yield from (Problem(("hil", "buses", name, key), what) for key, what in _wrong_rates(keys))
         if keys["interface"] == EMULATED:
             for key in (key for key in keys if key not in EMULATED_KEYS):
                 what = f"an emulated bus has no such key ({remedy(key, EMULATED_KEYS)})"
@@ -43,8 +46,18 @@ def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
             yield Problem(("hil", "buses", name, "channel"), what)
 
 
+def _wrong_rates(keys: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys of a bus that do not fit its other keys, and why."""
+    rate, fd = keys.get("data_bitrate"), keys.get("fd", False)
+    for key in ("data_bitrate", "data_sample_point"):
+        if key in keys and not fd:
+            yield key, "a classic bus has none (set fd: true, or leave it out)"
+    if fd and rate is not None and rate <= keys["bitrate"]:
+        yield "data_bitrate", f"{rate} bit/s is not above bitrate {keys['bitrate']} bit/s (raise it, or leave it out)"
+
+
 def node_problems(nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every node must be on an existing bus, and have a node id of its own there."""
+    """Every node must be on an existing bus, have a node id of its own there, and speak FD if the bus does."""
     names: dict[tuple[str, int], str] = {}
     for path, node in nodes:
         address = (node.bus, node.node)
@@ -54,6 +67,8 @@ def node_problems(nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Prob
             what = f"node {node.node} of bus '{node.bus}' is already {names[address]} (give each node its own id)"
             yield Problem((*path, "node"), what)
         names.setdefault(address, node.name)
+        if what := classic_problem(node):
+            yield Problem((*path, "bus"), what)
 
 
 def id_problems(nodes: ConfigNodes) -> Iterator[Problem]:

@@ -1,9 +1,14 @@
 """Whether the start pose is allowed, and what holds the machine there."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hil.assembly.settings import HilSettings
+from hil.drives.base import Drive
+from hil.safety.pose_hold import Guiding
 from hil.sensing.gravity import GravityCompensation, StaticBalance, falls_without_torque
+from servoctl.config.hil import Safety
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
@@ -77,3 +82,26 @@ def check_fall(
     if not hold.holds:
         raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
     return f"{falls}: its brakes hold it, then its motors with at most {np.abs(hold.u).max():.3g}"
+
+
+HEADROOM = 1.5
+"""While a hand guides, each drive may make at least this times the torque that holds the start pose."""
+
+GRIP = 0.005
+"""Torque at which the machine gives way to a hand [share of torque_limit]; two steps of the torque if that is more."""
+
+
+def guiding_of(safety: Safety, drives: Sequence[Drive], held: Array) -> Guiding:
+    """How a machine feels in the hand.
+
+    Args:
+        safety: Section `hil.safety` of the config.
+        drives: In the order of the plant's actuators.
+        held: Torques that hold the start pose [actuator units].
+    """
+    limits, grip = [], []
+    for drive, torque in zip(drives, held.tolist(), strict=True):
+        largest = drive.settings.torque_limit
+        limits.append(min(largest, max(safety.float_torque * largest, HEADROOM * abs(torque))))
+        grip.append(max(GRIP * largest, 2.0 * drive.quantum()[2]))
+    return Guiding(safety.float_damping, limits, grip)

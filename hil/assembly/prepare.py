@@ -10,13 +10,13 @@ import numpy as np
 from hil.assembly.addresses import EMULATED
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing, resolved_steps
-from hil.assembly.pose import check_fall, check_limits
+from hil.assembly.pose import check_fall, check_limits, guiding_of
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Feedback, Node
 from hil.safety import Bounds
 from hil.safety.plan import RunPlan, Stage
-from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
+from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sample_errors import position_noise
 from hil.sensing.sensing import Sensing
@@ -134,11 +134,13 @@ class RigSetup:
             stage: Last stage.
             duration: Time in the last stage [s]; None: that of the config.
         """
-        safety, model, rest = self.settings.values.safety, self.loop.system.model, np.zeros(len(self.drives))
-        law = self.loop.system.law
+        safety, model, m = self.settings.values.safety, self.loop.system.model, len(self.drives)
+        law, rest = self.loop.system.law, Hold(np.zeros(m), np.zeros(model.n), np.zeros((m, m)))
+        guided = stage is Stage.FLOAT
 
-        def hold(q: Array) -> Array:
-            return self.gravity_compensation(0.0, q).u if self.falls else rest
+        def hold(q: Array) -> Hold:
+            # a hand may guide a machine that rests by itself to a pose where it falls
+            return self.gravity_compensation(0.0, q) if self.falls or guided else rest
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
             return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.wishes)
@@ -155,6 +157,7 @@ class RigSetup:
             errors,
             frozenset() if law is None else law.stops_on,
             resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
+            guiding_of(safety, self.drives, hold(self.start.q).u) if guided else None,
         )
 
 

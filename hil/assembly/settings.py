@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
 from hil.bus.load import BusLoad, FrameTraffic, describe_load
+from hil.bus.rates import BusRates
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.protocols import build, node_class, options_problems
 from hil.drives.protocols import problems as protocol_problems
@@ -74,10 +75,12 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
         raise ConfigError(
             f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
         )
-    buses = {name: {"interface": b.interface, "bitrate": b.bitrate, **b.options} for name, b in values.buses.items()}
-    drives = [_drive(drive, values) for drive in values.drives]
+    buses = {name: bus.keys for name, bus in values.buses.items()}
+    drives = [_drive(drive, values, _format(buses, drive.bus)) for drive in values.drives]
     sensors = [
-        SensorSettings(s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options)
+        SensorSettings(
+            s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options, **_format(buses, s.bus)
+        )
         for s in values.sensors
     ]
     nodes: ConfigNodes = [
@@ -104,7 +107,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     )
     problems.check()
     problems.extend(id_problems(nodes))
-    loads = {name: _load(name, bus["bitrate"], values, [*drives, *sensors]) for name, bus in buses.items()}
+    loads = {name: _load(name, BusRates.of(bus), values, [*drives, *sensors]) for name, bus in buses.items()}
     path = ("hil", "period")
     problems.extend(Problem(path, f"bus '{name}': {load.sentence}") for name, load in loads.items() if not load.fits)
     problems.check()
@@ -125,14 +128,21 @@ def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
     problems.check()
 
 
-def _drive(drive: DriveConfig, values: Hil) -> DriveSettings:
+def _format(buses: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, bool]:
+    """Kind of frames on a bus: `fd` and `brs` of its nodes; of an unknown bus, classic."""
+    keys = buses.get(name)
+    rates = None if keys is None else BusRates.of(keys)
+    return {} if rates is None else {"fd": rates.fd, "brs": rates.fd and rates.switches}
+
+
+def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> DriveSettings:
     lower, upper = drive.position_limits
     return DriveSettings(
         drive.actuator, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
         {name: _number(value) for name, value in drive.options.items()},
         torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
         speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
-        watchdog=values.safety.drive_watchdog, brake=drive.brake,
+        watchdog=values.safety.drive_watchdog, brake=drive.brake, **frames,
     )  # fmt: skip
 
 
@@ -244,7 +254,7 @@ def _unknown_parameters(values: Hil, plant: Plant) -> Iterator[Problem]:
             yield Problem(("hil", "emulation", "parameters", name), unknown)
 
 
-def _load(name: str, bitrate: int, values: Hil, nodes: list[SensorSettings]) -> BusLoad:
+def _load(name: str, rates: BusRates, values: Hil, nodes: list[SensorSettings]) -> BusLoad:
     """Load of a bus by its nodes, and by SYNC if a node needs it."""
     here = [(node_class(node), node) for node in nodes if node.bus == name]
     synced = any(kind.feedback is Feedback.SYNC for kind, _ in here)
@@ -253,4 +263,4 @@ def _load(name: str, bitrate: int, values: Hil, nodes: list[SensorSettings]) -> 
         frames = [each for kind, node in here for each in kind.traffic(node, period)]
         return [*frames, FrameTraffic(0, 1 / period)] if synced else frames
 
-    return describe_load(traffic, values.period, bitrate, values.max_bus_load)
+    return describe_load(traffic, values.period, rates, values.max_bus_load)

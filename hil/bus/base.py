@@ -37,7 +37,7 @@ class Health(NamedTuple):
         echoes: Number of own frames that came back and were dropped.
         errors: Number of error frames.
         refused: Number of frames that the controller did not accept.
-        invalid: Number of records that are not classic frames: FD, too long, unreadable.
+        invalid: Number of records that are no frames of this bus: FD on a classic bus, too long, unreadable.
         lost: Number of frames that arrived while the receive buffer was full; 0 if the bus cannot tell.
     """
 

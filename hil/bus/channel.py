@@ -21,8 +21,9 @@ _SO_TIMESTAMPNS = 35  # Linux, asm-generic/socket.h
 _STAMP = struct.Struct("@ll")
 _SPACE = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0
 _CAN_FRAME = struct.Struct("=IB3x8s")
+_CANFD_FRAME = struct.Struct("=IBB2x64s")
 _EXTENDED, _REMOTE, _ERROR = 0x80000000, 0x40000000, 0x20000000
-_FD_SIZE = 72
+_BRS, _FDF = 0x01, 0x04
 
 
 class Received:
@@ -34,16 +35,26 @@ class Received:
         extended: Whether the id has 29 bits.
         remote: Whether it asks for data.
         error: Whether it is an error frame.
-        dlc: Data length code.
-        fd: Whether it is a CAN FD frame.
+        size: Bytes of payload, or asked for.
+        fd: Whether it is an FD frame.
+        brs: Whether its data came at the data bit rate.
         stamp: System time of its arrival [ns].
     """
 
     def __init__(
-        self, id: int, data: bytes, extended: bool, remote: bool, error: bool, dlc: int, fd: bool, stamp: int
+        self,
+        id: int,
+        data: bytes,
+        extended: bool,
+        remote: bool,
+        error: bool,
+        size: int,
+        fd: bool,
+        brs: bool,
+        stamp: int,
     ) -> None:
-        self.id, self.data, self.dlc, self.stamp = id, data, dlc, stamp
-        self.extended, self.remote, self.error, self.fd = extended, remote, error, fd
+        self.id, self.data, self.size, self.stamp = id, data, size, stamp
+        self.extended, self.remote, self.error, self.fd, self.brs = extended, remote, error, fd, brs
 
 
 class UnreadableError(ValueError):
@@ -108,6 +119,8 @@ class PythonCanChannel(Channel):
             is_error_frame=frame.error,
             dlc=frame.length if frame.remote else len(frame.data),
             data=frame.data,
+            is_fd=frame.fd,
+            bitrate_switch=frame.brs,
         )
         self._bus.send(message, timeout=0.0)
 
@@ -124,8 +137,9 @@ class PythonCanChannel(Channel):
                 bool(message.is_extended_id),
                 bool(message.is_remote_frame),
                 bool(message.is_error_frame),
-                message.dlc,
+                message.dlc,  # for python-can the number of bytes, in FD frames too
                 bool(message.is_fd),
+                bool(message.bitrate_switch),
                 round(message.timestamp * SECOND),
             )
         if timeout > 0.0:
@@ -215,16 +229,24 @@ class SocketCanChannel(SocketChannel):
     """
 
     def __init__(self, opened: socket.socket) -> None:
-        super().__init__(opened, _FD_SIZE)
+        super().__init__(opened, _CANFD_FRAME.size)
 
     def send(self, frame: Frame) -> None:
         flags = frame.extended * _EXTENDED | frame.remote * _REMOTE | frame.error * _ERROR
         length = frame.length if frame.remote else len(frame.data)
-        self._sender.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data))
+        if frame.fd:
+            kind = _FDF | frame.brs * _BRS
+            self._sender.send(_CANFD_FRAME.pack(frame.id | flags, length, kind, frame.data))
+        else:
+            self._sender.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data))
 
     def _read(self, record: bytes, stamp: int) -> Received:
-        word, length, data = _CAN_FRAME.unpack_from(record)
+        if fd := len(record) == _CANFD_FRAME.size:
+            word, length, kind, data = _CANFD_FRAME.unpack(record)
+        else:
+            kind = 0
+            word, length, data = _CAN_FRAME.unpack_from(record)
         extended, remote, error = bool(word & _EXTENDED), bool(word & _REMOTE), bool(word & _ERROR)
         identity = word & (0x1FFFFFFF if extended or error else 0x7FF)
         payload = b"" if remote else data[:length]
-        return Received(identity, payload, extended, remote, error, length, len(record) == _FD_SIZE, stamp)
+        return Received(identity, payload, extended, remote, error, length, fd, bool(kind & _BRS), stamp)

@@ -8,7 +8,7 @@ from hil.loop.clock import SECOND
 _AGE = SECOND // 10
 _MOST = 1024
 
-_Key = tuple[int, bytes, bool, bool, int]
+_Key = tuple[int, bytes, bool, bool, int, bool]
 
 
 class Echoes:
@@ -53,4 +53,4 @@ class Echoes:
 
 def _key(frame: Frame) -> _Key:
     length = frame.length if frame.remote else len(frame.data)
-    return frame.id, frame.data, frame.extended, frame.remote, length
+    return frame.id, frame.data, frame.extended, frame.remote, length, frame.fd

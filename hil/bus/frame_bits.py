@@ -45,8 +45,8 @@ def worst_bits(size: int, extended: bool = False) -> int:
     return bits + (bits - UNSTUFFED_TAIL - 1) // 4
 
 
-def _feed(state: int, bits: int, count: int) -> tuple[int, int]:
-    """The state after some more bits, and the number of stuff bits among them.
+def stuff(state: int, bits: int, count: int) -> tuple[int, int]:
+    """The state after some more bits, and the number of stuff bits among and right after them.
 
     Args:
         state: 4 * last bit + length of its run of equal bits - 1.
@@ -71,25 +71,25 @@ def _crc(register: int, bits: int, count: int) -> int:
     return register
 
 
-_BYTE = [[_feed(state, byte, 8) for byte in range(256)] for state in range(8)]
+_BYTE = [[stuff(state, byte, 8) for byte in range(256)] for state in range(8)]
 _CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
 
-_STEPS = bytes(8 * stuffed + state for row in _BYTE for state, stuffed in row)
+STEPS = bytes(8 * stuffed + state for row in _BYTE for state, stuffed in row)
 """8 * stuff bits + state after a byte, at `state << 8 | byte`."""
 
-_SEVEN = bytes(_feed(state, bits, 7)[1] for state in range(8) for bits in range(128))
+_SEVEN = bytes(stuff(state, bits, 7)[1] for state in range(8) for bits in range(128))
 """Stuff bits among seven bits, at `state << 7 | bits`."""
 
 
 @lru_cache(maxsize=4096)
 def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int]:
-    """After the length code of a frame: its length without further stuff bits, the state for `_feed`, and the CRC."""
+    """After the length code of a frame: its length without further stuff bits, the state for `stuff`, and the CRC."""
     if extended:
         bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
     else:
         bits = identity << 7 | remote << 6 | length
     count = (EXTENDED_HEADER if extended else HEADER) - 1  # the start bit begins the first run and leaves the CRC at 0
-    state, stuffed = _feed(0, bits, count)
+    state, stuffed = stuff(0, bits, count)
     return least_bits(0 if remote else length, extended) + stuffed, state, _crc(0, bits, count)
 
 
@@ -99,8 +99,8 @@ def frame_bits(frame: Frame) -> int:
     bits, state, crc = _header(frame.id, frame.extended, frame.remote, length)
     for byte in frame.data:
         crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
-        step = _STEPS[state << 8 | byte]
+        step = STEPS[state << 8 | byte]
         state = step & 7
         bits += step >> 3
-    step = _STEPS[state << 8 | crc >> 7]
+    step = STEPS[state << 8 | crc >> 7]
     return bits + (step >> 3) + _SEVEN[(step & 7) << 7 | crc & 0x7F]

@@ -4,7 +4,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from hil.bus.fd_bits import worst_fd_bits
 from hil.bus.frame_bits import worst_bits
+from hil.bus.rates import BusRates, PhaseBits
+
+ROUNDING = 1e-12
+"""Share by which rounding may put a load above what is allowed, at the very period that is proposed."""
 
 
 class FrameTraffic(NamedTuple):
@@ -14,16 +19,27 @@ class FrameTraffic(NamedTuple):
         size: Bytes of payload.
         rate: Frames per second [1/s].
         extended: Whether the id has 29 bits.
+        fd: Whether they are FD frames.
+        brs: Whether FD frames carry their data at the data bit rate.
     """
 
     size: int
     rate: float
     extended: bool = False
+    fd: bool = False
+    brs: bool = False
+
+    @property
+    def worst_bits(self) -> PhaseBits:
+        """Bits of one frame in the worst case."""
+        if self.fd:
+            return worst_fd_bits(self.size, self.extended, self.brs)
+        return PhaseBits(worst_bits(self.size, self.extended))
 
 
-def worst_load(traffic: Iterable[FrameTraffic], bitrate: int) -> float:
-    """Fraction of a bus with this bit rate [bit/s] that the traffic uses in the worst case."""
-    return sum(each.rate * worst_bits(each.size, each.extended) for each in traffic) / bitrate
+def worst_load(traffic: Iterable[FrameTraffic], rates: BusRates) -> float:
+    """Fraction of a bus with these bit rates that the traffic uses in the worst case."""
+    return sum(each.rate * rates.seconds(each.worst_bits) for each in traffic)
 
 
 class BusLoad(NamedTuple):
@@ -45,35 +61,37 @@ class BusLoad(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        return self.load <= self.allowed
+        return self.load <= self.allowed * (1 + ROUNDING)
 
 
 def describe_load(
-    traffic: Callable[[float], Iterable[FrameTraffic]], period: float, bitrate: int, max_bus_load: float
+    traffic: Callable[[float], Iterable[FrameTraffic]], period: float, rates: BusRates, max_bus_load: float
 ) -> BusLoad:
     """Worst-case load of a bus by a loop, and the remedies if it is too much.
 
     Args:
         traffic: Gives all frames on the bus, in both directions, for a period of the loop [s].
         period: Period of the loop [s].
-        bitrate: Bit rate of the bus [bit/s].
+        rates: Bit rates of the bus.
         max_bus_load: Largest fraction of the bus that may be used.
     """
 
     def load(rate: float) -> float:
-        return worst_load(traffic(1.0 / rate), bitrate)
+        return worst_load(traffic(1.0 / rate), rates)
 
     rate = 1.0 / period
     used, highest = load(rate), _highest(load, rate, max_bus_load)
     frames = sum(each.rate for each in traffic(period))
-    start = f"{used:.1%} of {bitrate} bit/s at worst, at {rate:.6g} Hz, where max_bus_load allows {max_bus_load:.1%}"
-    if used <= max_bus_load:
+    start = f"{used:.1%} of {rates} at worst, at {rate:.6g} Hz, where max_bus_load allows {max_bus_load:.1%}"
+    if used <= max_bus_load * (1 + ROUNDING):
         return BusLoad(used, frames, max_bus_load, highest, f"{start}: {math.floor(highest)} Hz would still fit")
     remedies = ["spread the drives over more buses"]
     if highest >= 1:
         remedies.insert(0, f"hil.period of {_rounded_up(1.0 / highest):.6g} s or more")
-    if bitrate < 1_000_000:
+    if rates.nominal < 1_000_000:
         remedies.append("a higher bit rate")
+    elif rates.fd and rates.data < 5_000_000:
+        remedies.append("a higher data_bitrate")
     most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
     return BusLoad(used, frames, max_bus_load, highest, f"{start}: {most} ({', or '.join(remedies)})")
 

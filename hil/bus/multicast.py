@@ -34,7 +34,11 @@ _KIND = {
 }
 _KINDS = {flags: kind for kind, flags in _KIND.items()}
 _DATA = _text("data") + b"\xc4"
-_END = _flags(("is_fd", "bitrate_switch", "error_state_indicator"), (False, False, False))
+_END = {
+    rates: _flags(("is_fd", "bitrate_switch", "error_state_indicator"), (*rates, False))
+    for rates in itertools.product(_BOOLEAN, repeat=2)
+}
+_ENDS = {flags: rates for rates, flags in _END.items()}
 _LAYOUT = struct.Struct(f">{len(_BEGIN)}sI{len(next(iter(_KINDS)))}sB{len(_DATA)}sB")
 
 
@@ -42,7 +46,7 @@ def pack(frame: Frame) -> bytes:
     """A frame as a MessagePack map, with the keys of python-can in their order."""
     size = len(frame.data)
     kind, dlc = _KIND[frame.extended, frame.remote, frame.error], frame.length if frame.remote else size
-    return _LAYOUT.pack(_BEGIN, frame.id, kind, dlc, _DATA, size) + frame.data + _END
+    return _LAYOUT.pack(_BEGIN, frame.id, kind, dlc, _DATA, size) + frame.data + _END[frame.fd, frame.brs]
 
 
 def _by_layout(record: bytes, stamp: int) -> Received | None:
@@ -50,13 +54,15 @@ def _by_layout(record: bytes, stamp: int) -> Received | None:
     if len(record) < _LAYOUT.size:
         return None
     begin, identity, flags, dlc, key, size = _LAYOUT.unpack_from(record)
-    kind, end = _KINDS.get(flags), _LAYOUT.size + size
-    if kind is None or begin != _BEGIN or key != _DATA or record[end:] != _END:
+    end = _LAYOUT.size + size
+    kind, rates = _KINDS.get(flags), _ENDS.get(record[end:])
+    if kind is None or rates is None or begin != _BEGIN or key != _DATA:
         return None
     extended, remote, error = kind
     if remote and size:
         return None
-    return Received(identity, record[_LAYOUT.size : end], extended, remote, error, dlc, False, stamp)
+    fd, brs = rates
+    return Received(identity, record[_LAYOUT.size : end], extended, remote, error, dlc, fd, brs, stamp)
 
 
 class MulticastChannel(SocketChannel):
@@ -100,7 +106,7 @@ class MulticastChannel(SocketChannel):
             values = self._unpack(record)
             identity, data, dlc = values["arbitration_id"], values["data"] or b"", values["dlc"]
             extended, remote, error = values["is_extended_id"], values["is_remote_frame"], values["is_error_frame"]
-            fd = bool(values["is_fd"])
+            fd, brs = bool(values["is_fd"]), bool(values["bitrate_switch"])
         except Exception as problem:  # MessagePack raises many kinds
             raise UnreadableError(str(problem)) from problem
         if (
@@ -115,4 +121,4 @@ class MulticastChannel(SocketChannel):
         ):
             raise UnreadableError("not a frame")
         # A peer may send 0 and 1 for the flags, which compiled code does not take for booleans.
-        return Received(identity, data, bool(extended), bool(remote), bool(error), dlc, fd, stamp)
+        return Received(identity, data, bool(extended), bool(remote), bool(error), dlc, fd, brs, stamp)

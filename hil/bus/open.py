@@ -18,6 +18,7 @@ from hil.bus.base import BusError
 from hil.bus.channel import Channel, SocketCanChannel
 from hil.bus.multicast import MulticastChannel
 from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
+from hil.bus.rates import BusRates
 from hil.loop.clock import Clock
 from servoctl.errors import in_one_line
 
@@ -25,8 +26,10 @@ MULTICAST_PORT = 43113
 """Port of `udp_multicast` if the config gives none: the default of python-can."""
 
 _SYSTEM_TIME = {"socketcan", "udp_multicast", "virtual"}  # they stamp frames with the system time of arrival
-_OWN_KEYS = {"interface", "channel", "bitrate", "fd"}
+_OWN_KEYS = {"interface", "channel", "bitrate", "fd", "data_bitrate", "data_sample_point"}
 _NOT_FOR_CONFIGS = {"self", "can_filters", "args", "kwargs"}
+_CLOCK = 80_000_000  # of FD controllers that python-can sets up by a bit timing [Hz]
+_SAMPLE_POINT = 75.0  # where the config gives none [%]
 
 
 def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: int = RECEIVE_BUFFER) -> PythonCanBus:
@@ -34,7 +37,8 @@ def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: i
 
     Args:
         name: Its name in the config.
-        keys: `interface`, `channel`, `bitrate` [bit/s] and the keys that python-can takes for this interface.
+        keys: `interface`, `channel`, `bitrate` [bit/s], `fd`, `data_bitrate` [bit/s], `data_sample_point`, and the keys
+            that python-can takes for this interface.
         clock: The run's clock.
         receive_buffer: Size to ask of the kernel [byte].
 
@@ -44,14 +48,13 @@ def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: i
     where = f"bus {name}"
     interface = _known_interface(where, keys)
     channel, bitrate = _channel(where, interface, keys), _bitrate(where, keys)
-    if keys.get("fd"):
-        raise BusError(f"{where}: fd: only classic CAN is supported (leave it out)")
+    rates = BusRates.of(keys)
     if interface == "socketcan":
         if sys.platform != "linux":
             raise BusError(f"{where}: interface: socketcan exists on Linux only")
         from hil.bus.socketcan import check_interface  # imports what only Linux has
 
-        check_interface(where, str(channel), bitrate)
+        check_interface(where, str(channel), rates, keys.get("data_sample_point"))
     elif interface == "udp_multicast":
         _check_multicast(where, str(channel))
     accepted = _accepted(where, interface)
@@ -61,6 +64,8 @@ def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: i
             raise BusError(f"{where}: {key}: {interface} has no such key ({_closest(key, accepted)})")
     if "bitrate" in accepted:
         rest["bitrate"] = bitrate
+    if rates.fd:
+        rest |= _fd_arguments(where, interface, accepted, rates, keys.get("data_sample_point"))
     socket_channel = _socket_channel(interface, channel, keys)
     try:
         bus = can.Bus(interface=interface, channel=channel, ignore_config=True, **rest)
@@ -72,9 +77,32 @@ def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: i
             system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
             receive_buffer=receive_buffer,
             socket_channel=socket_channel,
+            fd=rates.fd,
         )
     except Exception as error:  # drivers raise many kinds
         raise BusError(f"{where}: {_explained(interface, channel, error)}") from error
+
+
+def _fd_arguments(
+    where: str, interface: str, accepted: set[str], rates: BusRates, sample_point: float | None
+) -> dict[str, Any]:
+    """What the constructor of an interface takes to carry FD frames."""
+    if "protocol" in accepted:
+        return {"protocol": can.CanProtocol.CAN_FD}
+    arguments: dict[str, Any] = {"fd": True} if "fd" in accepted else {}
+    if "data_bitrate" in accepted:
+        arguments["data_bitrate"] = rates.data
+    elif "timing" in accepted:
+        point = _SAMPLE_POINT if sample_point is None else 100.0 * sample_point
+        try:
+            arguments["timing"] = can.BitTimingFd.from_sample_point(
+                _CLOCK, rates.nominal, _SAMPLE_POINT, rates.data, point
+            )
+        except ValueError as error:
+            raise BusError(f"{where}: data_bitrate: no bit timing gives {rates} ({in_one_line(error)})") from error
+    if not arguments:
+        raise BusError(f"{where}: fd: python-can's {interface} carries no FD frames (socketcan, pcan and kvaser do)")
+    return arguments
 
 
 def _socket_channel(
@@ -155,7 +183,7 @@ def _accepted(where: str, interface: str) -> set[str]:
 
 def _closest(key: str, accepted: set[str]) -> str:
     close = difflib.get_close_matches(key, accepted, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(sorted(accepted | _OWN_KEYS - {'fd'}))}"
+    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(sorted(accepted | _OWN_KEYS))}"
 
 
 def _explained(interface: str, channel: str | int, error: Exception) -> str:

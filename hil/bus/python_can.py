@@ -21,11 +21,11 @@ from hil.bus.base import Bus, BusError, Health, Link
 from hil.bus.channel import Channel, PythonCanChannel, Received, UnreadableError
 from hil.bus.echoes import Echoes
 from hil.bus.error_frames import report, worse
-from hil.frame import Frame
+from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
 from hil.loop.clock import SECOND, Clock
 
 RECEIVE_BUFFER = 4 << 20
-"""Receive buffer to ask of the kernel [byte]; one classic frame takes about 800 of them."""
+"""Receive buffer to ask of the kernel [byte]; one frame takes about 800 of them."""
 
 _SO_RCVBUFFORCE, _SO_MEMINFO, _MEMINFO_DROPS, _MEMINFO_WORDS = 33, 55, 8, 9  # Linux, asm-generic/socket.h
 
@@ -41,6 +41,7 @@ class PythonCanBus(Bus):
         system_time: Whether it stamps frames with the system time of their arrival.
         receive_buffer: Size to ask of the kernel [byte].
         socket_channel: Makes the channel on the bus's socket; None: frames go through python-can.
+        fd: Whether the bus carries FD frames.
 
     Attributes:
         name: Its name in the config.
@@ -56,8 +57,9 @@ class PythonCanBus(Bus):
         system_time: bool = False,
         receive_buffer: int = RECEIVE_BUFFER,
         socket_channel: Callable[[socket.socket], Channel] | None = None,
+        fd: bool = False,
     ) -> None:
-        self.name = name
+        self.name, self._fd = name, fd
         self._bus = bus
         self._clock = clock
         self._system_time = system_time
@@ -84,10 +86,10 @@ class PythonCanBus(Bus):
 
         Raises:
             BusError: The bus is down, or the queue of the controller is full, which counts as down.
-            ValueError: The payload is longer than that of a classic frame.
+            ValueError: The payload has a size that no such frame has, or the bus carries no FD frames.
         """
-        if len(frame.data) > 8:
-            raise ValueError(f"{frame}: a classic frame has at most 8 bytes, this one {len(frame.data)}")
+        if frame.fd or len(frame.data) > CLASSIC_SIZE:
+            self._check(frame)
         self._must_be_open()
         moment = self._clock.now()
         try:
@@ -98,6 +100,12 @@ class PythonCanBus(Bus):
         self._sent += 1
         if self._sent_lately is not None:
             self._sent_lately.add(frame, moment)
+
+    def _check(self, frame: Frame) -> None:
+        if frame.fd and not self._fd:
+            raise ValueError(f"{frame}: an FD frame, but bus {self.name} is classic (set `fd: true`)")
+        if problem := size_problem(frame):
+            raise ValueError(f"{frame}: {problem}")
 
     def receive(self, until: int) -> Frame | None:
         self._must_be_open()
@@ -154,7 +162,7 @@ class PythonCanBus(Bus):
 
     def _accept(self, received: Received) -> Frame | None:
         """The received frame with its time; None for an error frame or an echo."""
-        identity, data, remote, error, dlc = received.id, received.data, received.remote, received.error, received.dlc
+        identity, data, remote, error, size = received.id, received.data, received.remote, received.error, received.size
         moment = now = self._clock.now()
         if self._system_time:
             moment += received.stamp - time.time_ns()
@@ -163,11 +171,12 @@ class PythonCanBus(Bus):
             elif moment < self._earliest:
                 moment = self._earliest
         self._earliest = moment
-        length = dlc if remote else len(data)
-        if received.fd or length > 8 or length != dlc or identity >> (29 if received.extended or error else 11):
+        length, extended, fd = size if remote else len(data), received.extended, received.fd
+        fits = length <= CLASSIC_SIZE if not fd else self._fd and not remote and length in FD_SIZES
+        if not fits or length != size or identity >> (29 if extended or error else 11):
             self._invalid += 1
             return None
-        frame = Frame(identity, data, received.extended, remote, error, length if remote else 0, moment)
+        frame = Frame(identity, data, extended, remote, error, length if remote else 0, moment, fd, fd and received.brs)
         if self._sent_lately is not None and self._sent_lately.take(frame):
             self._echoes += 1
             return None

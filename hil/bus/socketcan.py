@@ -7,22 +7,27 @@ import shutil
 import socket
 import struct
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 from hil.bus.base import BusError
+from hil.bus.rates import BusRates
 
-_SIOCGIFFLAGS, _SIOCGIFHWADDR = 0x8913, 0x8927
+_SIOCGIFFLAGS, _SIOCGIFMTU, _SIOCGIFHWADDR = 0x8913, 0x8921, 0x8927
 _IFF_UP = 1
 _ARPHRD_CAN = 280
+_CANFD_MTU = 72
+_SAMPLE_POINT_TOLERANCE = 0.02
 
 
-def check_interface(where: str, channel: str, bitrate: int) -> None:
-    """Checks that an interface exists, is a CAN interface, is up, and runs at the right bit rate.
+def check_interface(where: str, channel: str, rates: BusRates, data_sample_point: float | None = None) -> None:
+    """Checks that an interface exists, is a CAN interface, is up, and runs at the right bit rates.
 
     Args:
         where: Beginning of the error text, such as `bus main`.
         channel: Name of the interface, such as `can0`.
-        bitrate: Bit rate in the config [bit/s].
+        rates: Bit rates in the config.
+        data_sample_point: Sample point of a bit at the data bit rate, 0 to 1; None: any.
 
     Raises:
         BusError: It is not; the text gives the command that sets it right.
@@ -36,9 +41,8 @@ def check_interface(where: str, channel: str, bitrate: int) -> None:
             f"{where}: this kernel has no SocketCAN ({error.strerror}); try: sudo modprobe can_raw; "
             "`interface: emulated` needs neither SocketCAN nor hardware"
         ) from error
-    up = f"sudo ip link set {channel} up type can bitrate {bitrate}"
-    if channel.startswith("vcan"):
-        up = f"sudo ip link set {channel} up"
+    up = up_command(channel, rates, data_sample_point)
+    again = f"sudo ip link set {channel} down; {up}"
     with probe:
         kind = _ask(probe, _SIOCGIFHWADDR, channel)
         if kind is None:
@@ -47,17 +51,57 @@ def check_interface(where: str, channel: str, bitrate: int) -> None:
             raise BusError(f"{where}: channel: '{channel}' is not a CAN interface ({_others(channel)})")
         if not (_ask(probe, _SIOCGIFFLAGS, channel) or 0) & _IFF_UP:
             raise BusError(f"{where}: interface '{channel}' is down ({up})")
+        if rates.fd and _ask(probe, _SIOCGIFMTU, channel) != _CANFD_MTU:
+            raise BusError(f"{where}: fd: '{channel}' carries no FD frames ({again})")
     settings = _settings(channel)
-    actual = settings.get("bittiming", {}).get("bitrate", bitrate)
-    if actual != bitrate:
-        again = f"sudo ip link set {channel} down; {up}"
-        raise BusError(f"{where}: bitrate: '{channel}' runs at {actual} bit/s, not at {bitrate} ({again})")
+    for key, what in _differences(settings, rates, data_sample_point):
+        raise BusError(f"{where}: {key}: '{channel}' {what} ({again})")
     if settings.get("state") == "BUS-OFF":
-        raise BusError(f"{where}: '{channel}' is bus-off (sudo ip link set {channel} down; {up})")
+        raise BusError(f"{where}: '{channel}' is bus-off ({again})")
+
+
+def _differences(
+    settings: dict[str, Any], rates: BusRates, data_sample_point: float | None
+) -> Iterator[tuple[str, str]]:
+    """Keys of the config that the controller's settings do not fit, and what the controller does instead."""
+    nominal, data = settings.get("bittiming", {}), settings.get("data_bittiming", {})
+    actual = nominal.get("bitrate", rates.nominal)
+    if actual != rates.nominal:
+        yield "bitrate", f"runs at {actual} bit/s, not at {rates.nominal}"
+    if not rates.fd:
+        return
+    actual = data.get("bitrate", rates.data)
+    if actual != rates.data:
+        yield "data_bitrate", f"sends the data of FD frames at {actual} bit/s, not at {rates.data}"
+    point = float(data.get("sample_point", "nan"))
+    if data_sample_point is not None and abs(point - data_sample_point) > _SAMPLE_POINT_TOLERANCE:
+        yield "data_sample_point", f"samples data bits at {point:g} of their time, not at {data_sample_point:g}"
+
+
+def up_command(channel: str, rates: BusRates, data_sample_point: float | None = None) -> str:
+    """The command that sets an interface up; arguments as for `check_interface`."""
+    if channel.startswith("vcan"):
+        return f"sudo ip link set {channel} {'mtu 72 ' if rates.fd else ''}up"
+    up = f"sudo ip link set {channel} up type can bitrate {rates.nominal}"
+    if rates.fd:
+        up += f" dbitrate {rates.data}"
+        up += "" if data_sample_point is None else f" dsample-point {data_sample_point:g}"
+        up += " fd on"
+    return up
+
+
+def describe_interface(channel: str) -> str:
+    """Bit rates and sample points of an interface in words; empty where it has no controller, as vcan."""
+    settings, parts = _settings(channel), []
+    for key, words in (("bittiming", ""), ("data_bittiming", "FD data at ")):
+        timing = settings.get(key, {})
+        if "bitrate" in timing:
+            parts.append(f"{words}{timing['bitrate']} bit/s, sample point {timing.get('sample_point', 'unknown')}")
+    return "; ".join(parts)
 
 
 def _ask(probe: socket.socket, request: int, channel: str) -> int | None:
-    """Flags or hardware type of an interface; None if it does not exist."""
+    """Flags, MTU or hardware type of an interface; None if it does not exist."""
     if len(channel.encode()) > 15:
         return None
     try:

@@ -8,7 +8,7 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
 from hil.drives.sample import Sample
@@ -97,9 +97,11 @@ class Node(ABC):
         sample: The last valid sample; None before the first.
         identities: Ids of 11 bits that it accepts; it is not given other frames.
         rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
+        fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
     """
 
     feedback: Feedback
+    fd_remedy: ClassVar[str] = ""
 
     def __init__(self, settings: SensorSettings) -> None:
         self.settings = settings
@@ -114,6 +116,16 @@ class Node(ABC):
     @abstractmethod
     def accept(self, frame: Frame) -> None:
         """Decodes a frame with one of its ids; an invalid frame only counts in `rejected`. It never raises."""
+
+    @staticmethod
+    def speaks_fd(settings: SensorSettings) -> bool:
+        """Whether a node with these settings, which may be wrong, speaks CAN FD; all others destroy FD frames."""
+        return False
+
+    def frame(self, identity: int, data: bytes) -> Frame:
+        """A data frame with an id of 11 bits, FD where its bus is."""
+        settings = self.settings
+        return Frame(identity, data, fd=settings.fd, brs=settings.brs)
 
     @staticmethod
     @abstractmethod
@@ -131,6 +143,23 @@ class Node(ABC):
     @abstractmethod
     def identify(self, exchange: Exchange) -> Steps:
         """Compares the node with the config, without moving anything: versions, units, modes, ranges."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether it sends samples without commands of torque; if not, it cannot be calibrated by hand."""
+        return self.feedback is not Feedback.REPLY
+
+    def listen(self, exchange: Exchange) -> Steps:
+        """Makes the node send samples without torque: it is identified and started, never enabled."""
+        return self.identify(exchange)
+
+    def queries(self) -> Sequence[Frame]:
+        """Frames that ask for a sample and command nothing, once per tick; none where SYNC or a timer asks."""
+        return ()
+
+    def explanation(self) -> str:
+        """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""
+        return ""
 
 
 class Drive(Node):
@@ -199,6 +228,10 @@ class Drive(Node):
             frame: A frame that was sent with the id of a command.
         """
         return frame.data
+
+    def carried(self, torque: float) -> float:
+        """The torque in the frame that commands this one: the steps of the protocol round it [actuator unit]."""
+        return torque
 
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:

@@ -33,6 +33,7 @@ class MitDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
     unverified = (
         "the ranges of MIT frames cannot be read back: wrong ranges scale every torque, and only the motion shows it "
@@ -50,7 +51,7 @@ class MitDrive(Drive):
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
         self._feed = Feed()
-        self._zero = Frame(settings.node, codec.torque_command(self._ranges, 0.0))
+        self._zero = self.frame(settings.node, codec.torque_command(self._ranges, 0.0))
         self._requested = Condition.UNKNOWN
         self._replies = self._replies_since_request = 0
         self._last_position: float | None = None
@@ -144,18 +145,25 @@ class MitDrive(Drive):
             self.fault = f"{codec.DAMIAO_FAULTS.get(code, 'unknown status')} (status {code:X})"
 
     @staticmethod
+    def speaks_fd(settings: SensorSettings) -> bool:
+        return settings.options.get("status") == "damiao"
+
+    @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         size = 6 if options_of(MitOptions, settings).status == "none" else 8
-        return [FrameTraffic(8, 1 / period), FrameTraffic(size, 1 / period)]
+        return [FrameTraffic(each, 1 / period, fd=settings.fd, brs=settings.brs) for each in (8, size)]
 
     def command(self, torque: float) -> Frame:
         data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
         self._feed.fed = True
-        return Frame(self.settings.node, data)
+        return self.frame(self.settings.node, data)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """All bytes of a command; None for a special command."""
         return None if codec.is_special(frame.data) else frame.data
+
+    def carried(self, torque: float) -> float:
+        return self.settings.joint_torque(codec.carried(self._ranges, motor_torque(self.settings, torque)))
 
     def quantum(self) -> tuple[float, float, float]:
         settings, ranges = self.settings, self._ranges
@@ -168,7 +176,7 @@ class MitDrive(Drive):
         return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
 
     def _special(self, code: int) -> Frame:
-        return Frame(self.settings.node, codec.special(code))
+        return self.frame(self.settings.node, codec.special(code))
 
     def _request(self, condition: Condition) -> None:
         if condition is not self._requested:

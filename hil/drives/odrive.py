@@ -77,7 +77,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         options = options_of(OdriveOptions, settings)
         rates = 1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period
-        return [FrameTraffic(8, rate) for rate in rates]
+        return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs) for rate in rates]
 
     def _on_request(self, frame: Frame) -> None:
         self.foreign = self.foreign or f"another master polls this drive by {frame}, which may feed its watchdog"
@@ -116,7 +116,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     def command(self, torque: float) -> Frame:
         data = codec.input_torque(motor_torque(self.settings, torque))
         self._feed.fed = True
-        return Frame(self._torque_id, data)
+        return self.frame(self._torque_id, data)
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
@@ -132,10 +132,10 @@ class OdriveDrive(OdriveEncoder, Drive):
         return self._feed.frames(self._zero(), self.condition is Condition.ENABLED)
 
     def _zero(self) -> Frame:
-        return Frame(self._torque_id, codec.input_torque(0.0))
+        return self.frame(self._torque_id, codec.input_torque(0.0))
 
     def _frame(self, command: int, data: bytes) -> Frame:
-        return Frame(self._id(command), data)
+        return self.frame(self._id(command), data)
 
     def identify(self, exchange: Exchange) -> Steps:
         """Checks versions, the period of the encoder estimates, and that the axis is idle.

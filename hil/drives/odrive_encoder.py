@@ -7,7 +7,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
-from hil.drives.options import number, options_of
+from hil.drives.options import flag, number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
@@ -30,10 +30,12 @@ class OdriveEncoderOptions:
     Attributes:
         feedback_period: Period of the encoder estimates [s].
         encoder_bits: Bits per turn of the encoder; None: the resolution of single precision.
+        fd: Whether it speaks CAN FD: `can.config.data_baud_rate` is set in it.
     """
 
     feedback_period: float = number("a period above 0 [s]", 0.001, above=0.0)
     encoder_bits: int | None = number("bits per turn, 1 to 32", None, least=1, below=33, whole=True)
+    fd: bool = flag("true or false", False)
 
 
 class OdriveEncoder(Node):
@@ -45,6 +47,7 @@ class OdriveEncoder(Node):
     """
 
     feedback = Feedback.CYCLIC
+    fd_remedy = "`fd: true` says that its can.config.data_baud_rate is set"
     Options: ClassVar[type[OdriveEncoderOptions]] = OdriveEncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
@@ -71,6 +74,8 @@ class OdriveEncoder(Node):
             longer = f"{options.feedback_period} s is longer than the loop's period of {period} s"
             remedy = "set it and axis0.config.can.encoder_msg_rate_ms lower"
             problems.append(Problem(("feedback_period",), f"{longer} ({remedy})"))
+        if options.fd and not settings.fd:
+            problems.append(Problem(("fd",), f"true on bus '{settings.bus}', which is classic (give the bus fd: true)"))
         return problems
 
     @property
@@ -106,8 +111,13 @@ class OdriveEncoder(Node):
         return codec.identifier(self.settings.node, command)
 
     @staticmethod
+    def speaks_fd(settings: SensorSettings) -> bool:
+        return settings.options.get("fd") is True
+
+    @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        return [FrameTraffic(8, 1 / options_of(OdriveEncoderOptions, settings).feedback_period)]
+        rate = 1 / options_of(OdriveEncoderOptions, settings).feedback_period
+        return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs)]
 
     def identify(self, exchange: Exchange) -> Steps:
         """Asks for the version, and measures the period of the encoder estimates.
@@ -116,7 +126,7 @@ class OdriveEncoder(Node):
             DriveError: The protocol, the firmware or the period is not as expected.
         """
         self._version = None
-        ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)
+        ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)  # FD has no remote frames: a classic one
         remedy = "is the node id right, and the bit rate?"
         yield HandshakeStep([ask], lambda: self._version is not None, 0.5, f"an answer to Get_Version ({remedy})")
         assert self._version is not None

@@ -49,6 +49,21 @@ def node_class(settings: SensorSettings) -> Any:
     return getattr(import_module(module), name)
 
 
+def classic_problem(settings: SensorSettings) -> str:
+    """Why a node cannot be on its FD bus; empty if it can, if the bus is classic, or if its protocol is wrong."""
+    if not settings.fd:
+        return ""
+    try:
+        kind = node_class(settings)
+    except ConfigError:
+        return ""
+    if kind.speaks_fd(settings):
+        return ""
+    what = f"{settings.name} speaks classic CAN, and bus '{settings.bus}' carries FD frames, which it would destroy"
+    remedies = [*filter(None, [kind.fd_remedy]), "give it a bus without fd"]
+    return f"{what} ({'; or '.join(remedies)})"
+
+
 def problems(settings: SensorSettings, period: float) -> list[Problem]:
     """All problems of a node's settings, by field; empty if its driver can be built.
 

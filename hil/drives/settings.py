@@ -21,6 +21,8 @@ class SensorSettings:
         sign: 1, or -1 if the motor turns against the joint.
         offset: Displacement of the joint at which the encoder reads zero [joint unit].
         options: Options of its protocol: key -> value.
+        fd: Whether its bus carries CAN FD: its frames are FD frames then.
+        brs: Whether they carry their data at the data bit rate of the bus.
     """
 
     name: str
@@ -31,6 +33,8 @@ class SensorSettings:
     sign: int = 1
     offset: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    fd: bool = False
+    brs: bool = False
 
     def joint(self, motor: float) -> float:
         """Displacement of the joint at a motor angle [rad]."""

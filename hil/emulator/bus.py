@@ -37,6 +37,8 @@ class EmulatedBus(Bus):
     def send(self, frame: Frame) -> None:
         if self._closed:
             raise BusError(f"bus {self.name}: closed")
+        if frame.fd and not self._wire.rates.fd:
+            raise ValueError(f"{frame}: an FD frame, but bus {self.name} is classic")
         if not self.station.send(frame):
             self._refused += 1
             off = self.station.link is Link.OFF

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hil.bus.rates import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
@@ -123,18 +124,19 @@ class Emulator:
         schedule(rig.faults, "power_on", self, rig.seed)
 
     @classmethod
-    def build(cls, rig: EmulatedRig, buses: Mapping[str, int] | None = None) -> "Emulator":
+    def build(cls, rig: EmulatedRig, buses: Mapping[str, BusRates] | None = None) -> "Emulator":
         """Drives on emulated wires in virtual time.
 
         Args:
             rig: What is emulated.
-            buses: Name -> bit rate [bit/s]; None: one bus `main` at 1 Mbit/s.
+            buses: Name -> its bit rates; None: one classic bus `main` at 1 Mbit/s.
 
         Raises:
             ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
         world = World()
-        wires = {name: Wire(world, name, bitrate) for name, bitrate in (buses or {"main": 1_000_000}).items()}
+        buses = buses or {"main": BusRates.classic(1_000_000)}
+        wires = {name: Wire(world, name, rates) for name, rates in buses.items()}
         emulator = cls(rig, world, rig.plant(), wires)
         emulator.wires = wires
         emulator.observer.jitter = JITTER + nanoseconds(WAITING * rig.period)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from typing import Any, Protocol
 
-from hil.bus.frame_bits import frame_bits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, Loss, Selection
@@ -145,7 +144,7 @@ class FaultInjector:
     def _babble(self) -> End:
         p = self._parameters
         frame = Frame(p["id"], bytes(p["size"]), extended=p["id"] > 0x7FF)
-        return self._send_often(frame, lambda wire: wire.duration(round(frame_bits(frame) / max(p["load"], 1e-3))))
+        return self._send_often(frame, lambda wire: round(wire.frame_time(frame) / max(p["load"], 1e-3)))
 
     def _foreign_frames(self) -> End:
         p = self._parameters
@@ -237,6 +236,12 @@ class FaultInjector:
         end = self._set(drive.motor.actuator, name, self._parameters["factor"])
         refresh(self._world.now)
         return lambda: _all([end, lambda: refresh(self._world.now)])
+
+    def _push(self) -> End:
+        index, torque = self._emulator.drive(self._name).motor.index, self._parameters["torque"]
+        plant, world = self._emulator.plant, self._world
+        plant.push(index, torque, world.now)
+        return lambda: plant.push(index, -torque, world.now)
 
     def _stall(self) -> None:
         self._emulator.host_faults.begin_stall(nanoseconds(self._fault.duration or 0.0))

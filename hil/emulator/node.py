@@ -72,7 +72,7 @@ class EmulatedNode(ABC):
         self.silent = self.heart_stopped = False
         self.delay, self.drift = 0, 0.0
         self.mangle: Callable[[int, bytes], bytes] | None = None
-        self._medium = medium
+        self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
         self._boot: Event | None = None
         self._set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())
@@ -124,10 +124,11 @@ class EmulatedNode(ABC):
             self._medium.listen(self.station, self.listens())
 
     def send(self, identity: int, data: bytes) -> None:
-        """Sends a frame with an id of 11 bits."""
+        """Sends a frame with an id of 11 bits, FD where its bus is."""
         if self.silent:
             return
-        frame = Frame(identity, data if self.mangle is None else self.mangle(identity, data))
+        sent = data if self.mangle is None else self.mangle(identity, data)
+        frame = Frame(identity, sent, fd=self._fd, brs=self._brs)
         if self.delay:
             self.world.after(self.delay, partial(self._send, frame))
         else:

@@ -8,6 +8,7 @@ constraints: closing one removes the velocity along it by a plastic impulse; bra
 integration.
 """
 
+from collections.abc import Callable
 from functools import partial
 from math import isfinite
 
@@ -113,6 +114,9 @@ class SimulatedPlant:
         self._viscous = np.array([each.viscous for each in options])
         self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
+        self._pushes = np.zeros(m)
+        self._guide: Callable[[float], tuple[Array, Array]] | None = None
+        self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(loop_system).projected if projects else None
@@ -128,6 +132,8 @@ class SimulatedPlant:
             Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
         ]
         self._x, self._now, self.steps = self._start.copy(), 0, 0
+        self._pushes[:] = 0.0
+        self._guide = None
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
@@ -144,8 +150,21 @@ class SimulatedPlant:
         self.advance(now)
         self.actuators[index].refresh(now)
 
+    def push(self, index: int, torque: float, now: int) -> None:
+        """Adds a torque or force of a hand at the joint of an actuator from now on [actuator unit]."""
+        self.advance(now)
+        self._pushes[index] += torque
+        self._rubs = True  # from now on each step is told what acts on it
+
+    def guide(self, motion: Callable[[float], tuple[Array, Array]], now: int) -> None:
+        """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
+        self._guide, self._guided_from = motion, now
+        self._seen = self._moving = None
+
     def advance(self, now: int) -> None:
-        """Computes all whole steps up to now [ns]."""
+        """Computes all whole steps up to now [ns]; none while a hand moves the machine."""
+        if self._guide is not None:
+            return
         while self._now + TOGETHER * self.step <= now and self._take_together():
             pass
         while (then := self._now + self.step) <= now:
@@ -197,7 +216,10 @@ class SimulatedPlant:
         seen = self._seen
         if seen is None or seen[0] != now:
             self.advance(now)
-            x = self._x if now <= self._now or self._still else self._partial(now)
+            if self._guide is not None:
+                x = np.concatenate(self._guide((now - self._guided_from) / SECOND))
+            else:
+                x = self._x if now <= self._now or self._still else self._partial(now)
             seen = self._seen = now, x
         return seen[1]
 
@@ -237,12 +259,12 @@ class SimulatedPlant:
         self._x = x
 
     def _friction(self) -> Array | None:
-        """Friction torque at the joints; None if there is no friction."""
+        """Friction torque at the joints, less what a hand adds; None if there was never any of them."""
         if not self._rubs:
             return None
         n = self.model.n
         rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
-        lost: Array = friction_loss(rates, self._coulomb, self._viscous, self._friction_speed)
+        lost: Array = friction_loss(rates, self._coulomb, self._viscous, self._friction_speed) - self._pushes
         return lost
 
     def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:

@@ -1,20 +1,22 @@
-"""One CAN bus in virtual time: bit times, arbitration, acknowledgement, errors.
+"""One CAN bus in virtual time: bit times, arbitration, acknowledgement, errors; classic or FD frames.
 
 Design: one event per frame, at its end. There all stations receive it, and arbitration chooses the next frame, which
-begins after the interframe space. A corrupted frame is sent again, as by real controllers. Losses and delays in an
-adapter or driver are a `Disturbance` of deliveries and take no bit time. If a station raises an exception, the other
-stations still receive the frame; the exception then reaches the caller of `World.advance`.
+begins after the interframe space. A corrupted frame is sent again, as by real controllers. The data of an FD frame goes
+at the data bit rate, all else, error frames included, at the nominal one.
 
-Source: Bosch 1991, CAN Specification 2.0, part B.
+Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from hil.bus.base import Link
+from hil.bus.fd_bits import fd_bits
 from hil.bus.frame_bits import frame_bits
+from hil.bus.rates import BusRates
+from hil.emulator.delivery import Delivery
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
+from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
 from hil.frame import Frame
 from hil.loop.clock import SECOND
 from hil.loop.virtual_time import World
@@ -34,9 +36,6 @@ SUSPEND = 8
 RECOVERY = 128
 """Number of times 11 recessive bits that end bus-off."""
 
-Tap = Callable[[Frame, Station], None]
-"""Called with each frame sent without error, and its sender."""
-
 
 class Wire:
     """An emulated CAN bus.
@@ -44,7 +43,7 @@ class Wire:
     Attributes:
         name: Its name in the config.
         world: Its time.
-        bitrate: Bit rate [bit/s].
+        rates: Its bit rates.
         stations: All controllers, in the order in which they were attached.
         taps: Functions that see every frame.
         disturbances: Disturbances that act now.
@@ -54,25 +53,26 @@ class Wire:
         troubled: Whether some receive error count may not be zero.
     """
 
-    def __init__(self, world: World, name: str, bitrate: int) -> None:
+    def __init__(self, world: World, name: str, rates: BusRates) -> None:
         """Makes an idle bus.
 
         Args:
             world: Its time.
             name: Its name in the config.
-            bitrate: Bit rate [bit/s].
+            rates: Its bit rates.
         """
-        self.world, self.name, self.bitrate = world, name, bitrate
+        self.world, self.name, self.rates = world, name, rates
+        self._bitrate, self._data_bitrate = rates.nominal, rates.data
         self.stations: list[Station] = []
-        self.taps: list[Tap] = []
         self.disturbances: list[Disturbance] = []
+        self._delivery = Delivery(world, self.stations, self.disturbances)
+        self.taps = self._delivery.taps
         self.busy = self.frames = self.errors = 0
         self.troubled = False
         self._online: int | None = None
         self._plain = False
         self._waiting: list[Station] = []  # those with something in their queue
         self._going: tuple[Frame, Station] | None = None
-        self._routes: dict[int, list[Station]] = {}
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
         self._interframe = self.duration(INTERFRAME)
@@ -89,18 +89,25 @@ class Wire:
         """Attaches a controller; arguments as the attributes of `Station`."""
         station = Station(self, name, receive, ids, host, capacity, restart)
         self.stations.append(station)
-        self._routes.clear()
+        self._delivery.rerouted()
         self.recount()
         return station
 
     def listen(self, station: Station, ids: Iterable[int]) -> None:
         """Changes the ids that a station receives."""
         station.ids = frozenset(ids)
-        self._routes.clear()
+        self._delivery.rerouted()
 
     def duration(self, bits: int) -> int:
         """Duration of some bits [ns]."""
-        return bits * SECOND // self.bitrate
+        return bits * SECOND // self._bitrate
+
+    def frame_time(self, frame: Frame) -> int:
+        """Duration of a frame with its stuff bits and the interframe space [ns]."""
+        if not frame.fd:
+            return frame_bits(frame) * SECOND // self._bitrate
+        bits = fd_bits(frame)
+        return bits.nominal * SECOND // self._bitrate + bits.data * SECOND // self._data_bitrate
 
     def load(self, since: int = 0, busy: int = 0) -> float:
         """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
@@ -195,7 +202,8 @@ class Wire:
             best = ready[ranks.index(least)]
             if ranks.count(least) > 1:
                 same = [s for s, rank in zip(ready, ranks, strict=True) if rank == least]
-                if any(s.queue[0].data != best.queue[0].data for s in same):
+                first = best.queue[0]
+                if any(s.queue[0].data != first.data or s.queue[0].fd is not first.fd for s in same):
                     self._begin(start, best, partial(self._clash, same))
                     return
                 for twin in same[1:]:  # bit by bit the same: one frame on the wire, sent by both
@@ -209,7 +217,7 @@ class Wire:
 
     def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
         frame = sender.queue[0]
-        length = frame_bits(frame) * SECOND // self.bitrate
+        length = self.frame_time(frame)
         self._going, self._active, self._free = (frame, sender), True, start + length
         self.busy += length
         self.world.at(start + length - self._interframe, finish or self._finish)
@@ -270,8 +278,8 @@ class Wire:
         if station.tec >= PASSIVE or station.trying:
             return
         station.trying = True
-        bits = frame_bits(station.queue[0]) - END_OF_FRAME + ERROR_FRAME
-        self.world.after(self.duration(bits), partial(self._unacknowledged, station))
+        attempt = self.frame_time(station.queue[0]) + self.duration(ERROR_FRAME - END_OF_FRAME)
+        self.world.after(attempt, partial(self._unacknowledged, station))
 
     def _unacknowledged(self, station: Station) -> None:
         station.trying = False
@@ -294,45 +302,14 @@ class Wire:
         self._schedule()
 
     def _deliver(self, frame: Frame, sender: Station) -> None:
-        timed = frame.at(self.world.now)
-        failure: Exception | None = None
-        for tap in self.taps:
-            try:
-                tap(timed, sender)
-            except Exception as error:
-                failure = failure or error
-        number = key(frame)
-        route = self._routes.get(number)
-        if route is None:
-            route = [s for s in self.stations if s.ids is None or number in s.ids]
-            self._routes[number] = route
-        for station in route:
-            if station is not sender and (self._plain or station.online):
-                try:
-                    if self.disturbances:
-                        self._deliver_disturbed(timed, sender, station)
-                    else:
-                        station.receive(timed)
-                except Exception as error:  # of one node; the others still receive the frame
-                    failure = failure or error
-        if self.troubled:
-            for station in self.stations:
-                if station.rec and station is not sender and station.online:
-                    station.received()
-            self.troubled = any(station.rec for station in self.stations)
-        if failure is not None:
-            raise failure
-
-    def _deliver_disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
-        arrivals = [(0, frame)]
-        for each in self.disturbances:
-            arrivals = [(d + e, f) for d, g in arrivals for e, f in each.deliveries(g, sender, receiver)]
-        for delay, arriving in arrivals:
-            if delay:
-                late = arriving.at(self.world.now + delay)
-                self.world.after(delay, partial(receiver.receive, late))
-            else:
-                receiver.receive(arriving)
+        try:
+            self._delivery(frame, sender, self._plain)
+        finally:
+            if self.troubled:
+                for station in self.stations:
+                    if station.rec and station is not sender and station.online:
+                        station.received()
+                self.troubled = any(station.rec for station in self.stations)
 
     def force_off(self, station: Station) -> None:
         """Forces a station bus-off, as a defective transceiver does."""

@@ -18,10 +18,10 @@ from can import Message
 from can.io.blf import BLFParseError, BLFReader, BLFWriter
 from can.util import channel2int
 
-from hil.bus.frame_bits import least_bits
 from hil.frame import Frame
 from hil.loop.clock import SECOND
-from hil.recorder.memory import EXTENDED, FIELDS, REMOTE, unpacked
+from hil.recorder.bit_table import LEAST
+from hil.recorder.memory import FIELDS, unpacked
 from servoctl.types import Array
 
 CONTAINER = 16384
@@ -77,6 +77,8 @@ def _message(bus: int, sent: bool, frame: Frame, time: int) -> Message:
         channel=bus,
         dlc=frame.length if frame.remote else len(frame.data),
         data=frame.data,
+        is_fd=frame.fd,
+        bitrate_switch=frame.brs,
         is_rx=not sent,
     )
 
@@ -107,6 +109,8 @@ def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame,
                 message.is_error_frame,
                 message.dlc if message.is_remote_frame else 0,
                 0 if sent else time,
+                message.is_fd,
+                message.bitrate_switch,
             )
             yield channel2int(message.channel) or 0, sent, frame, time
 
@@ -116,36 +120,41 @@ MOST = 600
 
 
 class BusBits:
-    """Bits per bus and time window, counted without stuff bits."""
+    """Bits per bus and time window, counted without stuff bits, apart for the nominal and the data bit rate."""
 
     def __init__(self) -> None:
         self._window = SECOND // 50
-        self._bits = np.zeros((0, 0), dtype=np.int64)
+        self._bits = np.zeros((2, 0, 0), dtype=np.int64)
 
     def add(self, data: bytes) -> None:
         """Counts frames, given as consecutive `memory.FRAME` records."""
         frames = np.frombuffer(data, FIELDS)
         if not len(frames):
             return
-        payload = np.where(frames["flags"] & REMOTE, 0, frames["length"].astype(np.int64))
-        bits = np.where(frames["flags"] & EXTENDED, least_bits(0, True), least_bits(0)) + 8 * payload
+        bits = LEAST(frames)
         time = np.maximum(frames["time"], 0)
         while int(time.max()) // self._window >= MOST:
             self._merge()
         window, bus = time // self._window, frames["bus"]
         self._reserve(int(bus.max()) + 1, int(window.max()) + 1)
-        np.add.at(self._bits, (bus, window), bits)
+        for phase in (0, 1):
+            np.add.at(self._bits[phase], (bus, window), bits[:, phase])
 
     def as_dict(self) -> dict[str, Any]:
-        """`window`: length of the windows [s]; `bits`: bits in each window of the run, for each bus in order."""
-        return {"window": self._window / SECOND, "bits": self._bits.tolist()}
+        """`window`: length of the windows [s]; `bits`: bits in each window of the run, for each bus in order.
+
+        Where FD frames switched their bit rate, `data_bits` has those at the data bit rate, `bits` only the others.
+        """
+        nominal, data = self._bits
+        counts = {"window": self._window / SECOND, "bits": nominal.tolist()}
+        return counts | ({"data_bits": data.tolist()} if data.any() else {})
 
     def _merge(self) -> None:
         self._window *= 2
-        even = np.pad(self._bits, ((0, 0), (0, self._bits.shape[1] % 2)))
-        self._bits = even[:, ::2] + even[:, 1::2]
+        even = np.pad(self._bits, ((0, 0), (0, 0), (0, self._bits.shape[2] % 2)))
+        self._bits = even[..., ::2] + even[..., 1::2]
 
     def _reserve(self, buses: int, windows: int) -> None:
         bits: Array = self._bits
-        missing = ((0, max(0, buses - bits.shape[0])), (0, max(0, windows - bits.shape[1])))
-        self._bits = np.pad(bits, missing)
+        missing = (max(0, wanted - have) for wanted, have in zip((buses, windows), bits.shape[1:], strict=True))
+        self._bits = np.pad(bits, ((0, 0), *((0, more) for more in missing)))

@@ -13,8 +13,8 @@ from hil.frame import Frame
 from hil.recorder.ring import Ring
 from servoctl.types import Array
 
-FRAME = struct.Struct("<qIBBBx8s")
-"""A frame in the ring: time [ns], id, bus, flags, length, data."""
+FRAME = struct.Struct("<qIBBBx64s")
+"""A frame in the ring, classic or FD: time [ns], id, bus, flags, length, data."""
 
 FIELDS = np.dtype(
     {
@@ -27,7 +27,7 @@ FIELDS = np.dtype(
 INTEGERS = ("status", "rank", "passive_rank")
 """Columns of whole numbers; -1 stands for an unknown one."""
 
-SENT, EXTENDED, REMOTE, ERROR = 1, 2, 4, 8
+SENT, EXTENDED, REMOTE, ERROR, FD, BRS = 1, 2, 4, 8, 16, 32
 """Flags of a frame."""
 
 PROBLEM = 1024
@@ -138,4 +138,5 @@ def unpacked(time: int, id: int, bus: int, flags: int, length: int, data: bytes)
     sent, remote = bool(flags & SENT), bool(flags & REMOTE)
     extended, error = bool(flags & EXTENDED), bool(flags & ERROR)
     payload = b"" if remote else data[:length]
-    return bus, sent, Frame(id, payload, extended, remote, error, length if remote else 0, 0 if sent else time), time
+    asked, arrived, fd, brs = length if remote else 0, 0 if sent else time, bool(flags & FD), bool(flags & BRS)
+    return bus, sent, Frame(id, payload, extended, remote, error, asked, arrived, fd, brs), time

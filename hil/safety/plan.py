@@ -7,6 +7,8 @@ from math import isfinite
 
 import numpy as np
 
+from hil.safety.pose_hold import Guiding
+from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
 
@@ -17,13 +19,19 @@ class Stage(IntEnum):
     """Nothing is sent; the law only computes what it would send."""
 
     ZERO = 1
-    """Drives enabled, no task: zero torque, or gravity compensation for a machine that falls without torque."""
+    """Drives enabled, no task: zero torque, or the pose is held if the machine falls without torque."""
 
     RAMP = 2
     """Torques blend from those of `ZERO` to those of the law; task time stands still."""
 
     FULL = 3
     """The task runs."""
+
+    FLOAT = 4
+    """After `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited."""
+
+    CALIBRATE = 5
+    """A hand moves the machine; nodes are started and asked for samples, no drive is enabled."""
 
 
 class Phase(Enum):
@@ -38,10 +46,19 @@ class Phase(Enum):
     STOPPING = "stopping"
     DISABLING = "disabling"
     OVER = "over"
+    FLOAT = "float"
+    CALIBRATE = "calibrate"  # the place in this list is the number in the column `stage` of every log: add at the end
 
 
-WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING)
+UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)
+"""Stages in which no drive is commanded."""
+
+WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases in which every drive should be enabled."""
+
+
+LEARNING = 0.6
+"""Shortest time in `ZERO` before `FLOAT` [s]: the feedback of the pose settles within it."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +73,12 @@ class RunPlan:
         stop_time: Longest controlled stop [s].
         engage_tolerance: The task starts when every violation and its rate are below this.
         damping: Damping D of the controlled stop, per drive [actuator unit per its speed].
-        hold: q -> torques that hold the pose, shape (m,); zeros where the machine does not fall.
+        hold: q -> torques that hold the pose by the model, and the inertia that the motors see; zeros where nothing
+            is to be held.
         errors: (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none.
         stops_on: Codes of the law's statuses that end the run.
         resolved: Task row -> smallest steps of its violation and of its rate that the samples resolve.
+        guiding: How the machine feels in the hand; None unless `stage` is `FLOAT`.
     """
 
     stage: Stage
@@ -69,10 +88,18 @@ class RunPlan:
     stop_time: float
     engage_tolerance: float
     damping: Sequence[float]
-    hold: Callable[[Array], Array]
+    hold: Callable[[Array], Hold]
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
     stops_on: frozenset[int] = frozenset()
     resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    guiding: Guiding | None = None
+
+    @property
+    def time_in_zero(self) -> float:
+        """Time in `ZERO` [s]; before `FLOAT` long enough to learn what the pose needs beyond the model."""
+        if self.stage is Stage.ZERO:
+            return self.duration
+        return max(self.zero_time, LEARNING) if self.stage is Stage.FLOAT else self.zero_time
 
     def too_large(self, errors: Mapping[str, tuple[float, float]]) -> list[str]:
         """The task rows whose violation or rate forbids the start of the task."""

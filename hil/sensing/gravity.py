@@ -16,6 +16,9 @@ from servoctl.types import Array, State
 RANK_TOLERANCE = 1e-10
 """A direction of the motors counts when its pivot exceeds this times |L^-1 B|_F."""
 
+MOVABLE = 1e-3
+"""The same for `inertia`: near a singular pose the inertia along a blocked direction would grow without limit."""
+
 AT_REST = 1e-6
 """Acceleration below which a machine counts as at rest [coordinate unit/s^2]."""
 
@@ -26,10 +29,13 @@ class Hold(NamedTuple):
     Attributes:
         u: Smallest inputs with the smallest acceleration, shape (m,) [actuator units].
         acceleration: Remaining acceleration, shape (n,); not zero if the motors cannot hold the machine.
+        inertia: W = (B^T Phi B)^+, shape (m, m): `W a` are the smallest inputs that accelerate the motor displacements
+            by a, or as near to a as the machine allows [actuator unit per its acceleration].
     """
 
     u: Array
     acceleration: Array
+    inertia: Array
 
     @property
     def holds(self) -> bool:
@@ -78,8 +84,10 @@ class GravityCompensation:
         if terms.finite is False or terms.positive is False:
             raise PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(state.q, 4)}")
         push = terms.project(terms.inputs)
-        u = -decompose(push, RANK_TOLERANCE, frobenius(terms.inputs)).solve(terms.free_acceleration)
-        return Hold(u, solve_upper(terms.L, terms.free_acceleration + push @ u))
+        scale = frobenius(terms.inputs)
+        u = -decompose(push, RANK_TOLERANCE, scale).solve(terms.free_acceleration)
+        inverse = decompose(push, MOVABLE, scale).pseudoinverse()
+        return Hold(u, solve_upper(terms.L, terms.free_acceleration + push @ u), inverse @ inverse.T)
 
 
 def falls_without_torque(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
+from hil.bus.rates import BusRates
 from hil.loop import WallClock
 from hil.loop.realtime import bare_lateness, prepare
 from hil.loop.stop_signals import StopSignals
@@ -24,12 +25,15 @@ from hil.recorder.columns import STAGES
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.accuracy import explained_errors
+from hil.session.calibration import DURATION, instructions, refuse_unreadable
+from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.run import HilRun, Result
 from hil.view import LivePage
 from servoctl.compiled import AS_PYTHON
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
+from servoctl.mechanics.shapes.picture import placed_shapes
 from servoctl.mechanics.spatial.picture import task_frames
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
@@ -54,8 +58,10 @@ class Request:
         duration: Time in the last stage [s]; None: that of the config.
         armed: Whether real drives may make torque.
         require_rt: Whether to refuse a run without real-time rights.
-        cpu: CPU on which the loop runs in real time; None: any.
         engine: `auto`, `c`, `vm` or `numpy`.
+        cpu: CPU on which the loop runs in real time; None: any.
+        record: File for the guided motion of stage float; None: none.
+        calibrate: Whether a hand moves the machine and no drive is enabled; `stage` is None then.
     """
 
     config: str | Path
@@ -66,6 +72,8 @@ class Request:
     require_rt: bool = False
     engine: str = "auto"
     cpu: int | None = None
+    record: Path | None = None
+    calibrate: bool = False
 
 
 class ReadyRun:
@@ -154,13 +162,13 @@ class ReadyRun:
             "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
             "statuses": {status.code: status.value for status in Status},
         }  # fmt: skip
-        bitrates = {name: float(bus["bitrate"]) for name, bus in settings.buses.items()}
+        rates = {name: BusRates.of(bus) for name, bus in settings.buses.items()}
         gains = {gain.path: (gain.lower, gain.upper) for gain in self.setup.live_gains.gains}
         if not isinstance(run.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         model = self.setup.loop.system.model
-        about["frames"] = task_frames(model.task)
-        return LivePage(run.recorder, list(run.columns), bitrates, gains, about, model.plant)
+        about["frames"], about["shapes"] = task_frames(model.task), placed_shapes(model.bounds)
+        return LivePage(run.recorder, list(run.columns), rates, gains, about, model.plant)
 
     def close(self) -> None:
         """Closes the buses of a run that does not begin."""
@@ -174,8 +182,12 @@ class ReadyRun:
         """Bus -> its mean load and that of the busiest window, without stuff bits."""
         counts, buses = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses
         loads = {}
-        for (name, keys), bits in zip(buses.items(), counts.get("bits", []), strict=False):
-            load = np.trim_zeros(np.asarray(bits, dtype=float)) / (counts["window"] * keys["bitrate"])
+        nominal = counts.get("bits", [])
+        data = counts.get("data_bits") or [[0] * len(bits) for bits in nominal]
+        for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
+            rates = BusRates.of(keys)
+            used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
+            load = np.trim_zeros(used) / counts["window"]
             if len(load):
                 loads[name] = float(load.mean()), float(load.max())
         return loads
@@ -190,7 +202,16 @@ def start(request: Request) -> ReadyRun:
     """
     if request.duration is not None and not 0.0 < request.duration < math.inf:
         raise ConfigError(f"--duration: expected a positive time [s], got {request.duration:g}")
+    if request.record is not None:
+        if request.stage != "float":
+            raise ConfigError("--record: only stage float is guided by hand (add --stage float)")
+        check_recording(request.record)
+    if request.calibrate and request.stage is not None:
+        raise ConfigError(f"--calibrate: is a stage of its own (leave --stage {request.stage} out)")
     setup = load(request.config, request.overrides, request.engine)
+    if request.calibrate:
+        refuse_unreadable(setup)
+        request = replace(request, stage="calibrate", duration=request.duration or DURATION)
     notes = list(setup.notes)
     for name, load_of_bus in setup.settings.loads.items():
         notes.append(f"bus {name}: load at most {100 * load_of_bus.load:.0f} %, {load_of_bus.frames:.0f} frames/s")
@@ -213,6 +234,8 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     """
     default = Stage.FULL if environment.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
+    if stage is Stage.CALIBRATE:
+        notes += instructions(setup, request.duration or DURATION, environment.emulated)
     if environment.emulated:
         if not environment.lockstep:
             notes += faults_elsewhere(setup)
@@ -222,6 +245,13 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
         raise ConfigError(f"hil.faults: scripted faults are for emulated drives, and {buses} is real (remove them)")
     if stage is Stage.SHADOW:
         notes += in_shadow(setup)
+        return stage
+    if stage is Stage.CALIBRATE:
+        if not request.armed:
+            raise ConfigError(
+                f"--calibrate: {buses} counts as real: frames that start nodes and ask for samples would be sent, none "
+                "that enables a drive (add --armed to allow them)"
+            )
         return stage
     if not request.armed:
         raise ConfigError(

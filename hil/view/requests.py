@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from hil.bus.rates import BusRates
 from hil.recorder.memory import Capacity, nameless
 
 SIGNAL = signal.SIGUSR1
@@ -37,7 +38,7 @@ class PageSettings(NamedTuple):
         capacity: Capacity of its rings.
         requests: File descriptor of the memory of `Requests`.
         columns: Columns of a row, in order.
-        bitrates: Name of a bus -> its bit rate [bit/s].
+        rates: Name of a bus -> its bit rates.
         gains: Path of a gain -> its bounds.
         about: Further constant values for the page.
         plant: The plant to be drawn; None: no drawing.
@@ -48,7 +49,7 @@ class PageSettings(NamedTuple):
     capacity: Capacity
     requests: int
     columns: list[str]
-    bitrates: dict[str, float]
+    rates: dict[str, BusRates]
     gains: dict[str, tuple[float, float]]
     about: dict[str, Any]
     plant: PickledPlant | None

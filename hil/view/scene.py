@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from hil.bus.frame_bits import worst_bits
+from hil.bus.rates import BusRates
 from hil.loop.clock import SECOND
+from hil.recorder.bit_table import WORST
 from hil.recorder.events import split
-from hil.recorder.memory import ERROR, EXTENDED, FIELDS, SENT, SharedRings
+from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings
 from hil.recorder.ring import Ring
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.shapes.picture import PlacedShape, shape_picture
 from servoctl.mechanics.spatial.picture import poses, surfaces
 from servoctl.types import Array
 
@@ -51,13 +53,19 @@ class MachineDrawing:
     Args:
         plant: The plant.
         frames: Names of frames of a robot whose axes are drawn.
+        shapes: Spheres and capsules of bounds.
 
     Attributes:
         solids: Frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`.
+        obstacles: Start, end and radius of each shape that does not move, seven numbers [m].
     """
 
-    def __init__(self, plant: Plant, frames: Sequence[str] = ()) -> None:
+    def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
         self._plant = plant
+        self._shapes = [shape for shape in shapes if shape.link is not None]
+        fixed = [shape for shape in shapes if shape.link is None]
+        still = np.zeros((1, len(plant.coordinates)))
+        self.obstacles = [[plain(x) for x in shape] for shape in shape_picture(plant, fixed, still).values()]
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
         self.solids: dict[str, Any] = {
@@ -70,14 +78,20 @@ class MachineDrawing:
         self._frames = list(dict.fromkeys([*names, *frames]))
 
     def at(self, q: Array) -> dict[str, Any]:
-        """What moves, at coordinates of shape (n,): `links`, polylines; `poses`, 12 numbers per frame of a robot."""
+        """What moves, at coordinates of shape (n,).
+
+        Returns:
+            `links`: polylines; `poses`: 12 numbers per frame of a robot; `shapes`: 7 numbers per sphere or capsule.
+        """
         lines = self._plant.links(q)
         moved = poses(self._plant, self._frames, np.asarray(q)[None])
+        shapes = shape_picture(self._plant, self._shapes, np.asarray(q)[None])
         return {
             "links": {
                 name: [[plain(x) for x in point] for point in np.atleast_2d(line)] for name, line in lines.items()
             },
             "poses": {name: [plain(x) for x in pose[0]] for name, pose in moved.items()},
+            "shapes": {name.removeprefix("shape."): [plain(x) for x in shape[0]] for name, shape in shapes.items()},
         }
 
 
@@ -95,9 +109,6 @@ LOAD_TIME = 1.0
 KEPT_EVENTS = 2000
 """Largest number of past events that a new viewer gets."""
 
-BITS = np.array([[worst_bits(min(size, 8), extended) for size in range(256)] for extended in (False, True)])
-"""Largest number of bits of a frame, by extended id (0 or 1) and number of bytes."""
-
 
 class Scene:
     """Follows a run.
@@ -105,7 +116,7 @@ class Scene:
     Args:
         memory: The recorder's memory, mapped.
         columns: Columns of a row, in order.
-        bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses' numbers.
+        rates: Name of a bus -> its bit rates, in the order of the buses' numbers.
         machine: Draws the plant; None: no drawing.
 
     Attributes:
@@ -119,7 +130,7 @@ class Scene:
         self,
         memory: SharedRings,
         columns: Sequence[str],
-        bitrates: Mapping[str, float],
+        rates: Mapping[str, BusRates],
         machine: MachineDrawing | None,
     ) -> None:
         self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
@@ -132,7 +143,7 @@ class Scene:
         self._top: dict[str, float] = {}
         self._lateness: deque[tuple[float, Array]] = deque()
         self._skips = 0
-        self._buses = [BusTraffic(name, rate) for name, rate in bitrates.items()]
+        self._buses = [BusTraffic(name, each) for name, each in rates.items()]
         self.events: list[dict[str, Any]] = []
         self.dropped = self.rows = self.missed = 0
 
@@ -206,9 +217,9 @@ class BusTraffic:
         name: Name of the bus.
     """
 
-    def __init__(self, name: str, bitrate: float) -> None:
-        self.name, self._bitrate = name, bitrate
-        self._recent: deque[tuple[int, int]] = deque()
+    def __init__(self, name: str, rates: BusRates) -> None:
+        self.name, self._bit_times = name, np.array([1.0 / rates.nominal, 1.0 / rates.data])
+        self._recent: deque[tuple[int, float]] = deque()
         self._counts = {"sent": 0, "received": 0, "errors": 0}
 
     def add(self, frames: Any) -> None:
@@ -220,16 +231,16 @@ class BusTraffic:
         self._counts["errors"] += int(errors.sum())
         self._counts["sent"] += int(sent.sum())
         self._counts["received"] += int((~sent & ~errors).sum())
-        bits = BITS[(flags & EXTENDED != 0).astype(int), frames["length"]]
+        used = float((WORST(frames) @ self._bit_times).sum())
         now = int(frames["time"].max())
-        self._recent.append((now, int(bits.sum())))
+        self._recent.append((now, used))
         while self._recent[0][0] < now - LOAD_TIME * SECOND:
             self._recent.popleft()
 
     def as_dict(self) -> dict[str, float]:
-        """Counts, and the load as a share of the bit rate."""
+        """Counts, and the load as a share of the time."""
         load = 0.0
         if len(self._recent) > 1:
             span = (self._recent[-1][0] - self._recent[0][0]) / SECOND
-            load = sum(bits for _, bits in list(self._recent)[1:]) / (span * self._bitrate) if span > 0 else 0.0
+            load = sum(used for _, used in list(self._recent)[1:]) / span if span > 0 else 0.0
         return {**self._counts, "load": load}

@@ -11,6 +11,7 @@ from multiprocessing.connection import Pipe
 from types import TracebackType
 from typing import Any, Self
 
+from hil.bus.rates import BusRates
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.child import start_child
@@ -34,7 +35,7 @@ class LivePage:
     Args:
         recorder: Its memory is shown.
         columns: Columns of a row, in order.
-        bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses.
+        rates: Name of a bus -> its bit rates, in the order of the buses.
         gains: Path of a gain that may change -> its bounds.
         about: Further constant values for the page.
         plant: The plant to be drawn.
@@ -50,7 +51,7 @@ class LivePage:
         self,
         recorder: Recorder,
         columns: Sequence[str],
-        bitrates: Mapping[str, float],
+        rates: Mapping[str, BusRates],
         gains: Mapping[str, tuple[float, float]],
         about: Mapping[str, Any],
         plant: Plant,
@@ -59,7 +60,7 @@ class LivePage:
         self._requests = Requests(len(gains))
         memory, capacity = recorder.shared
         settings = PageSettings(
-            memory, capacity, self._requests.descriptor, list(columns), dict(bitrates), dict(gains), dict(about),
+            memory, capacity, self._requests.descriptor, list(columns), dict(rates), dict(gains), dict(about),
             _pickled(plant), os.getpid(),
         )  # fmt: skip
         self._connection, there = Pipe()

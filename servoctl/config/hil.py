@@ -59,7 +59,24 @@ class BusConfig(Open):
     interface: Annotated[str, Field(min_length=1)] = Field(
         default="emulated", description="emulated, virtual, udp_multicast, socketcan or another of python-can's"
     )
-    bitrate: BitRate = Field(default=1_000_000, description="bit rate [bit/s]")
+    bitrate: BitRate = Field(default=1_000_000, description="bit rate [bit/s]; of CAN FD the nominal one")
+    fd: StrictBool = Field(default=False, description="whether it carries CAN FD: every node on it must speak FD")
+    data_bitrate: BitRate | None = Field(
+        default=None, description="bit rate of the data of FD frames, above bitrate [bit/s]; left out: no switch"
+    )
+    data_sample_point: Fraction | None = Field(
+        default=None,
+        description="sample point within a bit at data_bitrate, to be checked on socketcan [-]; left out: any",
+    )
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Its keys as for opening it; those of CAN FD only where it carries FD."""
+        values: dict[str, Any] = {"interface": self.interface, "bitrate": self.bitrate}
+        for key in ("fd", "data_bitrate", "data_sample_point"):
+            if value := getattr(self, key):
+                values[key] = value
+        return values | self.options
 
 
 class NodeConfig(Open):
@@ -135,6 +152,14 @@ class Safety(Section):
     )
     zero_time: PositiveTime = Field(default=0.2, description="time in stage zero [s]")
     ramp_time: PositiveTime = Field(default=0.5, description="time in stage ramp [s]")
+    float_damping: Positive = Field(
+        default=10.0, description="rate at which the machine comes to rest when a hand lets it go in stage float [1/s]"
+    )
+    float_torque: Fraction = Field(
+        default=0.5,
+        description="largest torque in stage float [share of torque_limit]; at least 1.5 times what holds the start "
+        "pose, at most torque_limit",
+    )
     late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")
     late_share: Fraction = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
     clamped: Literal["warn", "stop"] = Field(

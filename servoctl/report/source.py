@@ -177,10 +177,13 @@ def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array,
     counted, hil = trajectory.metadata.get("bus_bits", {}), _part(config, "hil")
     loads = {}
     with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError):
-        for (name, bus), bits in zip(hil["buses"].items(), counted["bits"], strict=False):
-            t = counted["window"] * np.arange(len(bits))
-            used = np.asarray(bits, dtype=float) / (counted["window"] * float(bus["bitrate"]))
-            loads[name] = t, used, float(hil["max_bus_load"])
+        slow = counted["bits"]
+        fast = counted.get("data_bits") or [[0] * len(bits) for bits in slow]  # of FD frames, at another bit rate
+        for (name, bus), bits, data in zip(hil["buses"].items(), slow, fast, strict=False):
+            t, rate = counted["window"] * np.arange(len(bits)), float(bus["bitrate"])
+            used = np.asarray(bits, dtype=float) / rate
+            used += np.asarray(data, dtype=float) / float(bus.get("data_bitrate") or rate)
+            loads[name] = t, used / counted["window"], float(hil["max_bus_load"])
     return loads
 
 

@@ -96,9 +96,50 @@ def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, o
             "{main: {interface: emulated, bitrat: 500000}}",
             "hil.buses.main.bitrat: an emulated bus has no such key (did you mean 'bitrate'?)",
         ),
+        (
+            "{main: {interface: emulated, data_bitrate: 5000000}}",
+            "hil.buses.main.data_bitrate: a classic bus has none (set fd: true, or leave it out)",
+        ),
+        (
+            "{main: {interface: emulated, fd: false, data_sample_point: 0.7}}",
+            "hil.buses.main.data_sample_point: a classic bus has none (set fd: true, or leave it out)",
+        ),
+        (
+            "{main: {interface: emulated, fd: true, data_bitrate: 1000000}}",
+            "hil.buses.main.data_bitrate: 1000000 bit/s is not above bitrate 1000000 bit/s (raise it, or leave it out)",
+        ),
+        (
+            "{main: {interface: emulated, fd: true, data_bitrate: -5}}",
+            "hil.buses.main.data_bitrate: expected a bit rate, a positive integer [bit/s], got -5",
+        ),
+        ("{main: {interface: emulated, fd: 1}}", "hil.buses.main.fd: expected true or false, got 1"),
     ],
 )
-def test_two_buses_of_a_config_must_not_be_the_same(buses: str, said: str) -> None:
+def test_wrong_buses_of_a_config_are_refused(buses: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(BELT, [f"hil.buses={buses}"], "vm")
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("drive", "remedy"),
+    [
+        (f"{CIA402}, node: 1", ""),
+        ("protocol: odrive, node: 1", "`fd: true` says that its can.config.data_baud_rate is set; or "),
+        (f"{MIT}, node: 1", "with `status: damiao` it speaks FD; or "),
+    ],
+    ids=["cia402", "odrive", "mit"],
+)
+def test_a_classic_node_on_an_fd_bus_is_refused(drive: str, remedy: str) -> None:
+    bus = "hil.buses={main: {interface: emulated, fd: true, data_bitrate: 5000000}}"
+    with pytest.raises(ConfigError) as error:
+        load(BELT, [bus, *rig(drive, "protocol: odrive, node: 9")], "vm")
+    what = "speaks classic CAN, and bus 'main' carries FD frames, which it would destroy"
+    assert f"hil.drives[0].bus: F {what} ({remedy}give it a bus without fd)" in str(error.value)
+    assert f"hil.sensors[0].bus: x2 {what}" in str(error.value)
+
+
+def test_an_odrive_with_fd_needs_an_fd_bus() -> None:
+    with pytest.raises(ConfigError) as error:
+        load(BELT, rig("protocol: odrive, node: 1, fd: true", "protocol: odrive, node: 9"), "vm")
+    assert "hil.drives[0].fd: true on bus 'main', which is classic (give the bus fd: true)" in str(error.value)

@@ -6,6 +6,7 @@ import pytest
 
 from hil.bus.frame_bits import least_bits, worst_bits
 from hil.bus.load import FrameTraffic, describe_load, worst_load
+from hil.bus.rates import BusRates
 
 # Bits of one cycle of six axes: worst case of every frame, summed by hand (55 + 10 s, extended 80 + 10 s).
 CYCLES = [
@@ -21,7 +22,7 @@ CYCLES = [
 
 def cyclic(frames: list[FrameTraffic]) -> Callable[[float], list[FrameTraffic]]:
     """Frames of a cycle; `rate` is their number per cycle."""
-    return lambda period: [FrameTraffic(each.size, each.rate / period, each.extended) for each in frames]
+    return lambda period: [each._replace(rate=each.rate / period) for each in frames]
 
 
 @pytest.mark.parametrize(
@@ -36,9 +37,9 @@ def test_least_and_most_bits_of_a_frame(size: int, standard: tuple[int, int], ex
 @pytest.mark.parametrize("allowed", [1.0, 0.8, 0.6])
 @pytest.mark.parametrize("bitrate", [1_000_000, 500_000])
 def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allowed: float, bitrate: int) -> None:
-    assert worst_load(cyclic(frames)(1.0), bitrate) == pytest.approx(bits / bitrate)
+    assert worst_load(cyclic(frames)(1.0), BusRates.classic(bitrate)) == pytest.approx(bits / bitrate)
     for period in (0.01, 0.0004):  # one that fits, one that does not
-        load = describe_load(cyclic(frames), period, bitrate, allowed)
+        load = describe_load(cyclic(frames), period, BusRates.classic(bitrate), allowed)
         assert load.load == pytest.approx(bits / period / bitrate)
         assert load.highest_rate == pytest.approx(allowed * bitrate / bits, rel=1e-9)
         assert load.fits == (bits / period / bitrate <= allowed)
@@ -46,30 +47,33 @@ def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allo
 
 @pytest.mark.parametrize(("axes", "rate"), [(1, 2593), (2, 1296), (3, 864), (4, 648), (6, 432), (8, 324), (12, 216)])
 def test_the_highest_rate_for_axes_with_two_frames_of_eight_bytes(axes: int, rate: int) -> None:
-    assert round(describe_load(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, 1_000_000, 0.7).highest_rate) == rate
+    assert (
+        round(describe_load(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, BusRates.classic(1_000_000), 0.7).highest_rate)
+        == rate
+    )
 
 
 def test_traffic_that_does_not_depend_on_the_rate_is_subtracted_first() -> None:
     def traffic(period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 100.0), FrameTraffic(8, 1.0 / period)]  # 13,500 bit/s always
 
-    load = describe_load(traffic, 0.002, 1_000_000, 0.7)
+    load = describe_load(traffic, 0.002, BusRates.classic(1_000_000), 0.7)
     assert load.highest_rate == pytest.approx((0.7e6 - 13_500) / 135)
     assert load.load == pytest.approx(0.0135 + 0.0675)
 
 
 def test_for_a_bus_that_fits_the_highest_rate_is_given() -> None:
-    assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.0025, 1_000_000, 0.7).sentence == (
+    assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.0025, BusRates.classic(1_000_000), 0.7).sentence == (
         "64.8% of 1000000 bit/s at worst, at 400 Hz, where max_bus_load allows 70.0%: 432 Hz would still fit"
     )
 
 
 def test_for_a_bus_that_is_too_full_the_remedies_are_given() -> None:
-    assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.002, 500_000, 0.7).sentence == (
+    assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.002, BusRates.classic(500_000), 0.7).sentence == (
         "162.0% of 500000 bit/s at worst, at 500 Hz, where max_bus_load allows 70.0%: at most 216 Hz fit "
         "(hil.period of 0.00463 s or more, or spread the drives over more buses, or a higher bit rate)"
     )
-    hopeless = describe_load(lambda period: [FrameTraffic(8, 8000.0)], 0.002, 1_000_000, 0.7)
+    hopeless = describe_load(lambda period: [FrameTraffic(8, 8000.0)], 0.002, BusRates.classic(1_000_000), 0.7)
     assert hopeless.highest_rate == 0
     assert hopeless.sentence.endswith("no rate fits (spread the drives over more buses)")
 
@@ -77,6 +81,6 @@ def test_for_a_bus_that_is_too_full_the_remedies_are_given() -> None:
 def test_the_proposed_period_fits() -> None:
     for axes in range(1, 40):
         traffic = cyclic([FrameTraffic(8, 2 * axes), FrameTraffic(0, 1)])
-        sentence = describe_load(traffic, 1e-5, 1_000_000, 0.7).sentence
+        sentence = describe_load(traffic, 1e-5, BusRates.classic(1_000_000), 0.7).sentence
         proposed = float(sentence.split("hil.period of ")[1].split(" s")[0])
-        assert describe_load(traffic, proposed, 1_000_000, 0.7).fits
+        assert describe_load(traffic, proposed, BusRates.classic(1_000_000), 0.7).fits

@@ -35,9 +35,11 @@ SOCKETCAN = {"interface": "socketcan", "channel": "can0", "bitrate": 1_000_000}
         ({**VIRTUAL, "bitrate": None}, r"bus main: bitrate: missing \(expected a whole number \[bit/s\]"),
         ({**VIRTUAL, "bitrate": 0}, r"bus main: bitrate: got 0 "),
         ({**VIRTUAL, "bitrate": 1e6}, r"bus main: bitrate: got 1000000.0 "),
-        ({**VIRTUAL, "fd": True}, r"bus main: fd: only classic CAN is supported \(leave it out\)"),
         ({**VIRTUAL, "rx_queue_sise": 5}, r"rx_queue_sise: virtual has no such key \(did you mean 'rx_queue_size'\?\)"),
-        ({**VIRTUAL, "hop_limit": 5}, r"hop_limit: virtual has no such key \(there are: bitrate, channel, interface, "),
+        (
+            {**VIRTUAL, "hop_limit": 5},
+            r"hop_limit: virtual has no such key \(there are: bitrate, channel, data_bitr",
+        ),
         ({**VIRTUAL, "can_filters": []}, r"can_filters: virtual has no such key"),
         (
             {**MULTICAST, "channel": "10.0.0.1"},

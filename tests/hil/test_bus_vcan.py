@@ -14,7 +14,7 @@ from interfaces import absent, keys_of
 
 from hil.bus import BusError, Link
 from hil.bus.open import open_bus
-from hil.frame import Frame
+from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, WallClock
 
 pytestmark = pytest.mark.vcan
@@ -41,11 +41,13 @@ def tool(name: str) -> str:
 
 def test_a_frame_of_cansend_arrives(keys: Keys) -> None:
     clock = WallClock()
-    bus = open_bus("main", keys, clock)
+    bus = open_bus("main", {**keys, "fd": True}, clock)
     for text, frame in [
         ("123#DEADBEEF", Frame(0x123, bytes.fromhex("DEADBEEF"))),
         ("1ABCDEF0#", Frame(0x1ABCDEF0, extended=True)),
         ("069#R8", Frame(0x069, remote=True, length=8)),
+        ("123##1" + "A5" * 64, Frame(0x123, b"\xa5" * 64, fd=True, brs=True)),
+        ("1ABCDEF0##0" + "01" * 12, Frame(0x1ABCDEF0, b"\x01" * 12, extended=True, fd=True)),
     ]:
         subprocess.run([tool("cansend"), "vcan0", text], check=True)
         received = bus.receive(clock.now() + ENOUGH)
@@ -73,9 +75,13 @@ def test_an_error_frame_of_cansend_is_decoded(keys: Keys, text: str, link: Link,
     bus.close()
 
 
-def test_candump_logs_what_was_sent_and_what_we_received(keys: Keys, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fd", [False, True], ids=["classic", "fd"])
+def test_candump_logs_what_was_sent_and_what_we_received(keys: Keys, tmp_path: Path, fd: bool) -> None:
     clock, chance, log = WallClock(), random.Random(7), tmp_path / "candump.log"
-    frames = [random_frame(chance) for _ in range(4000)]
+    keys = {**keys, "fd": fd}
+    frames = [random_frame(chance, fd) for _ in range(4000)]
+    if fd:
+        assert {len(frame.data) for frame in frames if frame.fd} == set(FD_SIZES)
     sender, receiver = open_bus("sender", keys, clock), open_bus("receiver", keys, clock)
     received: list[Frame] = []
     with log.open("w") as output:
@@ -106,20 +112,26 @@ def test_candump_logs_what_was_sent_and_what_we_received(keys: Keys, tmp_path: P
     receiver.close()
 
 
-def random_frame(chance: random.Random) -> Frame:
+def random_frame(chance: random.Random, fd: bool) -> Frame:
+    """A classic frame, or on an FD bus mostly one of its 16 sizes, with and without bit rate switch."""
     extended, remote = chance.random() < 0.5, chance.random() < 0.1
     identity = chance.randrange(1 << (29 if extended else 11))
+    if fd and chance.random() < 0.8:
+        data = chance.randbytes(chance.choice(FD_SIZES))
+        return Frame(identity, data, extended, fd=True, brs=chance.random() < 0.5)
     if remote:
         return Frame(identity, extended=extended, remote=True, length=chance.randrange(9))
     return Frame(identity, chance.randbytes(chance.randrange(9)), extended)
 
 
 def parsed(line: str) -> tuple[float, Frame]:
-    """A line of `candump -L`: `(1700000000.000000) vcan0 123#DEADBEEF`."""
-    stamp, _, text = line.split()
+    """A line of `candump -L`: `(1700000000.000000) vcan0 123#DEADBEEF`; of an FD frame `123##1DEADBEEF`."""
+    stamp, _, text = line.split()[:3]
     identity, _, data = text.partition("#")
     extended = len(identity) == 8
-    if data.startswith("R"):
+    if data.startswith("#"):
+        frame = Frame(int(identity, 16), bytes.fromhex(data[2:]), extended, fd=True, brs=bool(int(data[1], 16) & 1))
+    elif data.startswith("R"):
         frame = Frame(int(identity, 16), extended=extended, remote=True, length=int(data[1:] or "0"))
     else:
         frame = Frame(int(identity, 16), bytes.fromhex(data), extended)

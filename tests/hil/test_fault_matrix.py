@@ -38,6 +38,9 @@ FAST = [
     ("law raises", "cia402", "at speed"),
     ("SIGTERM", "odrive", "at speed"),
     ("bus closed", "mit", "at speed"),
+    ("everything lost", "cia402", "floating"),
+    ("drive fault", "odrive", "floating"),
+    ("hand pushes", "mit", "floating"),
 ]
 
 

@@ -14,7 +14,7 @@ import can
 import numpy as np
 import pytest
 
-from hil.frame import Frame
+from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND
 from hil.recorder import Capacity, Recorder, read_events, read_frames
 from servoctl.errors import RunFolderError
@@ -43,17 +43,19 @@ def some_rows(count: int, seed: int = 0) -> np.ndarray:
 
 
 def some_frames(count: int, seed: int = 0) -> Iterator[tuple[int, bool, Frame, int]]:
-    """Frames of every kind, about 100 us apart."""
+    """Frames of every kind and size, about 100 us apart; a quarter are FD frames."""
     random = np.random.default_rng(seed)
     kinds, sizes = random.integers(0, 20, count), random.integers(0, 9, count)
     times = np.arange(count) * 100_000 + random.integers(0, 100_000, count)
-    payload = random.bytes(8 * count)
+    payload = random.bytes(8 * count + 64)
     for k, (kind, size, moment) in enumerate(zip(kinds.tolist(), sizes.tolist(), times.tolist(), strict=True)):
-        extended, remote, error = kind % 3 == 0, kind == 1, kind == 2
+        extended, remote, error, fd = kind % 3 == 0, kind == 1, kind == 2, kind >= 15
         sent = kind % 2 == 1 and not error
         id = int.from_bytes(payload[8 * k : 8 * k + 4], "little") >> (3 if extended or error else 21)
-        data = b"" if remote else payload[8 * k : 8 * k + size]
-        yield kind % 3, sent, Frame(id, data, extended, remote, error, size * remote, 0 if sent else moment), moment
+        data = b"" if remote else payload[8 * k : 8 * k + (FD_SIZES[(size + k) % 16] if fd else size)]
+        time = 0 if sent else moment
+        frame = Frame(id, data, extended, remote, error, size * remote, time, fd, fd and kind > 16)
+        yield kind % 3, sent, frame, moment
 
 
 def record_all(recorder: Recorder, rows: np.ndarray, frames: list[tuple[int, bool, Frame, int]]) -> None:
@@ -126,10 +128,7 @@ def test_times_are_exact_to_the_nanosecond_over_a_day(tmp_path: Path) -> None:
 
 
 def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Path) -> None:
-    frames = [
-        (0, True, Frame(frame.id, frame.data, frame.extended, frame.remote, length=frame.length), k * SECOND // 3)
-        for k, (_, _, frame, _) in enumerate(some_frames(20))
-    ]
+    frames = [(0, True, frame.at(0), k * SECOND // 3) for k, (_, _, frame, _) in enumerate(some_frames(20))]
     with recorder(tmp_path / "run") as made:
         record_all(made, some_rows(1), frames)
     whole = (tmp_path / "run/can.blf").read_bytes()

@@ -12,6 +12,7 @@ from hil.safety import Bounds, EventKind, Limits, Monitor, Reaction
 from hil.safety.drive_rig import DriveRig
 from hil.safety.plan import Phase, RunPlan, Stage
 from hil.safety.stages import Stages
+from hil.sensing.gravity import Hold
 from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 
@@ -106,7 +107,7 @@ class Run:
             stage,
             **(given | plan),
             damping=[2.0, 2.0],
-            hold=lambda q: np.array([hold, hold]),
+            hold=lambda q: Hold(np.array([hold, hold]), np.zeros(2), np.zeros((2, 2))),
             errors=lambda t, q, v: {"x": (self.error, np.nan)},
         )
         limits = Limits([drive.settings for drive in self.machine.drives], 0.0025)

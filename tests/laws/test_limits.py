@@ -26,7 +26,8 @@ from scipy.optimize import linprog, lsq_linear
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import decompose
-from servoctl.laws.limits import Limited, most_steps, search_function, step_function, within_limits
+from servoctl.laws.limit_search import SearchSize, most_steps, search_function, step_function
+from servoctl.laws.limits import Limited, within_limits
 from servoctl.types import Array
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
@@ -275,6 +276,6 @@ def test_the_compiled_answer_has_the_derivative_of_its_active_set() -> None:
 
 def test_a_compiled_step_stays_small() -> None:
     """Counted in CasADi instructions, the decomposition's own 1,023 apart."""
-    assert step_function((3,), 6).n_instructions() < 1300
-    assert search_function((3,), 6).n_instructions() < 50  # steps are called, not copied
+    assert step_function(SearchSize((3,), 6)).n_instructions() < 1300
+    assert search_function(SearchSize((3,), 6)).n_instructions() < 50  # steps are called, not copied
     assert most_steps(6) == 32 and most_steps(12) == 64

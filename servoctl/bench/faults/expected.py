@@ -98,6 +98,10 @@ def _moving(still: Expected, moving: Expected) -> Callable[[Scenario], Expected]
     return lambda scenario: moving if scenario.motion == "at speed" else still
 
 
+def _in_the_hand(floating: Expected, otherwise: Expected) -> Callable[[Scenario], Expected]:
+    return lambda scenario: floating if scenario.motion == "floating" else otherwise
+
+
 def _by_protocol(**each: Expected) -> Callable[[Scenario], Expected]:
     return lambda scenario: each[scenario.protocol]
 
@@ -211,9 +215,10 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "loop stalls for half the watchdog": _stall,
     "loop stalls for almost the watchdog": _stall,
     "loop stalls": _stall,
-    "law says NaN": _of("non_finite", within=PERIOD),
+    "hand pushes": _in_the_hand(_ON, _of("tracking", within=0.4)),
+    "law says NaN": _in_the_hand(_ON, _of("non_finite", within=PERIOD)),  # a floating machine does not follow the law
     "law says infinity": _of("non_finite", within=PERIOD),
-    "law jumps": _of("speed", "runaway", within=0.2),
+    "law jumps": _in_the_hand(_ON, _of("speed", "runaway", within=0.2)),
     "law raises": _of("exception", within=PERIOD),
     "SIGINT": _of("interrupted", within=2 * PERIOD),
     "SIGTERM": _of("interrupted", within=2 * PERIOD),

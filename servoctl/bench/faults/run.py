@@ -180,7 +180,8 @@ def play(scenario: Scenario) -> FaultResult:
             host.at = truth.onset if scenario.host else None
 
     environment = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
-    run = HilRun(prepared, environment, Stage.FULL, None, None, {})
+    stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
+    run = HilRun(prepared, environment, stage, None, None, {})
     ended = run.run(lambda event: None)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)

@@ -18,11 +18,9 @@ WATCHDOG = 0.03
 FASTEST = (0.33, 0.45)
 """Time span of the task in which the carts move at 90 % of their largest speed or more [s]."""
 
-SPEED = {
-    "standstill": ("task.first.holonomic=x1 - 0.3", "task.second.holonomic=x2 - 0.8"),
-    "at speed": (),
-}
-"""Motion -> overrides of the config."""
+STILL = ("task.first.holonomic=x1 - 0.3", "task.second.holonomic=x2 - 0.8")
+SPEED = {"standstill": STILL, "at speed": (), "floating": STILL}
+"""Motion -> overrides of the config; `floating` is stage float, the others are stage full."""
 
 _UNITS = {"counts_per_turn": 65536, "velocity_unit": "0.1*rpm"}
 _DRIVE: dict[str, dict[str, Any]] = {
@@ -52,7 +50,7 @@ class Scenario:
     Attributes:
         row: Name of the fault in the table.
         protocol: Protocol of the drives.
-        motion: `standstill` or `at speed`.
+        motion: `standstill`, `at speed` or `floating`.
         at: Time of the fault from the start of the task [s]; None: before the run.
         faults: Entries of `hil.faults`.
         host: Fault of the loop's own process, one of `HOST_ROWS`; empty: none.
@@ -180,6 +178,7 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "torque constant wrong by little": (_fault("torque_constant", drive=ANY, factor=(0.95, 1.05)), PROTOCOLS),
     "torque table wrong": (_fault("torque_table", drive=ANY, factor=[0.5, 2.0]), PROTOCOLS),
     "coupling slips": (_fault("torque_constant", drive=ANY, factor=(0.0, 0.2)), PROTOCOLS),
+    "hand pushes": (_fault("push", drive=ANY, torque=[-6.0, -3.0, 3.0, 6.0]), PROTOCOLS),
     # in the host
     "loop stalls for a moment": (_fault("stall", **{"for": (0.003, 0.005)}), PROTOCOLS),
     "loop stalls for half the watchdog": (_fault("stall", **{"for": (0.0075, 0.015)}), PROTOCOLS),
@@ -198,10 +197,24 @@ BEFORE = ("drive does not let itself be enabled", "drive in a wrong mode", "driv
 """Faults that exist before the run."""
 
 
+FLOATING = (
+    "samples lost", "commands lost", "everything lost", "host's cable off", "host's bus-off", "another master",
+    "drive fault", "drive reboots", "drive silent", "encoder jumps", "encoder not a number", "encoder's sign flips",
+    "encoder drifts", "hand pushes", "loop stalls", "law says NaN", "law jumps", *HOST_ROWS,
+)  # fmt: skip
+"""Rows that are played while the machine floats, too."""
+
+
 def rows() -> list[tuple[str, str, str]]:
     """All combinations of row, protocol and motion."""
     every = [(row, protocols) for row, (_, protocols) in ROWS.items()] + [(row, PROTOCOLS) for row in HOST_ROWS]
-    return [(row, protocol, motion) for row, protocols in every for protocol in protocols for motion in SPEED]
+    return [
+        (row, protocol, motion)
+        for row, protocols in every
+        for protocol in protocols
+        for motion in SPEED
+        if motion != "floating" or row in FLOATING
+    ]
 
 
 def scenarios(count: int, seed: int = 0) -> Iterator[Scenario]:

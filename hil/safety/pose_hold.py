@@ -1,0 +1,133 @@
+"""Holds a machine at a pose, or lets a hand guide it: gravity compensation with position feedback of its own.
+
+    stand:  u = u_g(q) + W (3 w^2 e - 3 w y' + w^3 int e dt)         e = y_held - y
+    guide:  u = u_g(q) + u_b(q) + W (w_a^2 (y_a - y) + walls - s y')
+
+y are the displacements of the motors, u_g(q) the torques that hold the pose by the model, and W = (B^T Phi B)^+ the
+inertia that the motors see. All three poles of `stand` are at -w.
+
+Design: by the model alone a pose is not held: the smallest error of a torque, such as its steps on the wire, makes the
+machine drift. While a hand guides, the spring slips (y_a follows y) as soon as it would need more than `grip` in any
+drive. So it holds against torque steps and gives way to a hand. u_b is what the stand needed beyond the model. It
+follows the gravity torque of each joint, as a wrong mass does, and never exceeds its first value. The feedback is ours;
+the spring is the elasto-plastic friction model of Dahl (1968) with one state per drive.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hil.drives.settings import DriveSettings
+from hil.loop import Reading
+from hil.sensing.gravity import Hold
+from servoctl.types import Array
+
+FASTEST_POLE = 20.0
+"""Fastest pole of the feedback [1/s]."""
+
+POLE_SHARE = 0.06
+"""Largest pole times the period: samples, torque and a period of delay then cost little phase."""
+
+LARGEST_BIAS = 0.25
+"""Largest torque that the integral adds [share of torque_limit]."""
+
+WALL = 0.02
+"""Width of the wall before each position limit, while a hand guides [share of the range]."""
+
+ANCHOR = 2.0
+"""Frequency w_a of the slipping spring, in damping rates s."""
+
+
+@dataclass(frozen=True)
+class Guiding:
+    """How a machine feels in the hand.
+
+    Attributes:
+        damping: Rate s at which its motion decays when it is let go [1/s].
+        limits: Largest torque of each drive, below its torque_limit [actuator unit].
+        grip: Torque of each drive at which the spring slips [actuator unit].
+    """
+
+    damping: float
+    limits: Sequence[float]
+    grip: Sequence[float]
+
+
+class PoseHold:
+    """Torques that hold a pose or guide a machine.
+
+    Args:
+        hold: q -> torques that hold the pose by the model, and W.
+        drives: In the order of the actuators.
+        period: Period of the loop [s].
+        guiding: How the machine feels in the hand; None: `guide` is not used.
+    """
+
+    def __init__(
+        self,
+        hold: Callable[[Array], Hold],
+        drives: Sequence[DriveSettings],
+        period: float,
+        guiding: Guiding | None = None,
+    ) -> None:
+        self._hold, self._period, self._guiding = hold, period, guiding
+        self._pole = min(FASTEST_POLE, POLE_SHARE / period)
+        self._largest = LARGEST_BIAS * np.array([drive.torque_limit for drive in drives])
+        lower, upper = np.array([drive.position_limits for drive in drives]).T
+        width = WALL * (upper - lower)
+        self._lower, self._upper = lower + width, upper - width
+        self._held: Array | None = None
+        self._integral = self._bias = self._at_release = np.zeros(len(drives))
+
+    def begin(self, positions: Sequence[float]) -> None:
+        """Holds these positions of the joints from now on [joint unit]."""
+        self._held = np.array(positions)
+        self._integral = np.zeros(len(positions))
+
+    def stand(self, reading: Reading, learn: bool = False) -> list[float]:
+        """Torques that hold the pose.
+
+        Args:
+            reading: State of the machine.
+            learn: Whether the integral runs: not while brakes are still closed.
+        """
+        gravity = self._hold(reading.q)
+        if self._held is None or not reading.valid:
+            torques: list[float] = gravity.u.tolist()
+            return torques
+        w, error = self._pole, self._held - reading.positions
+        if learn:
+            integral = self._integral + self._period * error
+            if (np.abs(w**3 * gravity.inertia @ integral) <= self._largest).all():
+                self._integral = integral
+        self._bias, self._at_release = w**3 * gravity.inertia @ self._integral, gravity.u
+        rates = np.array(reading.speeds)
+        torques = (gravity.u + self._bias + gravity.inertia @ (3 * w**2 * error - 3 * w * rates)).tolist()
+        return torques
+
+    def guide(self, reading: Reading) -> list[float]:
+        """Torques while a hand guides the machine; the drives' own limits come on top."""
+        assert self._guiding is not None
+        gravity, guiding = self._hold(reading.q), self._guiding
+        torques = gravity.u
+        if self._held is not None and reading.valid:
+            y, rates, stiffness = np.array(reading.positions), np.array(reading.speeds), (ANCHOR * guiding.damping) ** 2
+            stretch = self._held - y
+            most = np.max(np.abs(stiffness * gravity.inertia @ stretch) / np.array(guiding.grip), initial=0.0)
+            stretch = stretch / max(1.0, float(most))
+            self._held = y + stretch
+            inside = np.clip(y, self._lower, self._upper) - y
+            walls = (2 * self._pole) ** 2 * inside - 4 * self._pole * rates * (inside != 0.0)
+            wanted = stiffness * stretch + walls - guiding.damping * rates
+            torques = torques + self._bias * self._alike(gravity.u) + gravity.inertia @ wanted
+        limits = np.array(guiding.limits)
+        limited: list[float] = np.clip(torques, -limits, limits).tolist()
+        return limited
+
+    def _alike(self, gravity: Array) -> Array:
+        """Gravity torque of each joint now, as a share of that at the end of the stand, from -1 to 1."""
+        before = self._at_release
+        share = np.divide(gravity, before, out=np.zeros_like(before), where=np.abs(before) > 0.04 * self._largest)
+        alike: Array = np.clip(share, -1.0, 1.0)
+        return alike

@@ -1,0 +1,130 @@
+"""The search of `laws.active_set` from start to end: a loop on numbers, a CasADi function on symbols."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.repeat import repeat
+from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
+from servoctl.laws.active_set import LeastSquaresProblem, advance
+from servoctl.types import Array
+
+
+def most_steps(n: int) -> int:
+    """Bound on the steps for n inputs and rows, a power of two: twice the steps needed on 12,000 random problems."""
+    return 1 << (4 * n - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class SearchSize:
+    """What a search is compiled for.
+
+    Attributes:
+        counts: Rows per level.
+        m: Inputs.
+        k: Rows of G.
+        limited: Whether any input has a limit.
+        preferring: Whether there is an s.
+    """
+
+    counts: tuple[int, ...]
+    m: int
+    k: int = 0
+    limited: bool = True
+    preferring: bool = True
+
+    @classmethod
+    def of(cls, problem: LeastSquaresProblem) -> "SearchSize":
+        """The size of a problem."""
+        counts, (k, m) = tuple(len(e) for _, e in problem.levels), problem.G.shape
+        return cls(counts, m, k, len(problem.lower) > 0, problem.preferred is not None)
+
+    @property
+    def name(self) -> str:
+        """Part of the names of functions."""
+        rows = f"_{self.k}{'_limited' * self.limited}{'_preferring' * self.preferring}" if self.k else ""
+        return f"{'_'.join(map(str, self.counts))}x{self.m}{rows}"
+
+    @property
+    def held(self) -> int:
+        """Number of inputs and rows that can be held."""
+        return (self.m if self.limited else 0) + self.k
+
+    @property
+    def parts(self) -> list[int]:
+        """Where the parts of the state end: x, held, lack; done and steps follow."""
+        return [int(end) for end in np.cumsum([self.m, self.held, self.k])]
+
+    def problem(self) -> LeastSquaresProblem:
+        """A problem of this size, of symbols."""
+        m, limits = self.m, self.m if self.limited else 0
+        levels = tuple((symbols("T", r, m), symbols("e", r)) for r in self.counts)
+        scalars = list(symbols("scalars", 2 + len(levels)))
+        lower, upper = symbols("l", limits), symbols("u", limits)
+        s = symbols("s", m) if self.preferring else None
+        return LeastSquaresProblem(
+            levels,
+            tuple(scalars[2:]),
+            lower,
+            upper,
+            s,
+            scalars[0],
+            symbols("G", self.k, m),
+            symbols("g", self.k),
+            scalars[1],
+        )
+
+
+def search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Array, Any, Any]:
+    """Steps of `advance` until x is the answer, or `most_steps`.
+
+    Args:
+        problem: The problem.
+        x: Where the search begins; see `advance`.
+        held: What is held there.
+        done: 1 if x is the answer already, else 0.
+
+    Returns:
+        x, held, what the rows of G lack at x, whether x is the answer, and the steps taken.
+    """
+    size = SearchSize.of(problem)
+    lack, steps, parts = np.zeros(size.k), 0, _flat(problem)
+    if is_symbolic(x, held, *parts):
+        state = to_sx(np.concatenate([x, held, lack, [done, 0.0]]))
+        values = from_sx(search_function(size)(state, *map(to_sx, parts)), (state.numel(),))
+        x, held, lack, _ = np.split(values, size.parts)
+        return x, held, lack, values[-2], values[-1]
+    while not done and steps < most_steps(size.held):
+        x, held, lack, done = advance(problem, x, held)
+        steps += 1
+    return x, held, lack, done, steps
+
+
+def _flat(problem: LeastSquaresProblem) -> list[Array]:
+    """The problem as the arguments of `search_function`."""
+    T, e = zip(*problem.levels, strict=True)
+    scalars = [problem.rank_tolerance, *problem.scales, *([problem.row_scale] if len(problem.g) else [])]
+    parts = [np.vstack(T), np.concatenate(e), problem.lower, problem.upper]
+    parts += [] if problem.preferred is None else [problem.preferred]
+    parts += [np.array(scalars, dtype=object), problem.G, problem.g]
+    return [part for part in parts if part.size]
+
+
+@cache
+def step_function(size: SearchSize) -> Any:
+    """CasADi function (state, problem) -> state after one step; the state is (x, held, lack, done, steps)."""
+    problem, state = size.problem(), symbols("x", size.parts[-1] + 2)
+    x, held, _, _ = np.split(state, size.parts)
+    x, held, lack, done = advance(problem, x, held)
+    after = to_sx(np.concatenate([x, held, lack, [done, state[-1] + 1.0]]))
+    inputs = [to_sx(part) for part in (state, *_flat(problem))]
+    return ca.Function(f"limit_step_{size.name}", inputs, ca.cse([after]), {"never_inline": True})
+
+
+@cache
+def search_function(size: SearchSize) -> Any:
+    """CasADi function of the whole search, with the arguments of `step_function`."""
+    return repeat(f"limits_{size.name}", step_function(size), most_steps(size.held), done=size.parts[-1])

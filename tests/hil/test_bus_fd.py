@@ -1,0 +1,292 @@
+"""CAN FD: bits and times of frames against frames written out bit by bit, and frames through every kind of bus."""
+
+import random
+from typing import Any
+
+import can
+import pytest
+from interfaces import EACH, keys_of
+
+from hil.bus import BusError, socketcan
+from hil.bus.fd_bits import fd_bits, least_fd_bits, worst_fd_bits
+from hil.bus.frame_bits import frame_bits
+from hil.bus.load import FrameTraffic, describe_load
+from hil.bus.open import open_bus
+from hil.bus.rates import BusRates, PhaseBits
+from hil.emulator.bus import EmulatedBus
+from hil.emulator.disturbances import Disturbance
+from hil.emulator.station import Station
+from hil.emulator.wire import Wire
+from hil.frame import FD_SIZES, Frame, fd_size
+from hil.loop.clock import SECOND, WallClock
+from hil.loop.virtual_time import World
+
+ENOUGH = 5 * SECOND
+RATES = BusRates(1_000_000, 5_000_000, True)
+
+# payload -> worst and mean time of a frame of random data at 1 and 5 Mbit/s [us]: id of 11 bits, then of 29
+TIMES = {
+    3: ((46.6, 41.8), (69.8, 61.4)),
+    8: ((56.6, 50.0), (79.8, 69.7)),
+    16: ((72.6, 63.2), (95.8, 83.0)),
+    20: ((81.6, 70.9), (104.8, 90.6)),
+    24: ((89.6, 77.4), (112.8, 97.2)),
+    32: ((105.6, 90.7), (128.8, 110.3)),
+    48: ((137.6, 117.1), (160.8, 137.0)),
+    64: ((169.6, 143.7), (192.8, 163.3)),
+}
+
+
+def random_frame(chance: random.Random, size: int | None = None, extended: bool | None = None) -> Frame:
+    """Half of the frames have long runs of equal bits, which random bytes hardly ever have."""
+    long = chance.random() < 0.5 if extended is None else extended
+    number = chance.choice(FD_SIZES) if size is None else size
+    data = chance.randbytes(number)
+    if chance.random() < 0.5:
+        data = bytes(chance.choice((0, 0xFF, 0x0F, 0xF0, 0x87)) for _ in data)
+    identity = chance.randrange(1 << (29 if long else 11)) if chance.random() < 0.7 else 0
+    return Frame(identity, data, long, fd=True, brs=chance.random() < 0.7)
+
+
+def written_out(frame: Frame) -> tuple[str, str]:
+    """All bits of a frame, at the nominal and at the data bit rate, field by field as ISO 11898-1 has them."""
+    if frame.extended:
+        header = f"0{frame.id >> 18:011b}11{frame.id & 0x3FFFF:018b}010{frame.brs:b}"
+    else:
+        header = f"0{frame.id:011b}0010{frame.brs:b}"
+    control = f"0{FD_SIZES.index(len(frame.data)):04b}"
+    first, second, count, crc_input = stuffed(header, control + "".join(f"{byte:08b}" for byte in frame.data))
+    gray = f"{count % 8 ^ count % 8 >> 1:03b}"
+    stuff_count = gray + str(gray.count("1") % 2)
+    length, generator = (17, 0x3685B) if len(frame.data) <= 16 else (21, 0x302899)
+    tail = stuff_count + crc(crc_input + stuff_count, length, generator)
+    second += fixed_stuffing((first + second)[-1], tail)
+    end = "1" + "01" + "1" * 7 + "111"  # CRC delimiter, acknowledgement and its delimiter, end of frame, interframe
+    return (first + end, second) if frame.brs else (first + second + end, "")
+
+
+def stuffed(header: str, rest: str) -> tuple[str, str, int, str]:
+    """Header and rest with stuff bits; their number; what the CRC covers. No stuff bit follows the very last bit."""
+    parts, whole, count = ["", ""], "", 0
+    for part, bits in enumerate((header, rest)):
+        for i, bit in enumerate(bits):
+            parts[part] += bit
+            whole += bit
+            if whole[-5:] == bit * 5 and not (part == 1 and i == len(bits) - 1):
+                parts[part] += str(1 - int(bit))
+                whole += str(1 - int(bit))
+                count += 1
+    return parts[0], parts[1], count, whole
+
+
+def crc(bits: str, length: int, generator: int) -> str:
+    """Remainder by polynomial long division, with the highest bit preset to 1 as FD does."""
+    register = 1 << length - 1
+    for bit in bits:
+        high = register >> length - 1 ^ int(bit)
+        register = register << 1 & (1 << length) - 1
+        register ^= generator & (1 << length) - 1 if high else 0
+    return f"{register:0{length}b}"
+
+
+def fixed_stuffing(before: str, bits: str) -> str:
+    """A bit opposite to the one before at the beginning and after each four bits."""
+    out = str(1 - int(before))
+    for i, bit in enumerate(bits):
+        out += bit + (str(1 - int(bit)) if i % 4 == 3 else "")
+    return out
+
+
+def test_bits_equal_those_of_a_thousand_frames_written_out_in_both_phases() -> None:
+    chance = random.Random(11)
+    for _ in range(1000):
+        frame = random_frame(chance)
+        nominal, data = written_out(frame)
+        assert fd_bits(frame) == PhaseBits(len(nominal), len(data)), frame
+        size, switched = len(frame.data), frame.brs
+        least, most = least_fd_bits(size, frame.extended, switched), worst_fd_bits(size, frame.extended, switched)
+        assert least.nominal <= len(nominal) <= most.nominal
+        assert least.data <= len(data) <= most.data
+
+
+def test_the_bits_written_out_are_those_of_a_valid_frame() -> None:
+    """Before the end there are nowhere more than five equal bits, fixed stuff bits included."""
+    chance = random.Random(12)
+    for _ in range(200):
+        frame = random_frame(chance)
+        nominal, data = written_out(frame)
+        whole = nominal[:-13] + data if frame.brs else nominal[:-13]
+        assert "0" * 6 not in whole and "1" * 6 not in whole
+
+
+@pytest.mark.parametrize(("size", "times"), TIMES.items())
+def test_worst_and_mean_times_are_those_of_a_table_worked_out_apart(
+    size: int, times: tuple[tuple[float, float], tuple[float, float]]
+) -> None:
+    chance = random.Random(size)
+    for extended, (worst, mean) in zip((False, True), times, strict=True):
+        assert round(1e6 * RATES.seconds(worst_fd_bits(size, extended)), 1) == worst
+        width = 29 if extended else 11
+        frames = [
+            Frame(chance.randrange(1 << width), chance.randbytes(size), extended, fd=True, brs=True) for _ in range(600)
+        ]
+        average = sum(1e6 * RATES.seconds(fd_bits(frame)) for frame in frames) / len(frames)
+        assert average == pytest.approx(mean, abs=0.25)  # five standard errors of the mean of 600
+
+
+def test_rates_of_axes_with_two_frames_of_eight_bytes() -> None:
+    def highest(axes: int, allowed: float) -> int:
+        frames = FrameTraffic(8, 2.0 * axes, fd=True, brs=True)
+        load = describe_load(lambda period: [frames._replace(rate=2.0 * axes / period)], 0.01, RATES, allowed)
+        return round(load.highest_rate)
+
+    assert [highest(axes, 1.0) for axes in (6, 7, 8, 9, 12)] == [1472, 1262, 1104, 982, 736]
+    assert [highest(axes, 0.7) for axes in (6, 7, 12)] == [1031, 883, 515]
+    slow = describe_load(lambda period: [FrameTraffic(8, 12 / period, fd=True)], 0.01, RATES, 1.0)
+    assert round(slow.highest_rate) == 567  # without the switch an FD frame is longer than a classic one: 617
+    assert "1000000 and 5000000 bit/s" in slow.sentence
+
+
+def test_sizes_of_a_payload() -> None:
+    assert [fd_size(size) for size in (0, 7, 8, 9, 12, 13, 33, 64)] == [0, 7, 8, 12, 12, 16, 48, 64]
+    with pytest.raises(ValueError, match="an FD frame holds at most 64 bytes, not 65"):
+        fd_size(65)
+
+
+class Bench:
+    """An FD wire with two stations; `heard` has the frames that the second hears, with their times."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.wire = Wire(self.world, "main", RATES)
+        self.heard: list[tuple[int, Frame]] = []
+        self.sender = self.wire.attach("sender", lambda frame: None)
+        self.wire.attach("receiver", lambda frame: self.heard.append((self.world.now, frame)))
+
+
+def test_a_frame_arrives_on_the_wire_after_its_bits_in_both_rates() -> None:
+    bench, chance = Bench(), random.Random(5)
+    for size in FD_SIZES:
+        frame = random_frame(chance, size)
+        nominal, data = written_out(frame)
+        start = bench.world.now
+        bench.sender.send(frame)
+        bench.world.advance(start + SECOND // 1000)
+        moment, received = bench.heard.pop()
+        assert moment - start == 1000 * (len(nominal) - 3) + 200 * len(data)  # without the interframe space
+        assert received.at(0) == frame
+
+
+def test_an_error_frame_takes_its_time_at_the_nominal_rate() -> None:
+    class Once(Disturbance):
+        left = 1
+
+        def corrupts(self, frame: Frame, sender: Station) -> bool:
+            self.left -= 1
+            return self.left >= 0
+
+    bench, frame = Bench(), Frame(0x123, bytes(range(48)), fd=True, brs=True)
+    bench.wire.disturbances.append(Once())
+    bench.sender.send(frame)
+    bench.world.advance(SECOND // 1000)
+    bits = fd_bits(frame)
+    once = 1000 * bits.nominal + 200 * bits.data
+    assert [moment for moment, _ in bench.heard] == [once + 1000 * (14 - 7) + once - 3000]
+    assert bench.wire.errors == 1
+
+
+def test_a_classic_and_an_fd_frame_with_one_id_destroy_each_other() -> None:
+    bench = Bench()
+    other = bench.wire.attach("other", lambda frame: None)
+    bench.sender.send(Frame(0x10, b"\x01", fd=True, brs=True))
+    other.send(Frame(0x10, b"\x01"))
+    bench.world.advance(SECOND // 20)
+    assert bench.wire.errors > 0
+
+
+def test_a_classic_bus_takes_no_fd_frame_and_no_bus_a_payload_of_another_size() -> None:
+    frame = Frame(1, bytes(12), fd=True, brs=True)
+    with pytest.raises(ValueError, match=r"001##10{24}: an FD frame, but bus main is classic"):
+        EmulatedBus(Wire(World(), "main", BusRates.classic(1_000_000))).send(frame)
+    with keys_of("virtual") as keys:
+        classic, fd = open_bus("main", keys, WallClock()), open_bus("main", {**keys, "fd": True}, WallClock())
+        with pytest.raises(ValueError, match=r"but bus main is classic \(set `fd: true`\)"):
+            classic.send(frame)
+        with pytest.raises(ValueError, match=r"one of 0, 1, .*, 48, 64 bytes, this one 9"):
+            fd.send(Frame(1, bytes(9), fd=True))
+        with pytest.raises(ValueError, match="a classic frame has at most 8 bytes, this one 12"):
+            fd.send(Frame(1, bytes(12)))
+        classic.close()
+        fd.close()
+
+
+@pytest.mark.parametrize("interface", EACH)
+def test_frames_of_every_size_go_to_python_can_and_back(interface: str) -> None:
+    chance, clock = random.Random(2), WallClock()
+    with keys_of(interface) as keys:
+        keys = {**keys, "fd": True, "data_bitrate": 5_000_000}
+        ours = open_bus("ours", keys, clock)
+        rest: dict[str, Any] = {key: keys[key] for key in ("port", "hop_limit") if key in keys}
+        rest |= {"protocol": can.CanProtocol.CAN_FD} if interface == "virtual" else {"fd": True}
+        with can.Bus(interface=interface, channel=keys["channel"], ignore_config=True, **rest) as peer:
+            for size in FD_SIZES:
+                for frame in (random_frame(chance, size), Frame(size, bytes(min(size, 8)))):
+                    ours.send(frame)
+                    came = peer.recv(5.0)
+                    assert came is not None
+                    assert (came.arbitration_id, bytes(came.data), came.is_extended_id) == (
+                        frame.id, frame.data, frame.extended
+                    )  # fmt: skip
+                    assert (came.is_fd, came.bitrate_switch) == (frame.fd, frame.brs)
+                    peer.send(came)
+                    back = ours.receive(clock.now() + ENOUGH)
+                    assert back is not None and back.at(0) == frame
+                    if interface == "udp_multicast":
+                        assert peer.recv(5.0) is not None  # its own echo
+        assert ours.health.invalid == 0
+        ours.close()
+
+
+def test_an_interface_without_fd_is_refused() -> None:
+    keys = {"interface": "socketcand", "channel": "can0", "bitrate": 1_000_000, "fd": True}
+    with pytest.raises(BusError, match=r"fd: python-can's socketcand carries no FD frames \(socketcan, pcan and"):
+        open_bus("main", keys, WallClock())
+
+
+@pytest.mark.vcan
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"data_bittiming": {"bitrate": 2_000_000}},
+            r"data_bitrate: 'vcan0' sends the data of FD frames at 2000000 bit/s, not at 5000000 \(sudo ip link set",
+        ),
+        (
+            {"data_bittiming": {"bitrate": 5_000_000, "sample_point": "0.750"}},
+            r"data_sample_point: 'vcan0' samples data bits at 0.75 of their time, not at 0.666 \(sudo ip link set",
+        ),
+    ],
+)
+def test_a_controller_with_another_data_bit_rate_or_sample_point_is_refused(
+    settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vcan has no controller, so the output of `ip` for one is inserted."""
+    monkeypatch.setattr(socketcan, "_settings", lambda channel: settings)
+    with keys_of("socketcan") as keys, pytest.raises(BusError, match=said):
+        open_bus("main", {**keys, "fd": True, "data_bitrate": 5_000_000, "data_sample_point": 0.666}, WallClock())
+
+
+def test_the_command_that_sets_an_interface_up() -> None:
+    assert socketcan.up_command("can0", RATES) == (
+        "sudo ip link set can0 up type can bitrate 1000000 dbitrate 5000000 fd on"
+    )
+    assert socketcan.up_command("can1", RATES, 0.666).endswith("dbitrate 5000000 dsample-point 0.666 fd on")
+    assert socketcan.up_command("can0", BusRates.classic(500_000)) == (
+        "sudo ip link set can0 up type can bitrate 500000"
+    )
+    assert socketcan.up_command("vcan0", RATES) == "sudo ip link set vcan0 mtu 72 up"
+
+
+def test_a_classic_frame_takes_what_it_took() -> None:
+    bench, frame = Bench(), Frame(0x123, bytes(range(8)))
+    assert bench.wire.frame_time(frame) == 1000 * frame_bits(frame)
