@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from bound_refusals import BOUND_ROWS
 from config_texts import CART, CART_PLANT, CORRECTION, GRAMMAR, HEAD, HIL, LAW_FIELD, REALISM
 from robot_refusals import NEEDS_ROBOT_ROWS, ROBOT, ROBOT_ROWS
 
@@ -351,6 +352,7 @@ REFUSED = {
         ("realism: {}", "realism: {nois: 1}", "realism.nois: unknown key (did you mean 'noise'?)"),
     ],
     "cart": [
+        *BOUND_ROWS,
         ("run:", "runn: 3\nrun:", "cart.yaml:6: runn: unknown key (did you mean 'run'?)"),
         ("correction:", "correcton:", "cart.yaml:5: law.correcton: unknown key (did you mean 'correction'?)"),
         ("0.02", "[1, 2]", "cart.yaml:6: run.duration: expected a positive time [s], got [1, 2]"),

@@ -33,7 +33,7 @@ LEVELS = (
     ("hil.bus",),
     ("hil.drives",),
     ("hil.emulator", "hil.sensing"),
-    ("hil.safety",),
+    ("hil.safety", "hil.calibration"),
     ("hil.recorder",),
     ("hil.rig", "hil.view"),
     ("hil.assembly",),

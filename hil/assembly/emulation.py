@@ -8,6 +8,7 @@ from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup
 from hil.assembly.settings import HilSettings
 from hil.bus.rates import BusRates
+from hil.calibration.hand import Motion, hand_motion
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
@@ -52,10 +53,19 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
             "emulator": {"seed": setup.seed, "bus_load": loads, "diverged": emulator.plant.diverged},
         }
 
+    def guided(duration: float) -> None:
+        emulator.plant.guide(hand_of(setup, duration), emulator.clock.now())
+
     return Environment(
         emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=truth, facts=facts,
-        engaged=emulator.engaged, faults=emulator.host_faults,
+        engaged=emulator.engaged, faults=emulator.host_faults, guided=guided,
     )  # fmt: skip
+
+
+def hand_of(setup: RigSetup, duration: float) -> Motion:
+    """A hand that moves every axis of the machine in a time [s]."""
+    limits = [drive.position_limits for drive in setup.settings.drives]
+    return hand_motion(setup.loop.system.model.plain, setup.sensing.displacements, setup.start, limits, duration)
 
 
 def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:

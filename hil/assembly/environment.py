@@ -35,6 +35,7 @@ class Environment:
         facts: Returns further entries of the summary; called at the end.
         engaged: Called once, when the task begins.
         faults: Scripted faults of the loop itself; None: none.
+        guided: Called once, when a calibration begins, with its duration [s]: an emulated hand moves the machine.
     """
 
     buses: Mapping[str, Bus]
@@ -45,3 +46,4 @@ class Environment:
     facts: Callable[[], dict[str, Any]] = dict
     engaged: Callable[[], None] = lambda: None
     faults: HostFaults | None = None
+    guided: Callable[[float], None] = lambda duration: None

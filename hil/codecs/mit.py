@@ -105,12 +105,20 @@ def torque_command(ranges: Ranges, torque: float) -> bytes:
     Raises:
         ValueError: The torque is not finite, or out of range.
     """
+    return _NO_MOTION + _TORQUE.pack(_torque_bits(ranges, torque))
+
+
+def carried(ranges: Ranges, torque: float) -> float:
+    """The torque in the frame that commands this one [N m]; raises as `torque_command`."""
+    return _value(_torque_bits(ranges, torque), -ranges.torque, ranges.torque, MOST_12)
+
+
+def _torque_bits(ranges: Ranges, torque: float) -> int:
     largest = ranges.torque
     if not -largest <= torque <= largest:
         raise ValueError(f"torque {torque} N m is not finite and within +-{largest} N m")
     step = (torque + largest) * MOST_12 / (2 * largest)
-    bits = max(floor(step), 2048) if torque > 0 else min(ceil(step), 2047)
-    return _NO_MOTION + _TORQUE.pack(bits)
+    return max(floor(step), 2048) if torque > 0 else min(ceil(step), 2047)
 
 
 def reply(data: bytes, ranges: Ranges) -> Reply | None:

@@ -144,6 +144,23 @@ class Node(ABC):
     def identify(self, exchange: Exchange) -> Steps:
         """Compares the node with the config, without moving anything: versions, units, modes, ranges."""
 
+    @property
+    def readable(self) -> bool:
+        """Whether it sends samples without commands of torque; if not, it cannot be calibrated by hand."""
+        return self.feedback is not Feedback.REPLY
+
+    def listen(self, exchange: Exchange) -> Steps:
+        """Makes the node send samples without torque: it is identified and started, never enabled."""
+        return self.identify(exchange)
+
+    def queries(self) -> Sequence[Frame]:
+        """Frames that ask for a sample and command nothing, once per tick; none where SYNC or a timer asks."""
+        return ()
+
+    def explanation(self) -> str:
+        """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""
+        return ""
+
 
 class Drive(Node):
     """A node that makes torque.
@@ -211,6 +228,10 @@ class Drive(Node):
             frame: A frame that was sent with the id of a command.
         """
         return frame.data
+
+    def carried(self, torque: float) -> float:
+        """The torque in the frame that commands this one: the steps of the protocol round it [actuator unit]."""
+        return torque
 
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:

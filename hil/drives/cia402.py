@@ -167,6 +167,10 @@ class Cia402Drive(Cia402Encoder, Drive):
         """The target torque, which follows the controlword."""
         return frame.data[2:4]
 
+    def carried(self, torque: float) -> float:
+        target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
+        return self.settings.joint_torque(target * self._rated / 1000)
+
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
         return position, velocity, abs(self.settings.joint_torque(self._rated / 1000))
@@ -188,6 +192,11 @@ class Cia402Drive(Cia402Encoder, Drive):
             setup.check_type(objects)
             setup.check_drive(objects, self.settings)
         yield from ()
+
+    def listen(self, exchange: Exchange) -> Steps:
+        """Checks as `identify`, then maps TPDO1 and starts the node; its controlword is not sent."""
+        yield from self.identify(exchange)
+        yield from Cia402Encoder.identify(self, exchange)
 
     def configure(self, exchange: Exchange) -> Steps:
         """Resets the communication, sets everything and reads it back, and starts the node."""

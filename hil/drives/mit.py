@@ -174,6 +174,9 @@ class MitDrive(Drive):
         """All bytes of a command; None for a special command."""
         return None if codec.is_special(frame.data) else frame.data
 
+    def carried(self, torque: float) -> float:
+        return self.settings.joint_torque(codec.carried(self._ranges, motor_torque(self.settings, torque)))
+
     def quantum(self) -> tuple[float, float, float]:
         settings, ranges = self.settings, self._ranges
         position = abs(settings.joint_rate(2 * ranges.position / codec.MOST_16))

@@ -8,6 +8,7 @@ constraints: closing one removes the velocity along it by a plastic impulse; bra
 integration.
 """
 
+from collections.abc import Callable
 from functools import partial
 from math import isfinite
 
@@ -114,6 +115,8 @@ class SimulatedPlant:
         self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self._pushes = np.zeros(m)
+        self._guide: Callable[[float], tuple[Array, Array]] | None = None
+        self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(loop_system).projected if projects else None
@@ -130,6 +133,7 @@ class SimulatedPlant:
         ]
         self._x, self._now, self.steps = self._start.copy(), 0, 0
         self._pushes[:] = 0.0
+        self._guide = None
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
@@ -152,8 +156,15 @@ class SimulatedPlant:
         self._pushes[index] += torque
         self._rubs = True  # from now on each step is told what acts on it
 
+    def guide(self, motion: Callable[[float], tuple[Array, Array]], now: int) -> None:
+        """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
+        self._guide, self._guided_from = motion, now
+        self._seen = self._moving = None
+
     def advance(self, now: int) -> None:
-        """Computes all whole steps up to now [ns]."""
+        """Computes all whole steps up to now [ns]; none while a hand moves the machine."""
+        if self._guide is not None:
+            return
         while self._now + TOGETHER * self.step <= now and self._take_together():
             pass
         while (then := self._now + self.step) <= now:
@@ -205,7 +216,10 @@ class SimulatedPlant:
         seen = self._seen
         if seen is None or seen[0] != now:
             self.advance(now)
-            x = self._x if now <= self._now or self._still else self._partial(now)
+            if self._guide is not None:
+                x = np.concatenate(self._guide((now - self._guided_from) / SECOND))
+            else:
+                x = self._x if now <= self._now or self._still else self._partial(now)
             seen = self._seen = now, x
         return seen[1]
 

@@ -57,7 +57,8 @@ class ColumnLayout:
         extra |= {f"law.{name}": unit for name, unit in actuators.items()}
         extra |= {f"age.{node.settings.name}": "s" for node in nodes}
         extra |= {f"position.{name}": "" for name in actuators} | {f"speed.{name}": "" for name in actuators}
-        extra |= {f"torque.{name}": unit for name, unit in actuators.items()} | {"encoder_residual": ""}
+        extra |= {f"{kind}.{name}": unit for kind in ("torque", "sent") for name, unit in actuators.items()}
+        extra |= {"encoder_residual": ""}
         if emulated:
             extra |= {f"true_q.{name}": unit for name, unit in coordinates.items()}
             extra |= {f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()}

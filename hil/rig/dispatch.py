@@ -37,12 +37,14 @@ class Dispatch:
         buses: Name -> bus.
         nodes: Drives, then encoder nodes.
         unknown: Number of received frames with an id that no node uses.
+        commands: Whether frames that command or feed a drive are sent; if not, nodes are only asked for samples.
     """
 
     def __init__(self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record) -> None:
         self.buses, self.nodes, self.clock = dict(buses), list(nodes), clock
         self.listeners: dict[str, list[Callable[[Frame], None]]] = {name: [] for name in buses}
         self.unknown = 0
+        self.commands = True
         self._due = 0
         self._record, self._now = record, clock.now
         self._down: dict[str, str] = {}
@@ -80,6 +82,11 @@ class Dispatch:
 
         A bus is left out while a handshake keeps one of its drives quiet.
         """
+        if not self.commands:
+            for node in self.nodes:
+                for frame in node.queries():
+                    self.send(node.settings.bus, frame)
+            return
         for bus, drives in self._drives.items():
             if not any([drive.quiet for drive in drives]):
                 for frame in dict.fromkeys([frame for drive in drives for frame in drive.alive_frames()]):

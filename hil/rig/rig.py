@@ -47,14 +47,15 @@ class CanRig(DriveRig):
         start: Start pose as given in the config.
         period: Period of the loop [s].
         tolerance: Largest difference from the start pose [joint unit].
-        sends: Whether anything may be sent; False in shadow.
+        sends: Whether commands may be sent; False in shadow and while the machine is calibrated.
+        asks: Whether nodes are started and asked for samples although no commands are sent.
         prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
         truth: Returns the present state of the simulated plant; None: there is no simulated plant.
 
     Attributes:
         measured: Position, then speed, then torque of each drive's last raw sample [joint and actuator units]; NaN
             where there is no sample yet.
-        sends: Whether anything may be sent; False in shadow.
+        sends: Whether commands may be sent.
         off: Whether torque is switched off for good.
         failures: Name of a drive ('' if unknown) -> exception raised while drives were switched off.
         true: State of the simulated plant at the beginning of the last read; the start pose without one.
@@ -72,17 +73,19 @@ class CanRig(DriveRig):
         sends: bool,
         prediction: Prediction | None = None,
         truth: Callable[[], State] | None = None,
+        asks: bool = False,
     ) -> None:
         self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
         self._sensing, self._start = sensing, start
-        self._period, self._tolerance, self.sends = period, tolerance, sends
+        self._period, self._tolerance, self.sends, self._asks = period, tolerance, sends, asks
+        dispatch.commands = sends
         self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not sends
         self.failures: dict[str, str] = {}
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
-            if sends and node.feedback is not Feedback.CYCLIC
+            if (sends or asks) and node.feedback is not Feedback.CYCLIC
         ]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
@@ -100,6 +103,12 @@ class CanRig(DriveRig):
         return self._drives
 
     @property
+    def sent(self) -> list[float]:
+        """The torques in the frames that were sent last [actuator units]."""
+        torques: list[float] = self._command.tolist()
+        return torques
+
+    @property
     def clock(self) -> Clock:
         """Clock of the run."""
         return self._dispatch.clock
@@ -113,9 +122,11 @@ class CanRig(DriveRig):
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
         """
         self._dispatch.drain()
+        exchanges = {name: BusExchange(self._dispatch, name, self._period) for name in self._dispatch.buses}
+        if self._asks:
+            self._perform({node: node.listen(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
         if not self.sends:
             return
-        exchanges = {name: BusExchange(self._dispatch, name, self._period) for name in self._dispatch.buses}
         self._perform({node: node.identify(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
         self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
         self._perform({drive: drive.test_watchdog() for drive in self.drives}, deadline)
@@ -144,7 +155,7 @@ class CanRig(DriveRig):
         self._began = began
         if self._truth is not None:
             self.true = self._truth()
-        if self.sends:
+        if self.sends or self._asks:
             dispatch.synchronise()
         dispatch.wait(deadline, self._missing)
         return self._sense()
@@ -165,7 +176,7 @@ class CanRig(DriveRig):
             now,
             [node.sample for node in self._nodes],
             self._command if free else None,
-            self._began if self.sends else None,
+            self._began if self.sends or self._asks else None,
         )
         estimate, count = measurement.estimate, len(self._drives)
         samples = [drive.sample or NO_SAMPLE for drive in self._drives]
@@ -194,13 +205,13 @@ class CanRig(DriveRig):
         return not (self.off or self._guided) and all([drive.condition is enabled for drive in self._drives])
 
     def write(self, command: Array) -> None:
-        self._command = np.zeros(len(self.drives)) if self.off else command
+        self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
             for drive, torque in zip(self._drives, command.tolist(), strict=True):
                 if drive.condition is enabled and not drive.quiet:
                     send(drive.settings.bus, drive.command(torque))
-        if self.sends:
+        if self.sends or self._asks:
             self._dispatch.keep_alive()
         self._written = self.clock.now()
 

@@ -3,11 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
 from mypy_extensions import mypyc_attr
 
 from hil.drives.base import Drive
 from hil.loop import Rig
 from hil.safety.monitor import Monitor
+from servoctl.types import Array
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -18,6 +20,10 @@ class DriveRig(Rig):
     @abstractmethod
     def drives(self) -> Sequence[Drive]:
         """Drives in the order of the plant's actuators."""
+
+    def carried(self, command: Array) -> Array:
+        """The torques in the frames that send these, shape (m,): the steps of the protocols round them."""
+        return np.array([drive.carried(torque) for drive, torque in zip(self.drives, command.tolist(), strict=True)])
 
     @abstractmethod
     def begin_enable(self, torques: Sequence[float]) -> None:

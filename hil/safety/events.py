@@ -65,6 +65,7 @@ class EventKind(Enum):
     NOT_ENGAGED = (Reaction.STOP, Origin.TASK, "the task's violations did not fall below engage_tolerance")
     START_POSE = (Reaction.DISABLE, Origin.RIG, "the encoders contradict the start pose")
     FOREIGN = (Reaction.STOP, Origin.RIG, "another master commands the drive")
+    CALIBRATION = (Reaction.STOP, Origin.RIG, "the calibration is refused")
     HANDSHAKE = (Reaction.DISABLE, Origin.RIG, "the drive refuses, or does not answer in time")
     UNMET = (Reaction.WARN, Origin.TASK, "the task was missed over most of the run")
     INTERRUPTED = (Reaction.STOP, Origin.OPERATOR, "the operator stops the run")

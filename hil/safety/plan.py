@@ -30,6 +30,9 @@ class Stage(IntEnum):
     FLOAT = 4
     """After `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited."""
 
+    CALIBRATE = 5
+    """A hand moves the machine; nodes are started and asked for samples, no drive is enabled."""
+
 
 class Phase(Enum):
     """Present state of a run; the value is shown to the operator and recorded."""
@@ -43,8 +46,12 @@ class Phase(Enum):
     STOPPING = "stopping"
     DISABLING = "disabling"
     OVER = "over"
-    FLOAT = "float"  # the place in this list is the number in the column `stage` of every log: add at the end
+    FLOAT = "float"
+    CALIBRATE = "calibrate"  # the place in this list is the number in the column `stage` of every log: add at the end
 
+
+UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)
+"""Stages in which no drive is commanded."""
 
 WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases in which every drive should be enabled."""

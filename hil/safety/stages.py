@@ -14,7 +14,7 @@ from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
-from hil.safety.plan import WORKING, Phase, RunPlan, Stage
+from hil.safety.plan import UNPOWERED, WORKING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
 from servoctl.types import Array, Status
 
@@ -27,7 +27,10 @@ ENGAGE_TIME = 5.0
 DISABLE_TIME = 0.5
 """Time limit for the drives to confirm that they are off [s]."""
 
-STANDING = (Phase.SHADOW, Phase.WAITING, Phase.ENABLING)
+WATCHING = (Phase.SHADOW, Phase.CALIBRATE)
+"""Phases in which no drive is commanded."""
+
+STANDING = (*WATCHING, Phase.WAITING, Phase.ENABLING)
 """Phases in which brakes or another master hold the machine, so that torques do not move it."""
 
 STILL = 0.01
@@ -59,17 +62,18 @@ class Stages:
         self._limits, self._plan = limits, plan
         self._count = len(rig.drives)
         self._pose = PoseHold(plan.hold, [drive.settings for drive in rig.drives], monitor.bounds.period, plan.guiding)
-        self.mode = Phase.SHADOW if plan.stage is Stage.SHADOW else Phase.WAITING
+        self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
         self.task_time, self._task = 0.0, 0
         self.law_torques = np.full(self._count, np.nan)
-        self.confirmed = plan.stage is Stage.SHADOW
+        self.confirmed = plan.stage in UNPOWERED
         self._entered: int | None = None
         self._engage_by: int | None = None
         self._stop_request: str | None = None
         self._still = 0
         self._silent = True
         self._handlers = {
-            Phase.SHADOW: self._shadow,
+            Phase.SHADOW: self._only_watch,
+            Phase.CALIBRATE: self._only_watch,
             Phase.WAITING: self._wait,
             Phase.ENABLING: self._enable,
             Phase.ZERO: self._zero,
@@ -117,7 +121,7 @@ class Stages:
             return np.zeros(self._count)
         allowed = np.array(self._limits.apply(wanted, reading.positions))
         self._monitor.torques(now, self._limits.clamped)
-        self._controller.sent(None if mode in STANDING else allowed)
+        self._controller.sent(None if mode in STANDING else self._rig.carried(allowed))
         return allowed
 
     def _watch(self, tick: Tick, reading: Reading) -> None:
@@ -128,9 +132,10 @@ class Stages:
             monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
         monitor.lateness(tick)
         self._rig.watch(monitor, now, since, self.mode in WORKING)
-        if self.mode not in (Phase.WAITING, Phase.SHADOW):
+        if self.mode not in (Phase.WAITING, *WATCHING):
             monitor.motion(now, reading.positions, reading.speeds)
-        for finding in reading.findings:
+        # signs and zeros that contradict each other are what a calibration is for
+        for finding in () if self.mode is Phase.CALIBRATE else reading.findings:
             monitor.report(now, kind_of(finding), finding.channel, finding.reason)
         self._react(now)
 
@@ -139,7 +144,7 @@ class Stages:
         worst = self._monitor.worst
         if self.mode in (Phase.DISABLING, Phase.OVER) or worst < Reaction.STOP:
             return
-        if self.mode is Phase.SHADOW:
+        if self.mode in WATCHING:
             self._enter(Phase.OVER, now)
         elif worst >= Reaction.DISABLE or self.mode in (Phase.WAITING, Phase.ENABLING):
             self._enter(Phase.DISABLING, now)
@@ -159,7 +164,7 @@ class Stages:
         """Evaluates the law in every phase: its torques are recorded even when they are not sent."""
         if self.mode is Phase.FULL:
             self.task_time = self._task / SECOND
-        if reading.valid:
+        if reading.valid and self.mode is not Phase.CALIBRATE:
             self.law_torques = self._controller.command(self.task_time, reading.q, reading.v)
         else:
             self.law_torques = self._controller.nothing()
@@ -182,7 +187,7 @@ class Stages:
         names = [drive.settings.name for drive in self._rig.drives]
         return [f"{name} {torque}" for name, torque in zip(names, torques, strict=True) if not finite([torque])]
 
-    def _shadow(self, tick: Tick, reading: Reading) -> list[float]:
+    def _only_watch(self, tick: Tick, reading: Reading) -> list[float]:
         self._check_silence(tick.began)
         if self._since(tick.began) >= self._plan.duration:
             self._enter(Phase.OVER, tick.began)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hil.drives import Feedback
+from servoctl.engine.symbol import is_symbolic
 from servoctl.errors import ConfigError, PlantError
 from servoctl.mechanics.motors import (
     check_motor_positions,
@@ -99,12 +100,17 @@ class Displacements:
             plant.coordinates[c.name] if c.encoder else displacement_unit(plant, c.name) for c in channels
         )
         self._constant = self._constant_jacobian(plant, around)
+        derived = type(plant).motor_positions is Plant.motor_positions
+        self._plant, self._linear = plant, self._constant if derived else None
         resolutions = np.array([c.resolution for c in channels], dtype=float)
         self.weights = np.maximum(resolutions.min(initial=np.inf) / resolutions, LEAST_WEIGHT)
         self.errors = resolutions
 
     def __call__(self, plant: Plant, q: Array) -> Array:
         """h(q), on numbers or on symbols."""
+        if self._linear is not None and plant is self._plant and not is_symbolic(q):
+            linear: Array = self._linear @ q  # each derived displacement would check anew that B is constant
+            return linear
         rho = motor_positions(plant, q) if self._motors else np.zeros(0)
         return np.concatenate([rho[self._motors], q[self._coordinates]])[self._order]
 

@@ -79,6 +79,7 @@ class Logbook:
         more += stages.law_torques.tolist()
         more += ages
         more += rig.measured
+        more += rig.sent
         more.append(reading.residual)
         if self._emulated:
             more += rig.true.q.tolist()

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from hil.assembly.environment import Environment, TamperedController
 from hil.assembly.prepare import RigSetup
 from hil.bus import Health
+from hil.calibration.calibrate import Axis
+from hil.calibration.motion import HandMotion
 from hil.drives import DriveError
 from hil.loop import SECOND, Controller, Reading, Tick, TickLoop
 from hil.loop.realtime import Grant, without_collector
@@ -26,8 +28,9 @@ from hil.rig.dispatch import Dispatch
 from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
-from hil.safety.plan import Phase, Stage
+from hil.safety.plan import UNPOWERED, Phase, Stage
 from hil.safety.stages import Stages
+from hil.session.calibration import as_facts, calibrated, write_calibration
 from hil.session.logbook import Logbook
 from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
@@ -57,12 +60,16 @@ class Result:
         events: Recorded events, in order.
         unconfirmed: Drives that did not confirm that they are off; empty in shadow.
         trajectory: Recorded rows.
+        calibration: What a calibration found, per drive; empty in other stages.
+        patch: The file that a calibration wrote; None: none.
     """
 
     exit_code: int
     events: tuple[Event, ...]
     unconfirmed: tuple[str, ...]
     trajectory: Trajectory
+    calibration: tuple[Axis, ...] = ()
+    patch: Path | None = None
 
 
 class HilRun:
@@ -136,10 +143,13 @@ class HilRun:
             setup.start,
             values.period,
             values.safety.start_tolerance,
-            sends=self._stage is not Stage.SHADOW,
+            sends=self._stage not in UNPOWERED,
             prediction=setup.prediction if values.prediction else None,
             truth=environment.truth,
+            asks=self._stage is Stage.CALIBRATE,
         )
+        self._hand = HandMotion(nodes) if self._stage is Stage.CALIBRATE else None
+        self._axes: list[Axis] = []
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
         parts = self._controller, self._rig, self._stages
@@ -242,6 +252,8 @@ class HilRun:
         environment = self._environment
         if environment.faults is not None and (stall := environment.faults.stall()):
             environment.clock.sleep_until(environment.clock.now() + stall)
+        if self._hand is not None and not tick.number:
+            environment.guided(self._plan.duration)
         torques = self._stages.decide(tick, reading)
         if self._stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
             self._engaged = True
@@ -252,6 +264,8 @@ class HilRun:
         stages = self._stages
         self._logbook.enter(tick, reading, sent, times)
         self._ticks = tick.number + 1
+        if self._hand is not None:
+            self._hand.add(self._environment.clock.now())
         if stages.mode is Phase.FULL:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(*self._table.parts[2:])
@@ -263,7 +277,13 @@ class HilRun:
             self._progress(min(1.0, stages.task_time / self._plan.duration))
 
     def _judge(self) -> None:
-        """Reports the required tasks that a run missed, unless another event ended it."""
+        """Reports what a calibration refuses, or the required tasks that a run missed, unless the run has failed."""
+        if self._hand is not None and self._monitor.exit_code in (0, Origin.OPERATOR.value):
+            self._axes = calibrated(self._setup, self._hand)
+            self.facts["calibration"] = as_facts(self._axes)
+            for axis in self._axes:
+                if axis.problem:
+                    self._reporter.report(EventKind.CALIBRATION, axis.name, axis.problem)
         missed, run = self._missed.missed(), self._setup.run
         if missed and not self._monitor.exit_code:
             why = why_missed(run.system, self._setup.start, run.task_map, missed)
@@ -301,7 +321,14 @@ class HilRun:
                 self.operator.view.close(shown)
         folder = self.recorder.path if isinstance(self.recorder, Recorder) else None
         drawn = with_drawing(trajectory, self._setup.loop.system.model, folder)
-        return Result(code, tuple(self._monitor.events), unconfirmed, drawn)
+        patch = self._write_patch(folder)
+        return Result(code, tuple(self._monitor.events), unconfirmed, drawn, tuple(self._axes), patch)
+
+    def _write_patch(self, folder: Path | None) -> Path | None:
+        """Writes what a calibration found, if nothing of it is refused."""
+        if folder is None or not self._axes or any(axis.problem for axis in self._axes):
+            return None
+        return write_calibration(folder, self._setup.run.name, self._axes, self._setup.sensing.displacements)
 
     def _attempt(self, action: Callable[[], T], default: T) -> T:
         """Result of an action; if it raises, the exception is reported and the run counts as failed."""

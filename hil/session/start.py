@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from hil.recorder.columns import STAGES
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.accuracy import explained_errors
+from hil.session.calibration import DURATION, instructions, refuse_unreadable
 from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.run import HilRun, Result
@@ -59,6 +60,7 @@ class Request:
         engine: `auto`, `c`, `vm` or `numpy`.
         cpu: CPU on which the loop runs in real time; None: any.
         record: File for the guided motion of stage float; None: none.
+        calibrate: Whether a hand moves the machine and no drive is enabled; `stage` is None then.
     """
 
     config: str | Path
@@ -70,6 +72,7 @@ class Request:
     engine: str = "auto"
     cpu: int | None = None
     record: Path | None = None
+    calibrate: bool = False
 
 
 class ReadyRun:
@@ -202,7 +205,12 @@ def start(request: Request) -> ReadyRun:
         if request.stage != "float":
             raise ConfigError("--record: only stage float is guided by hand (add --stage float)")
         check_recording(request.record)
+    if request.calibrate and request.stage is not None:
+        raise ConfigError(f"--calibrate: is a stage of its own (leave --stage {request.stage} out)")
     setup = load(request.config, request.overrides, request.engine)
+    if request.calibrate:
+        refuse_unreadable(setup)
+        request = replace(request, stage="calibrate", duration=request.duration or DURATION)
     notes = list(setup.notes)
     for name, load_of_bus in setup.settings.loads.items():
         notes.append(f"bus {name}: load at most {100 * load_of_bus.load:.0f} %, {load_of_bus.frames:.0f} frames/s")
@@ -225,6 +233,8 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     """
     default = Stage.FULL if environment.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
+    if stage is Stage.CALIBRATE:
+        notes += instructions(setup, request.duration or DURATION, environment.emulated)
     if environment.emulated:
         if not environment.lockstep:
             notes += faults_elsewhere(setup)
@@ -234,6 +244,13 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
         raise ConfigError(f"hil.faults: scripted faults are for emulated drives, and {buses} is real (remove them)")
     if stage is Stage.SHADOW:
         notes += in_shadow(setup)
+        return stage
+    if stage is Stage.CALIBRATE:
+        if not request.armed:
+            raise ConfigError(
+                f"--calibrate: {buses} counts as real: frames that start nodes and ask for samples would be sent, none "
+                "that enables a drive (add --armed to allow them)"
+            )
         return stage
     if not request.armed:
         raise ConfigError(

@@ -35,6 +35,13 @@ def hil(
             "the machine is held against gravity alone, to be guided by hand."
         ),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Enable nothing: the machine is moved by hand, and calibration.yaml gets signs, zeros and ranges.",
+        ),
+    ] = False,
     armed: Annotated[bool, typer.Option("--armed", help="Allow real drives to produce torque.")] = False,
     require_rt: Annotated[bool, typer.Option("--require-rt", help="Refuse to start without real-time rights.")] = False,
     cpu: Annotated[
@@ -65,7 +72,7 @@ def hil(
     from hil.session.start import Request, start
 
     overlays = tuple(changes_of(set_file, overrides))
-    request = Request(config, overlays, stage, duration, armed, require_rt, engine, cpu, record)
+    request = Request(config, overlays, stage, duration, armed, require_rt, engine, cpu, record, calibrate)
     phases = Phases()
     ready = start(request)
     phases.end("loading, tracing and compiling")
@@ -119,6 +126,9 @@ def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, p
         return
     say(headline(summary))
     say(str(phases))
+    if result.calibration:
+        _say_calibration(result)
+        return
     bounds = {}
     try:
         bounds = ready.accuracy(result.trajectory)
@@ -126,6 +136,24 @@ def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, p
         note(f"the errors that sampling and delay explain cannot be computed: {in_one_line(error)}")
     say_figures(result.trajectory, summary, bounds, ready.loads(result.trajectory))
     say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
+
+
+def _say_calibration(result: "Result") -> None:
+    """Prints what a calibration found for each drive."""
+    rows = []
+    for axis in result.calibration:
+        lower, upper = (number(limit) for limit in axis.position_limits)
+        residual = "-" if isnan(axis.residual) else number(axis.residual)
+        moved = "never" if isnan(axis.moved_at) else number(axis.moved_at)
+        found = ["-"] * 3 if axis.problem else [f"{axis.sign:+d}", number(axis.offset), f"{lower} to {upper}"]
+        rows.append([axis.name, moved, *found, residual, axis.problem or f"sign from {axis.evidence}"])
+    say()
+    titles = ["drive", "first moved [s]", "sign", "offset", "range seen", "residual [steps]", ""]
+    say_table(titles, rows, numbers=5)
+    if result.patch is None:
+        say("\nnothing is written: the calibration is refused (see above)")
+        return
+    say(f"\nwritten to {result.patch}; lay it over the config: --set-file {quote(str(result.patch))}")
 
 
 TIMES = ("mean", "std", "p50", "p99", "p99_9", "max")

@@ -7,6 +7,7 @@ errors of single fields. The rules skip a value of the wrong shape, because its 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from servoctl.config.bounds import bound_problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.estimation import estimation_problems
@@ -27,6 +28,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
     """All broken rules."""
     rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (
         task_problems,
+        bound_problems,
         robot_problems,
         _law,
         _observer,

@@ -38,6 +38,7 @@ class Motion:
         t: Times [s], shape (rows,).
         q, v, a: Coordinates and their derivatives, shape (rows, n).
         u: Inputs, shape (rows, m).
+        rubbing: Velocities for the friction, shape (rows, n).
     """
 
     t: Array
@@ -45,6 +46,7 @@ class Motion:
     v: Array
     a: Array
     u: Array
+    rubbing: Array
 
     def __len__(self) -> int:
         return len(self.t)
@@ -82,8 +84,9 @@ class Equations:
         self.unknowns, plant = unknowns, unknowns.plant
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self._p, count = parameter_values(plant), len(unknowns.names)
-        symbols = inputs({"t": (1,), "q": (self.n,), "v": (self.n,), "a": (self.n,), "u": (self.m,), "x": (count,)})
-        t, q, v, a, u, x = symbols.values()
+        n = self.n
+        symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "a": (n,), "u": (self.m,), "rubbing": (n,), "x": (count,)})
+        t, q, v, a, u, rubbing, x = symbols.values()
         bound = with_parameters(plant, unknowns.parameters(self._p, x))
         try:
             found = symbolic_plant(bound, State(t[0], q, v))
@@ -93,7 +96,7 @@ class Equations:
             ) from error
         friction, loss = unknowns.friction(x), np.zeros(self.m)
         if self.m:
-            loss = friction_loss(found.B.T @ v, friction["coulomb"], friction["viscous"], unknowns.speed)
+            loss = friction_loss(found.B.T @ rubbing, friction["coulomb"], friction["viscous"], unknowns.speed)
         residual = np.asarray(found.M @ a - found.Q - found.c - found.B @ (u - loss), dtype=object)
         outputs = {"r": residual, "Y": jacobian(residual, x), "B": found.B, "A": found.passive.A}
         self._kernel = Kernel.compile("equations", symbols, outputs)
@@ -117,7 +120,10 @@ class Equations:
 
     def _block(self, motion: Motion, x: Array, rows: slice) -> tuple[Array, Array, Array]:
         count = len(motion.t[rows])
-        given = [motion.t[rows][None], *(array[rows].T for array in (motion.q, motion.v, motion.a, motion.u))]
+        given = [
+            motion.t[rows][None],
+            *(array[rows].T for array in (motion.q, motion.v, motion.a, motion.u, motion.rubbing)),
+        ]
         results = self._mapped(count)(*given, np.repeat(x[:, None], count, axis=1))
         shapes = self._kernel.outputs.values()
         r, Y, B, A = (

@@ -37,6 +37,15 @@ ROWS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
 PER_UNKNOWN = 4
 """Fewest rows per unknown."""
 
+ROUNDS = 4
+"""Rounds of least squares, each with weights by what the one before leaves."""
+
+FAR = 2.5
+"""Rows further off than this count less [standard deviations]: a joint that creeps has friction that no log shows."""
+
+COARSER = 0.7
+"""Cut-off frequency, relative to its own, at which the fit is repeated to see what the filter costs."""
+
 STANDSTILL = 0.01
 """Changes of torque below this share of the torque are no excitation."""
 
@@ -105,7 +114,7 @@ def sizes(unknowns: Unknowns, rows: Rows) -> Array:
 
 def fit(
     unknowns: Unknowns,
-    evaluate: Callable[[Array, Array], Sequence[Raw]],
+    evaluate: Callable[[Array, Array, float], Sequence[Raw]],
     freedom: Callable[[], int],
     cutoff: float,
     delays: Array,
@@ -116,7 +125,8 @@ def fit(
 
     Args:
         unknowns: What is unknown.
-        evaluate: Values of the unknowns and delays of the torques -> equations along the logs.
+        evaluate: Values of the unknowns, delays of the torques, cut-off frequency of the positions -> equations along
+            the logs.
         freedom: Independent rows per time, after the first evaluation.
         cutoff: Cut-off frequency of the positions [Hz].
         delays: Delay of the torques of each log [s].
@@ -127,28 +137,46 @@ def fit(
         ConfigError: The logs determine nothing, or are too short.
     """
     at = unknowns.before.copy()
-    raw = evaluate(at, delays)
+    raw = evaluate(at, delays, cutoff)
     rows, width = _best_rows(unknowns, raw, cutoff, freedom(), free)
     size = sizes(unknowns, rows)
     for _ in range(ITERATIONS):
         solved = _Solved(unknowns, rows, at, size, free)
         step = float(np.max(np.abs(solved.x - at) / size, initial=0.0))
         delays = delays + solved.shift
-        again = thinned(evaluate(solved.x, delays), width, freedom())
+        again = thinned(evaluate(solved.x, delays, cutoff), width, freedom())
         same = np.abs(again.regressor - rows.regressor).max() <= LINEAR * np.abs(rows.regressor).max()
         rows, at = again, solved.x
         if step < CONVERGED or (same and not free.any()):
             break
     # the delay is known by now; its column would only blur the standard deviations of friction
-    solved = _Solved(unknowns, rows, at, size, np.zeros_like(free))
-    while out := _not_significant(unknowns, solved, SIGNIFICANT if pruned else 0.0):
-        keep = np.setdiff1d(np.arange(len(at)), out)
+    coarse = _coarser(evaluate, at, delays, cutoff, width, freedom()) or rows
+    while True:
+        solved, other = (_Solved(unknowns, each, at, size, np.zeros_like(free)) for each in (rows, coarse))
+        solved.moved = other.x - solved.x
+        if not (out := _not_significant(unknowns, solved, SIGNIFICANT if pruned else 0.0)):
+            return solved.result(delays, width)
         unknowns = unknowns.without([unknowns.names[i] for i in out])
-        residual = rows.residual - rows.regressor[:, :, out] @ at[out]
-        rows = replace(rows, residual=residual, regressor=rows.regressor[:, :, keep])
+        rows, coarse = (_without(each, out, at) for each in (rows, coarse))
+        keep = np.setdiff1d(np.arange(len(at)), out)
         at, size = at[keep], size[keep]
-        solved = _Solved(unknowns, rows, at, size, np.zeros_like(free))
-    return solved.result(delays, width)
+
+
+def _coarser(
+    evaluate: Callable[[Array, Array, float], Sequence[Raw]],
+    at: Array, delays: Array, cutoff: float, width: float, freedom: int,
+) -> Rows | None:  # fmt: skip
+    """The rows with a lower cut-off frequency of the positions; None if a log is too short for it."""
+    try:
+        return thinned(evaluate(at, delays, COARSER * cutoff), width, freedom)
+    except ConfigError:
+        return None
+
+
+def _without(rows: Rows, out: Sequence[int], at: Array) -> Rows:
+    """The rows without some unknowns, whose effect at these values is taken out too."""
+    residual = rows.residual - rows.regressor[:, :, out] @ at[out]
+    return replace(rows, residual=residual, regressor=np.delete(rows.regressor, out, axis=2))
 
 
 def _best_rows(unknowns: Unknowns, raw: Sequence[Raw], cutoff: float, freedom: int, free: Array) -> tuple[Rows, float]:
@@ -196,7 +224,8 @@ def _not_significant(unknowns: Unknowns, solved: "_Solved", least: float) -> lis
         least: Smallest friction that is kept [standard deviations].
     """
     first = len(unknowns.before) - len(unknowns.coulomb) - len(unknowns.viscous)
-    ratio = solved.x[first:] / np.maximum(solved.sigma[first:], 1e-300)
+    sigma = np.hypot(solved.sigma, solved.moved)[first:]
+    ratio = solved.x[first:] / np.maximum(sigma, 1e-300)
     clear = first + np.flatnonzero(ratio < min(1.0, least))
     if len(clear) or not len(ratio) or ratio.min() >= least:
         return [int(i) for i in clear]
@@ -208,6 +237,7 @@ class _Solved:
 
     Attributes:
         x, sigma: Values and standard deviations.
+        moved: How far a coarser filter of the positions moves the values: what the filter itself may cost.
         shift: Change of each log's delay [s].
         rows, at: As given.
     """
@@ -223,19 +253,18 @@ class _Solved:
         lengths = np.linalg.norm(late, axis=(0, 1))
         self._size = np.concatenate([size, np.linalg.norm(rows.torque) / np.where(lengths > 0.0, lengths, 1.0)])
         before = np.concatenate([unknowns.before - at, np.zeros(len(used))])
-        weight, count = np.ones(n), len(at)
-        for _ in range(1 if rows.freedom < n else 2):
-            W = (Y * weight[:, None]).reshape(-1, count + len(used))
+        weight, count = np.ones((int(fitted.sum()), n)), len(at)
+        for _ in range(ROUNDS):
+            W = (Y * weight[:, :, None]).reshape(-1, count + len(used))
             y = -(rows.residual[fitted] * weight).ravel()
             change, self._covariance, determined, noise = _solve(W, y, self._size, before, rows.freedom / n)
-            self._weight = weight
+            self._weight = weight.max(axis=0)
             left = rows.residual[fitted] + Y @ change
-            spread = np.sqrt(np.mean(left**2, axis=0))
-            weight = 1.0 / np.maximum(spread, 1e-3 * spread.max() + 1e-300)
-            weight /= weight.max()
+            weight = _weights(left, alike=rows.freedom < n)
         self.x, self.shift = at + change[:count], np.zeros(len(free))
         self.shift[used] = change[count:]
         self.sigma = np.sqrt(np.maximum(np.diag(self._covariance)[:count], 0.0))
+        self.moved = np.zeros(count)
         self._W, self._noise, self._determined, self._change = W, noise, determined, change
         self._y, self._before = y, before
 
@@ -259,6 +288,7 @@ class _Solved:
         silent = [group[0] for group in found.groups if len(group) == 1]
         x[silent] = self.unknowns.before[silent]
         covariance = self._covariance[: len(self.at), : len(self.at)] * self._surprise(x)
+        covariance = covariance + np.outer(self.moved, self.moved)
         return Fit(
             self.unknowns, x, covariance, delays, found, self.rows, self.at, constrained, self._determined, condition,
             bandwidth,
@@ -272,8 +302,28 @@ class _Solved:
         rows = self.rows
         left = (rows.residual + rows.regressor @ (x - self.at)) * self._weight
         share = rows.freedom / left.shape[1]
-        mean = float(np.mean(left[~rows.fitted] ** 2)) / share if (~rows.fitted).any() else 0.0
+        mean = float(np.mean(_spread(left[~rows.fitted]) ** 2)) / share if (~rows.fitted).any() else 0.0
         return max(1.0, mean / max(self._noise**2, 1e-300))
+
+
+def _weights(left: Array, alike: bool) -> Array:
+    """Weights of rows by what a fit leaves of them, shape (times, n), at most 1 (Huber 1964).
+
+    Args:
+        left: What is left, shape (times, n).
+        alike: Whether all coordinates have the same weight, as where the rows are projected.
+    """
+    spread = np.maximum(_spread(left), 1e-300)
+    far = np.max(np.abs(left) / spread, axis=1, keepdims=True)
+    own = np.ones(left.shape[1]) if alike else 1.0 / np.maximum(spread, 1e-3 * spread.max())
+    weights: Array = own / own.max() * np.minimum(1.0, FAR / np.maximum(far, 1e-300))
+    return weights
+
+
+def _spread(left: Array) -> Array:
+    """Standard deviation of each column by its median, which single rows do not change, shape (n,)."""
+    spread: Array = 1.4826 * np.median(np.abs(left), axis=0)
+    return np.where(spread > 0.0, spread, np.sqrt(np.mean(left**2, axis=0)))
 
 
 def _solve(W: Array, y: Array, size: Array, before: Array, share: float) -> tuple[Array, Array, int, float]:

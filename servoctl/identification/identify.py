@@ -48,7 +48,7 @@ def identify(
     cutoff = cutoff_of(logs) if bandwidth is None else bandwidth
     equations = Equations(unknowns)
 
-    def evaluate(x: Array, delays: Array) -> Sequence[Raw]:
+    def evaluate(x: Array, delays: Array, cutoff: float) -> Sequence[Raw]:
         return raw_rows(equations, logs, x, cutoff, delays.tolist())
 
     try:

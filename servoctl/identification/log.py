@@ -77,7 +77,9 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
         if not (folder / CONFIG).is_file() or not (folder / CONFIG).stat().st_size:
             problems.append(f"{folder}: has no {CONFIG}, so its plant is not known (use a folder of `servoctl run`)")
             continue
-        run = replace(_run_of(folder, classes), name=str(trajectory.metadata.get("config") or folder.name))
+        run = replace(
+            _run_of(folder, classes, _on_drives(trajectory)), name=str(trajectory.metadata.get("config") or folder.name)
+        )
         plant = run.system.model.plant
         found = _problems(folder, trajectory, plant)
         if first is not None and not _same(plant, first.system.model.plant):
@@ -91,10 +93,14 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
     return first, logs
 
 
-def _run_of(folder: Path, classes: Path | None) -> Run:
+def _run_of(folder: Path, classes: Path | None, on_drives: bool) -> Run:
     loaded = load_config(folder / CONFIG)
     home = (classes or Path()).resolve()
-    return make_run(replace(loaded, path=home / loaded.path.name), engine="numpy", strict=False)
+    return make_run(replace(loaded, path=home / loaded.path.name), engine="numpy", strict=False, waiting=on_drives)
+
+
+def _on_drives(trajectory: Trajectory) -> bool:
+    return "lateness" in trajectory.columns
 
 
 def _same(plant: Plant, other: Plant) -> bool:
@@ -122,7 +128,7 @@ def _problems(folder: Path, trajectory: Trajectory, plant: Plant) -> list[str]:
 def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -> list[Log]:
     """The parts of a trajectory without gaps; notes why there are none."""
     rows = _working(trajectory)
-    t, q, u = trajectory.t[rows], trajectory.q[rows], trajectory.u[rows]
+    t, q, u = trajectory.t[rows], trajectory.q[rows], _acting(trajectory)[rows]
     before = len(problems)
     for prefix, array, names in (("q", q, trajectory.coordinates), ("u", u, trajectory.actuators)):
         for name, column in zip(names, array.T, strict=True):
@@ -138,7 +144,7 @@ def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -
         problems.append(f"{folder}: no torques in the log: every u is 0 (log a run with a law)")
     if len(problems) > before:
         return []
-    on_drives = "lateness" in trajectory.columns
+    on_drives = _on_drives(trajectory)
     measured = q if on_drives else _as_measured(run, t, q, trajectory.v[rows])
     clock = trajectory["task_time"][rows] if "task_time" in trajectory.columns else t
     h = float(np.median(np.diff(t)))
@@ -165,6 +171,17 @@ def _working(trajectory: Trajectory) -> Array:
         return np.ones(len(trajectory), dtype=bool)
     codes = [names.index(name) for name in WORKING if name in names]
     return np.isin(np.asarray(trajectory["stage"], dtype=int), codes)
+
+
+def _acting(trajectory: Trajectory) -> Array:
+    """The torques that the drives got, shape (rows, m): on drives those in the frames, rounded to the protocol's steps.
+
+    Some protocols round towards zero: the torques before rounding are too large on average.
+    """
+    names = [f"sent.{name}" for name in trajectory.actuators]
+    if any(name not in trajectory.columns for name in names):
+        return trajectory.u
+    return np.column_stack([trajectory[name] for name in names])
 
 
 def _as_measured(run: Run, t: Array, q: Array, v: Array) -> Array:

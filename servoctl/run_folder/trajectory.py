@@ -16,6 +16,7 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
+from servoctl.run_folder.bounds import bound_metrics
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ class Trajectory:
         columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
             `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
             `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
-            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
-            that the row required and did not get [unit of the row / s^2], `disturbance.<row>` of an observer, in the
-            same unit. Missing quantities are left out.
+            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below, or of all rows if
+            the law keeps bounds: the acceleration that the row required and did not get [unit of the row / s^2],
+            `disturbance.<row>` of an observer, in the same unit; of each bound `bound.<bound>` (h, which stays >= 0),
+            `bound_active.<bound>` (1 while it holds the inputs) and `bound_lack.<bound>` (what inputs within their
+            limits cannot give it [unit of h / s^2]). Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
@@ -209,6 +212,9 @@ class Trajectory:
             out["disturbance"] = {
                 name: {"rms": rms(self.t, d), "max": _greatest(np.abs(d))} for name, d in disturbance.items()
             }
+        bounds = bound_metrics(self)
+        if bounds:
+            out["bounds"] = bounds
         out |= {key: self.metadata[key] for key in SOMETIMES if key in self.metadata}
         if len(self.t):
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}

@@ -50,6 +50,7 @@ def test_a_torque_command_has_no_gains_and_never_looks_like_a_special_command(mo
     assert abs(sent - Fraction(torque)) <= step * (1 + 1e-9)
     assert abs(sent) <= max(abs(torque), step / 2) * (1 + 1e-9)
     assert sent * Fraction(torque) >= 0
+    assert mit.carried(ranges, torque) == pytest.approx(float(sent), rel=1e-12, abs=1e-12)
     assert not data.startswith(b"\xff" * 6)
 
 

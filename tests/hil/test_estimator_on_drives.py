@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+import servoctl as sc
 from hil.replay.replay import replay
 from hil.session.start import Request, start
 
@@ -26,5 +28,7 @@ def test_heavier_links_cost_little_with_an_estimator(tmp_path: Path) -> None:
     found = replay(tmp_path)
     assert found.agrees
     assert found.rows > 500
+    # torques as the frames carry them: those of the law would make the mass 0.3 % too large
+    assert sc.identify(tmp_path).values["m"] == pytest.approx(1.3, rel=1e-4)
     # the estimator knows the resolution of the encoders, and the folder says so
     assert "noise:" in (tmp_path / "config.yaml").read_text()

@@ -18,7 +18,10 @@ from servoctl.cli import main
 from servoctl.errors import ConfigError
 from servoctl.identification.base import base
 from servoctl.identification.equations import Equations, Motion
+from servoctl.identification.fit import fit
 from servoctl.identification.inertias import _eta, _moments, is_physical, physical_fit
+from servoctl.identification.log import Log, read_logs
+from servoctl.identification.rows import Raw, cutoff_of, raw_rows
 from servoctl.identification.selection import select
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array
@@ -35,7 +38,7 @@ def random_motion(plant: sc.Plant, rows: int = 60) -> Motion:
     n, m = len(plant.coordinates), len(plant.actuators)
     random = np.random.default_rng(1)
     q, v, a, u = (random.standard_normal((rows, size)) for size in (n, n, n, m))
-    return Motion(np.zeros(rows), q, v, a, u)
+    return Motion(np.zeros(rows), q, v, a, u, v)
 
 
 def unknown(plant: sc.Plant, *names: str) -> Unknowns:
@@ -186,6 +189,31 @@ def test_a_log_of_an_arm_with_friction_gives_its_parameters_within_a_percent(arm
     error = _torque_error(found.plant_parameters, truth)
     assert error < 1e-3
     assert _torque_error({}, truth) > 100 * error  # what the law's model lacks falls by 100 times
+
+
+def test_intervals_of_95_percent_cover_the_truth(arm_log: Path) -> None:
+    """One motion with its reversals of friction, and other noise of the encoders in every log."""
+    run, logs = read_logs([arm_log], arm_log.parent)
+    exact, rows = sc.load_run(arm_log).q, slice(0, 6000)
+    unknowns = select(run.system.model.plant, None)[0]
+    equations = Equations(unknowns)
+    truth = {"m1": 2.6, "m2": 1.2, "I1": 0.39, "I2": 0.12}
+    truth |= {"friction.coulomb.u1": 0.6, "friction.coulomb.u2": 0.3}
+    truth |= {"friction.viscous.u1": 0.4, "friction.viscous.u2": 0.2}
+    covered, seeds, step = dict.fromkeys(truth, 0), 25, 2 * np.pi / 16384
+    for seed in range(seeds):
+        noisy = exact[rows] + 1e-4 * np.random.default_rng(seed).standard_normal(exact[rows].shape)
+        log = replace(logs[0], t=logs[0].t[rows], q=step * np.rint(noisy / step), u=logs[0].u[rows])
+
+        def evaluate(x: Array, delays: Array, cutoff: float, log: Log = log) -> list[Raw]:
+            return raw_rows(equations, [log], x, cutoff, delays.tolist())
+
+        known = np.array([log.delay]), np.array([False])
+        found = fit(unknowns, evaluate, lambda: equations.freedom, cutoff_of([log]), *known, pruned=True)
+        for name, x, sigma in zip(found.unknowns.names, found.x, found.sigma, strict=True):
+            covered[name] += abs(x - truth[name]) < 1.96 * sigma
+            assert sigma < 0.1 * truth[name]
+    assert min(covered.values()) >= 0.9 * seeds, covered
 
 
 def _torque_error(values: Mapping[str, object], truth: sc.Plant) -> float:

@@ -1,0 +1,111 @@
+"""A hand that moves an emulated machine without torque: each axis in turn, first in its positive direction.
+
+Design: the motion is kinematic. A spline in the axis' own displacement runs through poses that meet the passive
+constraints to 1e-12; between them it errs by less than the finest encoder step.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hil.calibration.pose import pose_at
+from hil.sensing.channels import Displacements
+from servoctl.mechanics.model import Model
+from servoctl.types import Array, State
+
+REACH = 0.25
+"""Farthest that an axis is moved to each side [share of its range]."""
+
+MARGIN = 0.1
+"""Part of the way to a position limit that is left."""
+
+POSES = 60
+"""Poses from the start to the end of a side."""
+
+CLOSED = 1e-9
+"""Largest error of a pose on the way: where it grows, the machine can move no farther."""
+
+LEAP = 20.0
+"""Largest change of a coordinate from pose to pose, in steps of the axis: beyond, the machine would jump to another
+branch."""
+
+STILL = 0.06
+"""Time at the start in which the machine stands still [share of the whole]."""
+
+Motion = Callable[[float], tuple[Array, Array]]
+"""Time since the hand began [s] -> q and v."""
+
+
+def hand_motion(
+    model: Model,
+    displacements: Displacements,
+    start: State,
+    limits: Sequence[tuple[float, float]],
+    duration: float,
+) -> Motion:
+    """The motion of a hand, which ends at the start pose.
+
+    Args:
+        model: The plant.
+        displacements: Those of the drives, then of encoder nodes.
+        start: Start pose.
+        limits: Lower and upper position limit of each drive [joint unit].
+        duration: Time of the whole motion [s].
+    """
+    from scipy.interpolate import CubicSpline
+
+    sweeps = []
+    for axis, (lower, upper) in enumerate(limits):
+        here = float(displacements(model.plant, start.q)[axis])
+        reach = REACH * (upper - lower)
+        ends = [min(reach, (1 - MARGIN) * (upper - here)), -min(reach, (1 - MARGIN) * (here - lower))]
+        (out, ahead), (back, behind) = (_side(model, displacements, start, axis, here, end, limits) for end in ends)
+        x, q = np.concatenate([back[:0:-1], out]), np.concatenate([behind[:0:-1], ahead])
+        if len(x) > 3:
+            sweeps.append((CubicSpline(x, q), float(x[-1]), float(x[0])))
+    share, first = (1.0 - 2 * STILL) * duration / max(1, len(sweeps)), STILL * duration
+
+    def motion(time: float) -> tuple[Array, Array]:
+        number, within = divmod(time - first, share)
+        if not 0 <= number < len(sweeps):
+            return start.q, np.zeros_like(start.q)
+        spline, highest, lowest = sweeps[int(number)]
+        x, rate = _to_and_fro(within / share, highest, lowest)
+        q, slope = spline(x), spline(x, 1)
+        return q, slope * rate / share
+
+    return motion
+
+
+def _to_and_fro(phase: float, highest: float, lowest: float) -> tuple[float, float]:
+    """0, highest, lowest, 0 with rest at each, and its derivative; the phase goes from 0 to 1."""
+    corners = (0.0, highest, lowest, 0.0)
+    times = (0.0, 0.3, 0.7, 1.0)
+    i = min(2, sum(phase >= time for time in times[1:]))
+    span, s = times[i + 1] - times[i], (phase - times[i]) / (times[i + 1] - times[i])
+    change = corners[i + 1] - corners[i]
+    return corners[i] + change * (1 - np.cos(np.pi * s)) / 2, change * np.pi * np.sin(np.pi * s) / 2 / span
+
+
+def _side(
+    model: Model,
+    displacements: Displacements,
+    start: State,
+    axis: int,
+    here: float,
+    end: float,
+    limits: Sequence[tuple[float, float]],
+) -> tuple[list[float], list[Array]]:
+    """Displacements of the axis from 0 to its end, as far as the machine goes there, and the poses."""
+    lower, upper = np.array(limits).T
+    xs, poses, q = [0.0], [start.q], start.q
+    for x in np.linspace(0.0, end, POSES + 1)[1:]:
+        following, error = pose_at(model, displacements, start.t, q, [axis], np.array([here + x]))
+        joints = displacements(model.plant, following)[: len(limits)]
+        leaps = np.abs(following - q).max() > LEAP * abs(end) / POSES
+        if not error < CLOSED or leaps or (joints < lower).any() or (joints > upper).any():
+            break
+        q = following
+        xs.append(float(x))
+        poses.append(q)
+    return xs, poses

@@ -1,0 +1,113 @@
+"""A calibration by hand: what the operator must know before it, and what it leaves behind."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from hil.assembly.prepare import RigSetup
+from hil.calibration.calibrate import Axis, Calibrator
+from hil.calibration.motion import HandMotion
+from hil.sensing.channels import Displacements
+from servoctl.errors import ConfigError, RunFolderError
+from servoctl.run_folder.files import replace
+
+FILE = "calibration.yaml"
+
+DURATION = 20.0
+"""Time for the motion by hand, if nobody says otherwise [s]."""
+
+
+def refuse_unreadable(setup: RigSetup) -> None:
+    """Refuses drives that answer only to commands of torque.
+
+    Raises:
+        ConfigError: There is one; names all.
+    """
+    silent: dict[str, list[str]] = {}
+    for node in (*setup.drives, *setup.sensors):
+        if not node.readable:
+            silent.setdefault(node.settings.protocol, []).append(node.settings.name)
+    if silent:
+        raise ConfigError(
+            [
+                f"--calibrate: {protocol}: {', '.join(names)}: answers only to commands of torque, so its encoder "
+                "cannot be read without one (set sign and offset in the config by the drive maker's tool, and check "
+                "them with --stage zero)"
+                for protocol, names in silent.items()
+            ]
+        )
+
+
+def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
+    """What the operator does, one line each."""
+    units = setup.loop.system.model.plant.coordinates.items()
+    pose = ", ".join(f"{name} {x:.4g} {unit}" for (name, unit), x in zip(units, setup.start.q, strict=True))
+    names = ", ".join(drive.settings.name for drive in setup.drives)
+    lines = [
+        "calibrate: nodes are started and asked for samples; no drive is enabled, none makes torque",
+        f"1. put the machine at initial.q and leave it there for the first second: {pose}",
+        f"2. release the brakes by hand where there are any, and carry a machine that falls ({duration:g} s)",
+        f"3. move {names} one after another: each first in its positive direction, then through all that it may use",
+    ]
+    return [*lines, "the drives are emulated: an emulated hand does all this"] if emulated else lines
+
+
+def calibrated(setup: RigSetup, motion: HandMotion) -> list[Axis]:
+    """What the motion shows about each drive."""
+    values = setup.settings.values
+    calibrator = Calibrator(
+        setup.loop.system.model.plain,
+        setup.sensing,
+        setup.start,
+        [drive.settings for drive in setup.drives],
+        values.safety.residual_tolerance,
+        values.safety.start_tolerance,
+        values.period,
+    )
+    return calibrator(motion)
+
+
+def as_facts(axes: Sequence[Axis]) -> dict[str, dict[str, Any]]:
+    """Drive -> what was found, for the summary; what is not known is None."""
+    return {
+        axis.name: {
+            "sign": axis.sign, "offset": axis.offset, "position_limits": list(axis.position_limits),
+            "residual_steps": _known(axis.residual), "moved_at": _known(axis.moved_at),
+            "sign_from": axis.evidence, "problem": axis.problem,
+        }
+        for axis in axes
+    }  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def write_calibration(folder: Path, name: str, axes: Sequence[Axis], displacements: Displacements) -> Path:
+    """Writes `calibration.yaml`, to lay over the config; returns its path.
+
+    Raises:
+        RunFolderError: It cannot be written.
+    """
+    lines = [
+        f"# signs, zeros and ranges of {name}, found by hand: servoctl hil {name} --set-file {FILE}",
+        "hil:",
+        "  drives:",
+    ]
+    for axis, unit in zip(axes, displacements.units, strict=False):
+        entry: Mapping[str, Any] = {
+            "actuator": axis.name, "sign": axis.sign, "offset": axis.offset,
+            "position_limits": list(axis.position_limits),
+        }  # fmt: skip
+        text = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10_000).strip()
+        checked = f"residual {axis.residual:.2g} steps" if np.isfinite(axis.residual) else "no other encoder checks it"
+        lines.append(f"    - {text}  # [{unit}] sign from {axis.evidence}; {checked}; limits: range seen")
+    path = folder / FILE
+    try:
+        replace(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path

@@ -1,0 +1,244 @@
+"""Calibration by hand restores signs and zeros, sends nothing that enables, and refuses what the motion cannot tell."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hil.assembly.emulation import environment_of, hand_of, make_emulator
+from hil.assembly.prepare import RigSetup, load
+from hil.calibration.calibrate import Axis
+from hil.calibration.motion import HandMotion
+from hil.calibration.signs import fitting_signs
+from hil.drives.sample import Sample
+from hil.recorder.frame_log import read_frames
+from hil.safety import EventKind
+from hil.safety.plan import Stage
+from hil.session.calibration import calibrated
+from hil.session.run import HilRun, Result
+from hil.session.start import Request, start
+from servoctl.config import load_config
+from servoctl.errors import ConfigError
+from servoctl.types import Array
+
+SAMPLES = 80
+TIME = 10.0  # [s]
+
+
+@cache
+def setup_of(config: str) -> RigSetup:
+    return load(config, engine="vm")
+
+
+@cache
+def motion_of(config: str) -> tuple[Array, Array]:
+    """Times and true displacements, shape (SAMPLES, nodes), while the emulated hand moves the machine."""
+    setup = setup_of(config)
+    hand = hand_of(setup, TIME)
+    t = np.linspace(0.0, TIME, SAMPLES)
+    h, plant = setup.sensing.displacements, setup.loop.system.model.plant
+    return t, np.array([h(plant, hand(time)[0]) for time in t])
+
+
+def by_hand(
+    config: str, signs: Sequence[float], offsets: Sequence[float], shift: float = 0.0, **change: Array
+) -> list[Axis]:
+    """What a calibration finds if the drives are mounted so: displacement = sign * motor + offset.
+
+    Args:
+        config: A config; its own signs and offsets are what the loop believes.
+        signs: True sign of each drive.
+        offsets: True offset of each drive [joint unit].
+        shift: Error of the start pose in the first coordinate [its unit].
+        change: `y`: displacements in place of those of the emulated hand.
+    """
+    setup = setup_of(config)
+    if shift:
+        setup = replace(setup, start=setup.start._replace(q=setup.start.q + shift * np.eye(len(setup.start.q))[0]))
+    return found(setup, change.get("y", motion_of(config)[1]), signs, offsets)
+
+
+def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[float]) -> list[Axis]:
+    nodes = [*setup.drives, *setup.sensors]
+    sign = np.array([*signs, *(sensor.settings.sign for sensor in setup.sensors)])
+    offset = np.array([*offsets, *(sensor.settings.offset for sensor in setup.sensors)])
+    steps = np.array([node.visible() for node in nodes])
+    motors = np.round(sign * (y - offset) / steps) * steps
+    hand = HandMotion(nodes)
+    for time, row in zip(np.linspace(0.0, TIME, SAMPLES), motors, strict=True):
+        for node, motor in zip(nodes, row, strict=True):
+            shown = node.settings.sign * motor + node.settings.offset
+            node.sample = Sample(float(shown), np.nan, np.nan, round(time * 1e9))
+        hand.add(round(time * 1e9))
+    return calibrated(setup, hand)
+
+
+def test_any_subset_of_wrong_signs_and_any_zeros_are_restored_on_two_robots() -> None:
+    """100 of 100 seeds: six encoders check three degrees of freedom, so the residual judges the signs."""
+    steps = np.array([drive.visible() for drive in setup_of("coordinated_robots").drives])
+    for seed in range(100):
+        numbers = np.random.default_rng(seed)
+        signs, offsets = numbers.choice([-1.0, 1.0], 6), numbers.uniform(-1.0, 1.0, 6)
+        axes = by_hand("coordinated_robots", signs, offsets)
+        assert [axis.problem for axis in axes] == [""] * 6, seed
+        assert [axis.sign for axis in axes] == signs.tolist(), seed
+        assert (np.abs(np.array([axis.offset for axis in axes]) - offsets) <= 1.01 * steps).all(), seed
+        assert max(axis.residual for axis in axes) < 3.0, seed
+
+
+def test_the_first_move_gives_the_signs_of_an_arm_whose_joints_no_other_encoder_checks() -> None:
+    for seed in range(10):
+        numbers = np.random.default_rng(seed)
+        signs, offsets = numbers.choice([-1.0, 1.0], 6), numbers.uniform(-1.0, 1.0, 6)
+        axes = by_hand("arm_on_drives", signs, offsets)
+        assert [(axis.problem, axis.sign) for axis in axes] == [("", sign) for sign in signs]
+        np.testing.assert_allclose([axis.offset for axis in axes], offsets, atol=2e-6)
+        assert {axis.evidence for axis in axes} == {"the first move, counted as positive"}
+
+
+def test_the_range_seen_becomes_the_position_limits() -> None:
+    _, y = motion_of("arm_on_drives")
+    for axis, seen in zip(by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6), y.T, strict=True):
+        lower, upper = axis.position_limits
+        assert lower <= seen.min() < lower + 2e-4 and upper - 2e-4 < seen.max() <= upper
+
+
+def test_an_axis_that_did_not_move_is_named() -> None:
+    y = motion_of("arm_on_drives")[1].copy()
+    y[:, 3] = y[0, 3]
+    problems = {axis.name: axis.problem for axis in by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6, y=y)}
+    assert "did not move: its encoder went 0 from end to end" in problems.pop("joint4")
+    assert set(problems.values()) == {""}
+
+
+def test_swapped_nodes_of_an_arm_are_noticed_by_the_order_of_the_moves() -> None:
+    y = motion_of("arm_on_drives")[1][:, [0, 2, 1, 3, 4, 5]]
+    axes = by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6, y=y)
+    assert "moved in the order joint1, joint3, joint2" in axes[1].problem
+    assert "nodes are swapped" in axes[1].problem
+
+
+def test_swapped_nodes_of_two_robots_contradict_the_closed_chain() -> None:
+    y = motion_of("coordinated_robots")[1][:, [0, 2, 1, 3, 4, 5]]
+    axes = by_hand("coordinated_robots", [1.0] * 6, [0.0] * 6, y=y)
+    assert all("the encoders disagree by" in axis.problem for axis in axes)
+
+
+def test_a_machine_that_is_not_at_its_known_pose_is_refused() -> None:
+    axes = by_hand("coordinated_robots", [1.0] * 6, [0.0] * 6, shift=0.01)
+    assert all("was the machine at initial.q?" in axis.problem for axis in axes)
+
+
+def test_a_motion_too_small_to_tell_a_mirrored_machine_is_refused() -> None:
+    y = motion_of("coordinated_robots")[1]
+    small = y[0] + 1e-9 * (y - y[0])
+    axes = by_hand("coordinated_robots", [1.0] * 6, [0.0] * 6, y=small)
+    assert all("did not move" in axis.problem for axis in axes)
+
+
+def test_encoder_nodes_on_coordinates_are_taken_as_right() -> None:
+    """A wrong start pose along what the node measures moves to what it says; the node contradicts a pose far away."""
+    y = motion_of("two_mass_spring_drive")[1]
+    (axis,) = by_hand("two_mass_spring_drive", [-1.0], [0.2], y=y + np.array([0.0, 0.003]))
+    assert (axis.sign, axis.problem) == (-1, "")
+    (axis,) = by_hand("two_mass_spring_drive", [-1.0], [0.2], y=y + np.array([0.0, 0.02]))
+    assert axis.problem.startswith("the known pose is not that of the machine: encoder x2 says 0.52")
+
+
+def test_a_motion_that_other_signs_fit_as_well_is_refused() -> None:
+    setup = setup_of("coordinated_robots")
+    safety = setup.settings.values.safety.model_copy(update={"residual_tolerance": 10.0})
+    values = setup.settings.values.model_copy(update={"safety": safety})
+    tolerant = replace(setup, settings=replace(setup.settings, values=values))
+    problems = [axis.problem for axis in found(tolerant, motion_of("coordinated_robots")[1], [1.0] * 6, [0.0] * 6)]
+    assert "the motion does not tell its sign (move the machine farther)" in problems
+
+
+def test_the_signs_of_many_drives_are_found_by_turning_them_alone_and_in_pairs() -> None:
+    true = np.where(np.arange(16) % 3, 1.0, -1.0)
+
+    def misfit(signs: Array) -> float:
+        return 100.0 * float((signs != true).sum())
+
+    fit = fitting_signs(misfit, np.ones(16), range(16))
+    assert fit.signs.tolist() == true.tolist()
+    assert (fit.misfit, fit.rival, len(fit.unclear)) == (0.0, 100.0, 1)
+
+
+def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> Result:
+    """A calibration over the emulated wire: the drives are mounted in another way than the config says."""
+    drives = enumerate(zip(signs, offsets, strict=True), 1)
+    keys = [f"hil.drives.u{i}.{key}" for i, pair in drives for key in (f"sign={pair[0]}", f"offset={pair[1]}")]
+    truth = load("coordinated_robots", keys, "vm")
+    believed = setup_of("coordinated_robots").renewed(())
+    emulator = make_emulator(truth, "vm")
+    run = HilRun(believed, environment_of(truth, emulator), Stage.CALIBRATE, 2.0, out, {})
+    result = run.run(lambda event: None)
+    assert not any(emulator.drive(name).motor.enabled for name in emulator.observer.largest)
+    assert set(emulator.observer.largest.values()) == {0.0}
+    return result
+
+
+SIGNS, OFFSETS = [1, -1, -1, 1, -1, 1], [0.3, 0.0, -0.9, 0.5, 1.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def over_the_wire(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    folder = tmp_path_factory.mktemp("calibration") / "run"
+    return mounted(SIGNS, OFFSETS, folder), folder
+
+
+def test_a_calibration_over_the_wire_writes_a_patch_that_makes_the_config_true(
+    over_the_wire: tuple[Result, Path],
+) -> None:
+    result, folder = over_the_wire
+    assert (result.exit_code, result.patch) == (0, folder / "calibration.yaml")
+    assert max(axis.residual for axis in result.calibration) < 3.0
+    assert result.trajectory.metadata["calibration"]["u2"]["sign"] == -1
+    assert result.patch is not None
+    patched = load_config("coordinated_robots", [result.patch]).config.hil
+    assert patched is not None
+    assert [drive.sign for drive in patched.drives] == SIGNS
+    np.testing.assert_allclose([drive.offset for drive in patched.drives], OFFSETS, atol=4e-6)
+    assert all(lower < upper for lower, upper in (drive.position_limits for drive in patched.drives))
+    load("coordinated_robots", [result.patch], "vm")  # the patched config is ready for drives
+
+
+def test_a_calibration_sends_nothing_that_enables_a_drive(over_the_wire: tuple[Result, Path]) -> None:
+    sent = [frame for _, is_sent, frame, _ in read_frames(over_the_wire[1]) if is_sent]
+    assert {frame.id & 0x780 for frame in sent} == {0x000, 0x080, 0x600}  # NMT, SYNC, SDO
+    assert {frame.data[0] for frame in sent if frame.id == 0} == {1}  # start
+    written = {
+        int.from_bytes(frame.data[1:3], "little") for frame in sent if frame.id > 0x600 and frame.data[0] & 0xE0 == 0x20
+    }
+    assert all(0x1400 <= index < 0x1C00 for index in written), written  # PDO parameters alone
+
+
+def test_a_calibration_that_is_refused_ends_with_the_rigs_exit_code_and_no_file(tmp_path: Path) -> None:
+    ready = start(Request("coordinated_robots", ("hil.faults=[{kind: encoder_stuck, drive: u3, since: power_on}]",),
+                          duration=1.5, engine="vm", calibrate=True))  # fmt: skip
+    result = ready.run(tmp_path / "run", lambda event: None)
+    refused = [event for event in result.events if event.kind is EventKind.CALIBRATION]
+    assert {event.subject for event in refused} >= {"u3"}
+    assert "did not move" in str(next(event for event in refused if event.subject == "u3"))
+    assert (result.exit_code, result.patch) == (3, None)
+    assert not (tmp_path / "run" / "calibration.yaml").exists()
+
+
+def test_drives_that_answer_only_to_torque_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="--calibrate: mit: tau1, tau2, tau3, F4: answers only to commands of torque"):
+        start(Request("scara_drive", engine="vm", calibrate=True))
+
+
+def test_a_calibration_is_a_stage_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"--calibrate: is a stage of its own \(leave --stage zero out\)"):
+        start(Request("coordinated_robots", stage="zero", engine="vm", calibrate=True))
+
+
+def test_a_real_bus_needs_armed_even_though_nothing_is_enabled() -> None:
+    bus = "hil.buses.main={interface: virtual, channel: nobody}"
+    with pytest.raises(ConfigError, match=r"none that enables a drive \(add --armed to allow them\)"):
+        start(Request("coordinated_robots", (bus,), engine="vm", calibrate=True))
