@@ -185,7 +185,10 @@ def wait_until(done: Callable[[], bool], every: Callable[[], None] = lambda: Non
 @pytest.mark.parametrize("interface", [EACH[0], EACH[2]])  # it takes its own echoes on udp_multicast for answers
 def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`damiao-motor` reads and writes registers, enables, commands a torque, and sees its commands run out."""
-    package = pytest.importorskip("damiao_motor")
+    pytest.importorskip("damiao_motor")
+    from damiao_motor import DaMiaoController
+    from damiao_motor.core.motor import REGISTER_TABLE
+
     settings = drive_settings("mit", node=NODE, options=OPTIONS, watchdog=1.0, torque_limit=15.0, fd=fd, brs=fd)
     with keys_of(interface) as keys:
         keys |= {"fd": True, "data_bitrate": 5 * BITRATE} if fd else {}
@@ -195,14 +198,14 @@ def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, m
         with serving(keys, settings) as server:
             theirs = can.Bus(interface=interface, channel=keys["channel"], ignore_config=True, **rest)
             monkeypatch.setattr(can.interface, "Bus", lambda channel, bustype: theirs)
-            controller = package.DaMiaoController(keys["channel"], interface)
+            controller = DaMiaoController(keys["channel"], interface)
             motor = controller.add_motor(NODE, HOST, "4310")
             try:
                 assert [motor.get_register(each, timeout=10.0) for each in (7, 8, 9, 10)] == [HOST, NODE, 20_000, 1]
                 assert [motor.get_register(each, timeout=10.0) for each in (21, 22, 23)] == [12.5, 30.0, 10.0]
                 motor.ensure_control_mode("MIT")
                 every = motor.read_all_registers(timeout=10.0)
-                assert len(every) == len(package.core.motor.REGISTER_TABLE)
+                assert len(every) == len(REGISTER_TABLE)
                 assert not [value for value in every.values() if isinstance(value, str)]
                 motor.request_motor_feedback()
                 wait_until(lambda: motor.state.get("status") == "DISABLED")
