@@ -38,7 +38,6 @@ class Dispatch:
         buses: Name -> bus.
         nodes: Drives, then encoder nodes.
         unknown: Number of received frames with an id that no node uses.
-        crowds: Bus -> largest number of commands, or of frames that feed watchdogs, that are sent at one instant.
         commands: Whether frames that command or feed a drive are sent; if not, nodes are only asked for samples.
     """
 
@@ -54,7 +53,6 @@ class Dispatch:
             name: [node for node in nodes if isinstance(node, Drive) and node.settings.bus == name] for name in buses
         }
         self._several = len(self.buses) > 1
-        self.crowds = {name: len(drives) for name, drives in self._drives.items()}
         self._lines = {
             name: _Line(bus, number, {}, [], self.listeners[name]) for number, (name, bus) in enumerate(buses.items())
         }

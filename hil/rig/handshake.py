@@ -1,5 +1,6 @@
 """Handshakes of several drives side by side, at a pace that a controller's transmit queue can take."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -7,11 +8,9 @@ from hil.drives.base import Drive, DriveError, HandshakeStep, Node, Steps
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
-QUEUE = 10
-"""SocketCAN's default transmit queue [frames]."""
-
-BURST = QUEUE // 2
-"""Most frames sent on one bus per call of `advance`."""
+BURST = 5
+"""Frames sent on one bus per call of `advance`, with one for each of its drives, which is fed in the same tick: half of
+SocketCAN's default transmit queue (10 frames). At least one is sent."""
 
 
 class StepInProgress(NamedTuple):
@@ -36,23 +35,16 @@ class Handshake:
         send: Sends a frame; takes the name of a bus and the frame.
         clock: Clock of the run.
         limit: Time limit of the whole handshake [s].
-        others: Bus -> number of frames that may wait on it at the same instant, commands and what feeds watchdogs.
     """
 
     def __init__(
-        self,
-        steps: Mapping[Node, Steps],
-        send: Callable[[str, Frame], None],
-        clock: Clock,
-        limit: float,
-        others: Mapping[str, int] | None = None,
+        self, steps: Mapping[Node, Steps], send: Callable[[str, Frame], None], clock: Clock, limit: float
     ) -> None:
         self._steps, self._send, self._clock, self._limit = dict(steps), send, clock, limit
-        # Each frame may have an answer, which takes the bus as long as the frame: half of the room that is left.
-        self._most = {bus: max(1, min(BURST, (QUEUE - count) // 2)) for bus, count in (others or {}).items()}
         self._end = clock.now() + nanoseconds(limit)
         self._current: dict[Node, StepInProgress] = {}
         self._room: dict[str, int] = {}
+        self._drives = Counter(node.settings.bus for node in steps if isinstance(node, Drive))
 
     def advance(self) -> bool:
         """Continues as far as the drives have answered; returns whether every handshake is finished.
@@ -101,7 +93,7 @@ class Handshake:
     def _send_frames(self, node: Node, current: StepInProgress) -> StepInProgress:
         """Sends as many frames of a step as the bus can take now."""
         bus = node.settings.bus
-        room = self._room.get(bus, self._most.get(bus, BURST))
+        room = self._room.get(bus, max(1, BURST - self._drives[bus]))
         for frame in current.left[:room]:
             self._send(bus, frame)
         self._room[bus] = max(0, room - len(current.left))

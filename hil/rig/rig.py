@@ -139,7 +139,7 @@ class CanRig(DriveRig):
     def _perform(self, steps: Mapping[Node, Steps], deadline: int) -> None:
         """Runs a handshake with several nodes to its end."""
         left = (deadline - self.clock.now()) / SECOND
-        running = Handshake(steps, self._dispatch.send, self.clock, left, self._dispatch.crowds)
+        running = Handshake(steps, self._dispatch.send, self.clock, left)
         period = nanoseconds(self._period)
         try:
             while not (self._cancelled or running.advance()):
@@ -226,7 +226,7 @@ class CanRig(DriveRig):
         steps: dict[Node, Steps] = {
             drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)
         }
-        self._enabling = Handshake(steps, self._dispatch.send, self.clock, ENABLE_TIME, self._dispatch.crowds)
+        self._enabling = Handshake(steps, self._dispatch.send, self.clock, ENABLE_TIME)
 
     def advance(self) -> bool:
         return self._enabling is None or self._enabling.advance()
