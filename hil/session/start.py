@@ -155,7 +155,13 @@ class ReadyRun:
         about: dict[str, Any] = {
             name: facts[name] for name in ("config", "torque_limits", "tasks", "stages", "lockstep", "emulated")
         }
+        names, units = self.setup.loop.system.model.plant.actuators, self.setup.sensing.displacements.units
+        guiding = self.setup.plan(self.stage, None).guiding
+        if guiding is not None:
+            about["torque_limits"] = dict(zip(names, guiding.limits, strict=True))
         about |= {
+            "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
+            "position_units": dict(zip(names, units, strict=False)),
             "units": dict(run.columns), "period": settings.values.period,
             "ramp": settings.values.live_ramp, "stage": self.stage.name.lower(), "stale": settings.values.safety.stale,
             "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
