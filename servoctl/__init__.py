@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from servoctl.estimation.estimator import Estimator as Estimator
     from servoctl.identification import Identification as Identification
     from servoctl.identification import identify as identify
+    from servoctl.laws.bounds import Bound as Bound
+    from servoctl.laws.bounds import ReactionBound as ReactionBound
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -33,16 +35,21 @@ if TYPE_CHECKING:
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
+    from servoctl.mechanics.coordinate_bounds import CoordinateRange as CoordinateRange
+    from servoctl.mechanics.coordinate_bounds import CoordinateSpeed as CoordinateSpeed
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.model import Model as Model
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
     from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
+    from servoctl.mechanics.shapes import Clearance as Clearance
+    from servoctl.mechanics.shapes import SweptSphere as SweptSphere
     from servoctl.mechanics.spatial.build import RobotBuilder as RobotBuilder
     from servoctl.mechanics.spatial.plant import Robot as Robot
     from servoctl.mechanics.spatial.task import Axis as Axis
     from servoctl.mechanics.spatial.task import CentreOfMass as CentreOfMass
     from servoctl.mechanics.spatial.task import Distance as Distance
+    from servoctl.mechanics.spatial.task import DistanceBound as DistanceBound
     from servoctl.mechanics.spatial.task import Orientation as Orientation
     from servoctl.mechanics.spatial.task import Pose as Pose
     from servoctl.mechanics.spatial.task import Position as Position
@@ -63,11 +70,16 @@ _HOME = {
     "Axis": "servoctl.mechanics.spatial.task",
     "Baumgarte": "servoctl.laws.corrections",
     "Blocks": "servoctl.engine.structured",
+    "Bound": "servoctl.laws.bounds",
     "CentreOfMass": "servoctl.mechanics.spatial.task",
+    "Clearance": "servoctl.mechanics.shapes",
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Diagonal": "servoctl.engine.structured",
+    "CoordinateRange": "servoctl.mechanics.coordinate_bounds",
+    "CoordinateSpeed": "servoctl.mechanics.coordinate_bounds",
     "Distance": "servoctl.mechanics.spatial.task",
+    "DistanceBound": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
     "Identification": "servoctl.identification",
@@ -84,6 +96,7 @@ _HOME = {
     "Pose": "servoctl.mechanics.spatial.task",
     "Position": "servoctl.mechanics.spatial.task",
     "Posture": "servoctl.mechanics.spatial.task",
+    "ReactionBound": "servoctl.laws.bounds",
     "Robot": "servoctl.mechanics.spatial.plant",
     "RobotBuilder": "servoctl.mechanics.spatial.build",
     "Run": "servoctl.assembly",
@@ -92,6 +105,7 @@ _HOME = {
     "SecondOrderCorrection": "servoctl.laws.corrections",
     "State": "servoctl.types",
     "Status": "servoctl.types",
+    "SweptSphere": "servoctl.mechanics.shapes",
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",

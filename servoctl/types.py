@@ -1,9 +1,10 @@
 """Values that all packages share: arrays, the state of a plant, a command and its status."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
@@ -37,6 +38,7 @@ class Status(Enum):
 
     OK = "the actuators deliver what the task asks"
     RANK_DEFICIENT = "task rows are dependent or out of reach, yet all that they ask is delivered"
+    BOUNDED = "a bound holds and part of what the task asks is given up for it"
     SATURATED = "an input is at its limit and part of what the task asks is given up"
     INFEASIBLE = "the actuators cannot meet the task: the command is its least-squares answer"
     UNREACHABLE = "no actuator reaches the task (rank 0): the command moves nothing towards it"
@@ -69,6 +71,8 @@ class Command:
             row of priority 2 or below, also what rows of higher priority take from it.
         pivot_min: Smallest pivot counted in the rank, relative to `|A L^-T|_F |L^-1 B|_F`; 0 at rank 0.
         status: `Status.code` of the command.
+        binding: Per bound of the law: 1 if it holds the inputs, else 0; shape (bounds,).
+        lack: Per bound: the acceleration, or force, that inputs within their limits cannot give it; shape (bounds,).
     """
 
     u: Array
@@ -76,3 +80,5 @@ class Command:
     residual: Array
     pivot_min: Any
     status: Any
+    binding: Array = field(default_factory=lambda: np.zeros(0))
+    lack: Array = field(default_factory=lambda: np.zeros(0))

@@ -4,6 +4,7 @@ import keyword
 from collections.abc import Mapping
 from typing import Any
 
+from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
@@ -215,6 +216,7 @@ def build_law(
         input_damping=values.damping,
         observer=build_observer(loaded, plant, problems, on_drives),
         robust=build_robust(loaded, plant, on_drives),
+        bounds=build_bounds(loaded, plant, problems, signals, on_drives),
     )
 
 

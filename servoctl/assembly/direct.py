@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from servoctl.assembly.run import Run
 from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import Estimator
+from servoctl.laws.bounds import Bound, Bounds, ReactionBound
+from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -43,6 +46,7 @@ def simulate(
     period: float | None = None,
     output_step: float | None = None,
     estimation: Estimator | None = None,
+    bounds: Mapping[str, Constraint | ReactionBound | Bound] = MappingProxyType({}),
     passive_correction: Correction | Literal["auto"] | None = "auto",
     passive_rank_tolerance: float = 1e-6,
     projection: bool | Literal["auto"] = "auto",
@@ -70,6 +74,9 @@ def simulate(
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         estimation: Estimates state and disturbance from positions, for the law; needs a period. None: the law gets the
             true state.
+        bounds: Name -> bound h >= 0 that the law keeps before every task: a constraint whose violation is h, such as
+            `Holonomic("x - 0.1")`, `CoordinateRange`, `CoordinateSpeed`, `DistanceBound`, a `ReactionBound`, or a
+            `Bound` of one of them with its own rate.
         passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
             projected.
         passive_rank_tolerance: A passive direction counts if its pivot exceeds this times |Ahat L^-T|_F.
@@ -89,6 +96,7 @@ def simulate(
     equations = arguments.equations(inputs, law)
     settings = arguments.settings(duration, method, step, rtol, atol, period, output_step)
     arguments.check()
+    law = _bounded(law, bounds, period)
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
@@ -113,6 +121,22 @@ def simulate(
     if problems:
         raise TaskError("\n".join(problems))
     return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
+
+
+def _bounded(
+    law: Law | None, bounds: Mapping[str, Constraint | ReactionBound | Bound], period: float | None
+) -> Law | None:
+    """The law with bounds.
+
+    Raises:
+        TaskError: It keeps none.
+    """
+    if not bounds:
+        return law
+    if not isinstance(law, ConstraintFollowing):
+        raise TaskError("simulate: bounds: need a law that keeps them (use ConstraintFollowing or InputOutput)")
+    entries = {name: bound if isinstance(bound, Bound) else Bound(bound) for name, bound in bounds.items()}
+    return dataclasses.replace(law, bounds=Bounds(entries, period))
 
 
 def _estimating(system: System, estimation: Estimator, start: State, period: float | None) -> System:

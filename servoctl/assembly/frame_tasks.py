@@ -143,11 +143,7 @@ class FrameTask:
 
     def _equations(self, texts: str | Sequence[str]) -> tuple[float | Expression, ...]:
         """Numbers, and equations that know the columns of references."""
-        return tuple(self._equation(text) for text in ((texts,) if isinstance(texts, str) else texts))
-
-    def _equation(self, text: str) -> float | Expression:
-        expression = parse(text).with_signals(self._signals)
-        return expression if expression.names or expression.uses_time else constant(text)
+        return equations((texts,) if isinstance(texts, str) else texts, self._signals)
 
     def _columns(self, names: Sequence[str]) -> tuple[float | Expression, ...] | None:
         """Columns of the entry's reference as equations; None if one is not there."""
@@ -170,6 +166,13 @@ class FrameTask:
             self._problems.add(what, *self._path, key)
         else:
             self._problems.add(sentence, *self._path, form)
+
+
+def equations(texts: Sequence[str], signals: Mapping[str, Signal]) -> tuple[float | Expression, ...]:
+    """Numbers, and equations that know the columns of references."""
+    parsed = [parse(text).with_signals(signals) for text in texts]
+    named = [each.names or each.uses_time for each in parsed]
+    return tuple(each if uses else constant(text) for each, uses, text in zip(parsed, named, texts, strict=True))
 
 
 def held_at(task: Mapping[str, Constraint], plant: Robot, start: State) -> dict[str, Constraint]:

@@ -100,7 +100,7 @@ def make_run(
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
         check_uncertainty(loaded, ground.plant, problems)
-    if problems.touch("plant", "initial", "references", "task", "law", "inputs"):
+    if problems.touch("plant", "initial", "references", "task", "bounds", "law", "inputs"):
         if values.realism is not None and values.realism.machine is not None:
             build_machine(loaded, ground.plant, problems)  # its problems belong to the list
         problems.check()
@@ -205,7 +205,7 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
     if like is None or like.loaded is None or like.problems:
         return None
     new, old = loaded.config, like.loaded.config
-    if (new.plant, new.task, new.initial) != (old.plant, old.task, old.initial):
+    if (new.plant, new.task, new.bounds, new.initial) != (old.plant, old.task, old.bounds, old.initial):
         return None
     model = like.system.model.plain
     references = Problems(loaded)  # those of a wrong reference are reported by `_ground`
@@ -286,7 +286,7 @@ def _bind(
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():
             field, _, what = line.partition(": ")
-            known = field.startswith(("law.", "plant.", "task."))
+            known = field.startswith(("law.", "plant.", "task.", "bounds."))
             problems.add(*((what, *field.split(".")) if known else (line, place)))
         return None
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
+from servoctl.config.document import NAMED_LISTS
 from servoctl.config.overrides import apply_overrides, is_number, setting
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression.suggest import suggestion
@@ -75,7 +76,7 @@ def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, (*path, str(key)))
     elif isinstance(node, (list, tuple)):
         for index, value in enumerate(node):
-            name = value.get("name") if path == ("task",) and isinstance(value, Mapping) else None
+            name = value.get("name") if path in NAMED_LISTS and isinstance(value, Mapping) else None
             yield from _leaves(value, (*path, str(name or index)))
     else:
         yield ".".join(path), node

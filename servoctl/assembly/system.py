@@ -52,9 +52,12 @@ def make_system(
     if like is not None and same_ground:
         model = like.model.plain
     else:
-        model = (None if like is None else like.model.plain.retuned(plant, task, start)) or Model(plant, task, start)
+        bounds = {} if law is None else law.bound_constraints
+        retuned = None if like is None else like.model.plain.retuned(plant, task, start, bounds)
+        model = retuned or Model(plant, task, start, bounds=bounds)
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
+        law = law.fitted(model, start)
     clearance = row_clearances(model, levels)
     if clearance:
         allowed, projection = len(model.passive_rows), False  # rows that yield are never dependent

@@ -8,6 +8,10 @@ FieldPath = tuple[str | int, ...]
 """Keys and list indices from the top of a config to a value, such as ("task", 0, "holonomic")."""
 
 
+NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))
+"""Lists whose entries are addressed by `name`."""
+
+
 class Problem(NamedTuple):
     """One problem of a config.
 
@@ -55,10 +59,10 @@ class Document:
         return f"{source}: {field}" if field else source
 
     def field(self, path: FieldPath) -> str:
-        """Dotted name of a field, with the name of a task entry instead of its index."""
+        """Dotted name of a field, with the name of an entry of `NAMED_LISTS` instead of its index."""
         dotted = ""
         for index, part in enumerate(path):
-            name = self._task_name(part) if path[:index] == ("task",) else part
+            name = self._entry_name(path[0], part) if path[:index] in NAMED_LISTS else part
             dotted += f"[{name}]" if isinstance(name, int) else f".{name}"
         return dotted.removeprefix(".")
 
@@ -68,11 +72,11 @@ class Document:
         return [f"{self.where(*path)}: {what}" for path, what in ordered]
 
     def indexed(self, path: FieldPath) -> FieldPath:
-        """The path with the index of a task entry instead of its name."""
-        entries = self.values.get("task")
-        if path[:1] == ("task",) and len(path) > 1 and isinstance(path[1], str) and isinstance(entries, list):
+        """The path with the index of an entry of `NAMED_LISTS` instead of its name."""
+        entries = self.values.get(str(path[0])) if path else None
+        if path[:1] in NAMED_LISTS and len(path) > 1 and isinstance(path[1], str) and isinstance(entries, list):
             names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
-            return ("task", names.index(path[1]), *path[2:]) if path[1] in names else path
+            return (path[0], names.index(path[1]), *path[2:]) if path[1] in names else path
         return path
 
     def _source(self, path: FieldPath) -> tuple[str, float]:
@@ -84,8 +88,8 @@ class Document:
                 return f"{self.file}:{line}", line
         return self.file, 0
 
-    def _task_name(self, index: str | int) -> str | int:
-        entries = self.values.get("task")
+    def _entry_name(self, field: str | int, index: str | int) -> str | int:
+        entries = self.values.get(str(field))
         if isinstance(index, int) and isinstance(entries, list) and index < len(entries):
             name = entries[index].get("name") if isinstance(entries[index], dict) else None
             if isinstance(name, str) and name.isidentifier():

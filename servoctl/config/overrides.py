@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from servoctl.config.document import Document, FieldPath, in_words
+from servoctl.config.document import NAMED_LISTS, Document, FieldPath, in_words
 from servoctl.config.overlay import identifier, overlay
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_value
 from servoctl.errors import ConfigError
@@ -155,7 +155,7 @@ def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[
         key = _key(node, part, path)
         path = (*path, key)
         if isinstance(node, dict) and node.get(part) is None:
-            node[part] = [] if path == ("task",) else {}
+            node[part] = [] if path in NAMED_LISTS else {}
             first_new = min(first_new, len(path))
         else:
             node[key] = copy.copy(node[key])
@@ -172,7 +172,7 @@ def _key(node: Any, part: str, path: FieldPath) -> str | int:
         return part
     if not isinstance(node, list):
         raise _RefusedError(f"{field} is {in_words(node)} and has no key {part!r} (set {field} as a whole)")
-    by = "name" if path == ("task",) else identifier(node)
+    by = "name" if path in NAMED_LISTS else identifier(node)
     names = [entry.get(by) if isinstance(entry, dict) and by is not None else None for entry in node]
     if part in names:
         return names.index(part)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from servoctl.config.document import FieldPath, Problem, in_words
+from servoctl.config.document import NAMED_LISTS, FieldPath, Problem, in_words
 from servoctl.config.fields import LIST, MAPPING, SCALAR
 from servoctl.config.rules import check_rules
 from servoctl.config.schema import Config
@@ -83,7 +83,7 @@ def unit_of(path: str) -> str:
         path: As after `--set`.
     """
     keys: list[str | int] = [*path.split(".")]
-    if keys[0] == "task":
+    if (keys[0],) in NAMED_LISTS:
         keys[1:2] = [0]  # all entries have the same schema
     for node in _nodes(tuple(keys)):
         found = re.search(r"\[([^][]*)\][^][]*$", node.get("description", ""))

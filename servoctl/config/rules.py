@@ -7,6 +7,7 @@ errors of single fields. The rules skip a value of the wrong shape, because its 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from servoctl.config.bounds import bound_problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.estimation import estimation_problems
@@ -16,6 +17,7 @@ from servoctl.config.realism import realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot_rules import robot_problems
 from servoctl.config.schema import ADAPTIVE
+from servoctl.config.shapes import shape_problems
 from servoctl.config.task_rules import row_count, task_problems
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS
 from servoctl.expression.suggest import remedy
@@ -27,7 +29,9 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
     """All broken rules."""
     rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (
         task_problems,
+        bound_problems,
         robot_problems,
+        shape_problems,
         _law,
         _observer,
         _robust,

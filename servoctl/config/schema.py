@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
+from servoctl.config.bounds import BoundConfig
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.estimation import EstimationConfig
 from servoctl.config.fields import (
@@ -231,6 +232,9 @@ class Config(Section):
         default={}, description="name -> a file or waypoints, whose columns equations use as <name>_<column>"
     )
     task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")
+    bounds: tuple[BoundConfig, ...] = Field(
+        default=(), description="bounds h >= 0 that the law keeps before every task, within the limits of the inputs"
+    )
     law: ScalarOr[Literal["none"], LawConfig] = Field(description="the control law, or none for an open-loop run")
     inputs: dict[str, EquationText] | None = Field(
         default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"

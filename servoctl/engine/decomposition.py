@@ -105,18 +105,19 @@ def decompose_rows(A: Array | Sparse, tolerance: Any, scale: Any = None) -> Deco
     return decompose(np.asarray(A), tolerance, scale)
 
 
-def decompose(A: Array, tolerance: Any, scale: Any = None) -> Decomposition:
+def decompose(A: Array, tolerance: Any, scale: Any = None, masked: bool = False) -> Decomposition:
     """The decomposition of A.
 
     Args:
         A: Shape (r, n), of finite numbers or of symbols.
         tolerance: Relative rank tolerance: a direction counts if its pivot exceeds `tolerance * scale`.
         scale: Positive number; None: |A|_F.
+        masked: Whether most rows may be zero at a time: compiled code then leaves them out.
     """
     scale = frobenius(A) if scale is None else scale
     scale = where(scale > 0.0, scale, 1.0) if is_symbolic(scale) else (scale if scale > 0.0 else 1.0)
     if is_symbolic(A, scale, tolerance):
-        return _symbolic(A / scale, tolerance, scale)
+        return _symbolic(A / scale, tolerance, scale, masked)
     return _numeric(np.asarray(A, dtype=float) / scale, float(tolerance), scale)
 
 
@@ -174,20 +175,20 @@ def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
     return Decomposition(Z[:rank], U, R, rank, smallest, scale)
 
 
-def _symbolic(A: Array, tolerance: Any, scale: Any) -> Decomposition:
+def _symbolic(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decomposition:
     rows, n = A.shape
     k = min(rows, n)
     if k == 0:
         return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0.0, 0.0, scale)
     limit = tolerance.sx if isinstance(tolerance, Symbol) else float(tolerance)
-    Z, U, R, rank, pivot_min = decomposition_function(rows, n)(to_sx(A), limit)
+    Z, U, R, rank, pivot_min = decomposition_function(rows, n, masked)(to_sx(A), limit)
     return Decomposition(
         from_sx(Z, (k, n)), from_sx(U, (rows, k)), from_sx(R, (k, k)), Symbol(rank), Symbol(pivot_min), scale
     )
 
 
 @cache
-def decomposition_function(rows: int, n: int) -> Any:
+def decomposition_function(rows: int, n: int, masked: bool = False) -> Any:
     """CasADi function (A, tolerance) -> (Z, U, R, rank, pivot_min) of matrices of this size, scale 1."""
     A, tolerance = ca.SX.sym("A", rows, n), ca.SX.sym("tolerance")
     C, Z, live, pivots = _pivoted_rows(A, tolerance)
@@ -198,7 +199,10 @@ def decomposition_function(rows: int, n: int) -> Any:
         pivot_min = ca.if_else(counted, pivot, pivot_min)
     outputs = [Z, U, R, rank, pivot_min]
     return ca.Function(
-        f"decompose_{rows}x{n}", [A, tolerance], [ca.densify(x) for x in outputs], {"never_inline": True}
+        f"decompose_{'masked_' * masked}{rows}x{n}",
+        [A, tolerance],
+        [ca.densify(x) for x in outputs],
+        {"never_inline": True},
     )
 
 

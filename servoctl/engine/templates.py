@@ -68,7 +68,11 @@ LOOPS = {
     "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 3), lambda count: count + 4),
     "decompose": Loops(
         "decompose.h", ("ROWS", "N"), decomposition_cost, decomposition_numbers,
-        lambda rows, n: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}"},
+        lambda rows, n: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}", "MASKED": 0},
+    ),
+    "decompose_masked": Loops(
+        "decompose.h", ("ROWS", "N"), decomposition_cost, decomposition_numbers,
+        lambda rows, n: {"K": min(rows, n), "COLUMNS": f"columns_masked_{rows}x{n}", "MASKED": 1},
     ),
 }  # fmt: skip
 """Kind of operation -> its loops."""

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, solve_lower
+from servoctl.engine.linalg import Decomposition, decompose, project, solve_lower
 from servoctl.engine.symbol import clip, is_symbolic, maximum, where
 from servoctl.types import Array
 
@@ -147,11 +147,11 @@ def solve(problem: LeastSquaresProblem, held: Array) -> Solution:
     if len(held):
         u = where(above(held, 0.0), problem.upper, where(above(0.0, held), problem.lower, 0.0))
     basis, splits, terms = np.zeros((0, len(u))), [], np.abs(u)
-    for (T, e), scale in zip(problem.levels, problem.scales, strict=True):
+    for i, ((T, e), scale) in enumerate(zip(problem.levels, problem.scales, strict=True)):
         rows = T * free
         for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
-            rows = rows - (rows @ basis.T) @ basis
-        split = decompose(rows, problem.rank_tolerance, scale)
+            rows = project(basis, rows.T).T
+        split = decompose(rows, problem.rank_tolerance, scale, masked=len(problem.g) > 0 and i == 0)
         more = split.solve(e - T @ u)
         u, terms = u + more, terms + np.abs(more)
         basis = np.vstack([basis, split.row_basis]) if len(basis) else split.row_basis

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import clip, is_finite, is_symbolic, largest, where
+from servoctl.engine.symbol import is_finite, is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocator
+from servoctl.laws.held_bounds import HeldBounds
+from servoctl.laws.held_bounds import Numbers as BoundNumbers
 from servoctl.laws.law import BoundLaw
-from servoctl.laws.limits import within_limits
+from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import Numbers, RobustTerm
@@ -57,6 +59,8 @@ class BoundConstraintFollowing(BoundLaw):
         sliding: lambda of each row [1/s]; empty without such a term.
         scale: Size by which the violation of each row is divided; empty without such a term.
         robust_numbers: The term's `Numbers`; empty without one.
+        bounds: Bounds that come before every task; None: none.
+        bound_rates, bound_braking, bound_reactions: Their `Numbers`.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -90,6 +94,10 @@ class BoundConstraintFollowing(BoundLaw):
     sliding: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     robust_numbers: tuple[float, ...] = ()
+    bounds: HeldBounds | None = None
+    bound_rates: tuple[float, ...] = ()
+    bound_braking: tuple[float, ...] = ()
+    bound_reactions: tuple[float, ...] = ()
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""
@@ -129,6 +137,22 @@ class BoundConstraintFollowing(BoundLaw):
     @property
     def wishes(self) -> tuple[int, ...]:
         return self.wished
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        return () if self.bounds is None else self.bounds.names
+
+    @property
+    def bound_numbers(self) -> BoundNumbers:
+        """What the bounds compare with."""
+        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_reactions)
+
+    def bound_values(self, terms: Terms, u: Array) -> Array:
+        return np.zeros(0) if self.bounds is None else self.bounds.values(terms, u, self.bound_numbers)
+
+    @property
+    def concedes(self) -> tuple[int, ...]:
+        return self.wished if self.bounds is None else tuple(range(len(self.rows)))
 
     @property
     def excused(self) -> tuple[int, ...]:
@@ -217,8 +241,10 @@ class BoundConstraintFollowing(BoundLaw):
         if self.required:
             u, status = self._status(terms, allocator, rhs, missed, u)
         known = is_finite(rhs, u)  # before limits: clipping would turn an infinite input into a finite one
-        if self.limited:
-            u, missed, status = self._limit(u, allocator, rhs, missed, status)
+        left = Limiting(u, missed, status, np.zeros(0), np.zeros(0))
+        if self.limited or self.bounds is not None:
+            left = limiting(self, terms, allocator, u, rhs, missed, status)
+            u, missed, status = left[:3]
         # from the mildest cause to the most severe: the last one that holds is reported
         status = where(known, status, Status.NON_FINITE.code)
         status = where(terms.positive, status, Status.NOT_POSITIVE.code)
@@ -226,7 +252,13 @@ class BoundConstraintFollowing(BoundLaw):
         nothing = status >= Status.NOT_POSITIVE.code
         u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
         return Command(
-            u, where(nothing, 0, allocator.rank), missed[:r], where(nothing, 0.0, allocator.pivot_min), status
+            u,
+            where(nothing, 0, allocator.rank),
+            missed[:r],
+            where(nothing, 0.0, allocator.pivot_min),
+            status,
+            left.binding,
+            left.lack,
         )
 
     def decay(self, row: int) -> float:
@@ -292,33 +324,3 @@ class BoundConstraintFollowing(BoundLaw):
         elif self.null_space is not None:
             s = s + np.asarray(self.null_space(terms.state))
         return s
-
-    def _limit(
-        self, u: Array, allocator: Allocator, rhs: Array, missed: Array, status: Any
-    ) -> tuple[Array, Array, Any]:
-        """The inputs inside their limits, the residual and the status.
-
-        Inputs that damp are clipped, since they meet no task.
-        """
-        lower, upper = np.array(self.lower), np.array(self.upper)
-        levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
-        keeps_near_u = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
-        weights = np.array(self.weights) if self.allocation == "weighted" else None
-        limited = within_limits(
-            levels,
-            lower,
-            upper,
-            u if keeps_near_u else None,
-            weights=weights,
-            rank_tolerance=self.rank_tolerance,
-            scale=allocator.scales(weights),
-            unlimited=u,
-        )
-        held = limited.u
-        if self.on_infeasible == "damp":
-            held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
-        left = rhs - allocator.task_map @ held
-        required = self.required
-        gives_up = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
-        severe = status >= Status.INFEASIBLE.code
-        return held, left, where(severe, status, where(gives_up, Status.SATURATED.code, status))

@@ -13,7 +13,7 @@ Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the pa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,6 +24,7 @@ from servoctl.expression import check_names, parse
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation
 from servoctl.laws.bound_following import BoundConstraintFollowing, NullSpace
+from servoctl.laws.bounds import Bounds
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
@@ -31,6 +32,7 @@ from servoctl.laws.preload import Preload
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
@@ -67,6 +69,7 @@ class ConstraintFollowing(Law):
         input_damping: D for `damp` [actuator unit per generalized velocity along the actuator].
         observer: Disturbance observer of the task rows; None: none.
         robust: Robust or adaptive term against disturbances of the rows of priority 1; None: none.
+        bounds: Bounds h >= 0, after the limits of inputs and before every task; None: none.
     """
 
     correction: Correction | None = None
@@ -87,6 +90,7 @@ class ConstraintFollowing(Law):
     preload: Preload | None = None
     observer: Observer | None = None
     robust: Robust | Adaptive | None = None
+    bounds: Bounds | None = None
 
     def prepare(self, model: Model, around: State) -> Model:
         """The model itself.
@@ -113,6 +117,20 @@ class ConstraintFollowing(Law):
                 raise TaskError("\n".join(wrong))
         return model
 
+    @property
+    def bound_constraints(self) -> Mapping[str, Constraint]:
+        return {} if self.bounds is None else self.bounds.constraints
+
+    def fitted(self, model: Model, around: State) -> "ConstraintFollowing":
+        if self.bounds is None or self.bounds.problems(model):
+            return self
+        states = [around, *model.samples(around, NEARBY)]
+        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        known = [at for at in terms if at.finite and at.positive]
+        limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
+        tolerances = self.rank_tolerance, self.passive_rank_tolerance
+        return replace(self, bounds=self.bounds.fitted(model, known, limits, *tolerances))
+
     def bind(self, model: Model) -> "BoundConstraintFollowing":
         actuators = list(model.plant.actuators)
         levels = _levels(model.task_rows, self.priorities or {})
@@ -123,7 +141,7 @@ class ConstraintFollowing(Law):
         if self.preload and "unprojected" in (self.allocation, self.feedback_allocation):
             problems.append("law.allocation: unprojected knows no preload (use another allocation)")
         try:
-            gains = self.gains_of(model.task_rows)
+            gains: dict[str, Any] = self.gains_of(model.task_rows)
             term, numbers = self._robust_term(model.task_rows, gains)
         except TaskError as error:
             problems.append(str(error))
@@ -131,6 +149,7 @@ class ConstraintFollowing(Law):
             observer = None if self.observer is None else self.observer.bind(model.task_rows, actuators)
         except TaskError as error:
             problems.append(str(error))
+        problems += [] if self.bounds is None else self.bounds.problems(model)
         if problems:
             raise TaskError("\n".join(problems))
         wished = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1]
@@ -165,6 +184,7 @@ class ConstraintFollowing(Law):
             robust=term,
             scale=() if self.robust is None else self.robust.scales(model.task_rows),
             robust_numbers=numbers,
+            **({} if self.bounds is None else self.bounds.bind(model)),
         )
 
     def _robust_term(

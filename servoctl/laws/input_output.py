@@ -71,8 +71,8 @@ class InputOutput(ConstraintFollowing):
         if problems:
             raise TaskError("\n".join(problems))
         key = tuple((name, _fixed(row)) for name, row in task.items())
-        traced = model.once("differentiated", key, lambda: Model(model.plant, task, around, plain=model))
-        return traced.retuned_to(model, around) or Model(model.plant, task, around, plain=model)
+        traced = model.once("differentiated", key, lambda: Model(model.plant, task, around, model, model.bounds))
+        return traced.retuned_to(model, around) or Model(model.plant, task, around, model, model.bounds)
 
     def _terms(self, model: Model, around: State) -> list[Terms]:
         """The terms of motion at the states where they are finite.

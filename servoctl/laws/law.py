@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
@@ -30,6 +31,19 @@ class Law(ABC):
             TaskError: The task has no such form; the message names every row.
         """
         return model
+
+    @property
+    def bound_constraints(self) -> Mapping[str, Constraint]:
+        """Name -> constraint of each bound that the model evaluates for the law; empty unless overridden."""
+        return {}
+
+    def fitted(self, model: Model, around: State) -> "Law":
+        """This law with what it has to know about the plant near the start; itself unless overridden.
+
+        Raises:
+            TaskError: It does not fit the plant.
+        """
+        return self
 
     @abstractmethod
     def bind(self, model: Model) -> "BoundLaw":
@@ -92,6 +106,20 @@ class BoundLaw(ABC):
     def observed(self) -> tuple[str, ...]:
         """Names of the task rows whose disturbance the law observes; none unless overridden."""
         return ()
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Names of the bounds that the law keeps; none unless overridden."""
+        return ()
+
+    def bound_values(self, terms: Terms, u: Array) -> Array:
+        """h of each bound under the inputs u, shape (bounded,)."""
+        return np.zeros(0)
+
+    @property
+    def concedes(self) -> tuple[int, ...]:
+        """Indices of the task rows of which a run logs what they are given up."""
+        return self.wishes
 
     def disturbance(self, terms: Terms, memory: Array) -> Array:
         """The disturbance of each observed row [acceleration of the row], shape (observed,)."""

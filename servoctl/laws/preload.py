@@ -119,8 +119,19 @@ def reaction_rows(terms: Terms, wanted: Sequence[ReactionComponent], values: Seq
         wanted: The components.
         values: Their values [N, N m].
     """
+    violation = terms.matrices.passive.violation
+    return multiplier_rows(terms, np.array([component.of_multipliers(violation) for component in wanted]), values)
+
+
+def multiplier_rows(terms: Terms, S: Array, values: Sequence[Any] | Array) -> ReactionRows:
+    """The rows on u that prescribe `S lambda(u) = values`; on numbers or symbols.
+
+    Args:
+        terms: The terms of motion at the state.
+        S: From the multipliers of the passive rows, shape (k, passive rows).
+        values: Shape (k,).
+    """
     m = terms.matrices
-    S = np.array([component.of_multipliers(m.passive.violation) for component in wanted])
     R = -terms.passive.solve(S.T).T
     pushed = terms.free_acceleration - solve_lower(terms.L, m.Q + m.c)
     return ReactionRows(R @ terms.inputs, np.array(values) + R @ pushed, frobenius(R))

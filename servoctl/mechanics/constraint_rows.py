@@ -1,4 +1,4 @@
-"""The rows of a plant's own constraints and of a task: what each one is, and their compiled derivatives."""
+"""The rows of a plant's own constraints, a task and bounds: what each one is, and their compiled derivatives."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -40,21 +40,19 @@ class Row:
 
 @dataclass(frozen=True)
 class CompiledRows:
-    """The derivatives of all constraints, passive ones first.
+    """The derivatives of all constraints: passive ones, those of the task, then bounds, if there are any.
 
     Attributes:
-        kernel: (t, q, v, p) -> the fields of `Rows`: of the passive rows, then of the task's.
-        passive: The passive rows.
-        task: The task's rows.
-        forms: A of both as `Sparse`: the places where an entry may not be zero.
-        structures: In which structure `kernel` gives A of both; anything but a `Sparse`: an array.
+        kernel: (t, q, v, p) -> the fields of `Rows`, group by group.
+        rows: The rows of each group; empty for bounds that are not there.
+        forms: A of each group as `Sparse`: the places where an entry may not be zero.
+        structures: In which structure `kernel` gives A of each group; anything but a `Sparse`: an array.
     """
 
     kernel: Kernel
-    passive: list[Row]
-    task: list[Row]
+    rows: list[list[Row]]
     forms: list[Sparse]
-    structures: tuple[Any, Any]
+    structures: tuple[Any, ...]
 
 
 def compiled_rows(
@@ -62,15 +60,17 @@ def compiled_rows(
     plant: Plant,
     passive: Mapping[str, Constraint],
     task: Mapping[str, Constraint],
+    bounds: Mapping[str, Constraint],
     symbols: Mapping[str, Array],
 ) -> CompiledRows:
-    """The rows of a plant's own constraints and of a task, from the cache or traced now.
+    """The rows of a plant's own constraints, a task and bounds, from the cache or traced now.
 
     Args:
         key: Under which they are kept in the cache; None: they are not.
         plant: The plant.
         passive: Name -> the plant's own constraint.
         task: Name -> constraint.
+        bounds: Name -> constraint.
         symbols: t (1,), q, v and p.
 
     Raises:
@@ -79,29 +79,41 @@ def compiled_rows(
     found = stored.find_with_facts(key, "rows")
     if found is not None:
         kernel, (facts, places) = found
-        passive_rows, task_rows = ([Row(*values) for values in group] for group in facts)
-        return CompiledRows(kernel, passive_rows, task_rows, [Sparse.at(*each) for each in places], (None, None))
-    own, passive_rows = stacked_rows(plant, passive, symbols)
-    servo, task_rows = stacked_rows(plant, task, symbols)
-    kernel = Kernel.compile("rows", symbols, {**_fields("passive", own), **_fields("task", servo)})
-    forms = [Sparse.of(rows.A) for rows in (own, servo)]
+        kept = [[Row(*values) for values in group] for group in facts]
+        return CompiledRows(kernel, kept, [Sparse.at(*each) for each in places], (None,) * len(places))
+    groups = {"passive": stacked_rows(plant, passive, symbols), "task": stacked_rows(plant, task, symbols)}
+    if bounds:
+        groups["bounds"] = stacked_rows(plant, bounds, symbols, last=True)
+    outputs: dict[str, Array] = {}
+    for name, (rows, _) in groups.items():
+        outputs |= _fields(name, rows)
+    kernel = Kernel.compile("rows", symbols, outputs)
+    forms = [Sparse.of(rows.A) for rows, _ in groups.values()]
     if key is not None:
-        groups = [[dataclasses.astuple(row) for row in rows] for rows in (passive_rows, task_rows)]
-        stored.keep_kernel(key, "rows", kernel, [groups, [form.places() for form in forms]])
-    return CompiledRows(kernel, passive_rows, task_rows, forms, (own.A, servo.A))
+        facts = [[dataclasses.astuple(row) for row in rows] for _, rows in groups.values()]
+        stored.keep_kernel(key, "rows", kernel, [facts, [form.places() for form in forms]])
+    found_rows = [rows for _, rows in groups.values()]
+    return CompiledRows(kernel, found_rows, forms, tuple(rows.A for rows, _ in groups.values()))
 
 
 def stacked_rows(
-    plant: Plant, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]
+    plant: Plant, groups: Mapping[str, Constraint], symbols: Mapping[str, Array], last: bool = False
 ) -> tuple[Rows, list[Row]]:
     """The rows of some constraints as expressions of the symbols t (1,), q, v and p, and what each row is.
+
+    Args:
+        plant: The plant.
+        groups: Name -> constraint.
+        symbols: Their p has the plant's parameters, then those of constraints.
+        last: Whether the parameters of these constraints are the last ones; else they follow the plant's.
 
     Raises:
         PlantError, TaskError, TraceError: The code of a constraint fails, or cannot be traced; the message names it.
     """
     p, t, parts, rows = symbols["p"], symbols["t"][0], [], []
-    position = len(parameter_values(plant))
-    bound_plant = with_parameters(plant, p[:position])
+    count = len(parameter_values(plant))
+    position = len(p) - sum(len(parameter_values(each)) for each in groups.values()) if last else count
+    bound_plant = with_parameters(plant, p[:count])
     for name, constraint in groups.items():
         count = len(parameter_values(constraint))
         bound = with_parameters(constraint, p[position : position + count])

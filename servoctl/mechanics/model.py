@@ -9,6 +9,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ class Model:
         task: Name -> constraint, in order.
         task_rows: The task's rows.
         passive_rows: The plant's own rows.
+        bounds: Name -> constraint whose violation h a law keeps at 0 or above.
+        bound_rows: The rows of the bounds.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
         forms: M, B, A of the passive rows and A of the task as `Sparse`: the places where an entry may not be zero.
@@ -52,7 +55,12 @@ class Model:
     """
 
     def __init__(
-        self, plant: Plant, task: Mapping[str, Constraint], around: State, plain: "Model | None" = None
+        self,
+        plant: Plant,
+        task: Mapping[str, Constraint],
+        around: State,
+        plain: "Model | None" = None,
+        bounds: Mapping[str, Constraint] = MappingProxyType({}),
     ) -> None:
         """Traces and checks plant and constraints.
 
@@ -61,6 +69,7 @@ class Model:
             task: Name -> constraint; may be empty.
             around: A state, usually the initial one, at which all terms must be finite and have the right shape.
             plain: The model with the task as configured; None: this one.
+            bounds: Name -> constraint whose violation h is a bound h >= 0; may be empty.
 
         Raises:
             PlantError: A method of the plant fails or has a wrong value at `around`, gives two answers at one state, or
@@ -68,13 +77,14 @@ class Model:
             TaskError: A constraint does not fit the plant.
             TraceError: The code of a constraint cannot be traced.
         """
-        self.plant, self.task = plant, dict(task)
+        self.plant, self.task, self.bounds = plant, dict(task), dict(bounds)
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self.plain: Model = plain or self
         self._kept: dict[str, tuple[Hashable, Any]] = {}
         self._valued: tuple[Plant, dict[str, Constraint], Array] | None = None
         check_plant(plant, around)
         check_task(self.task, plant)
+        check_task(self.bounds, plant)
         holonomic = plant_values.passive_groups(plant, "passive_constraints", None, around.q, around.t)
         rates = plant_values.passive_groups(plant, "passive_rates", None, around.q, around.v, around.t)
         for twice in [name for name in rates if name in holonomic]:
@@ -85,14 +95,16 @@ class Model:
         symbols = self.symbols()
         self.stepped: dict[str, ComplexStep] = {} if self.n <= LARGE else by_complex_step(self.task, around)
         self._key = stored.key_of(
-            partial(fingerprint, list(task)),
-            *(partial(structure_fingerprint, part) for part in (plant, *task.values())),
+            partial(fingerprint, [list(task), list(bounds)]),
+            *(partial(structure_fingerprint, part) for part in (plant, *task.values(), *bounds.values())),
         )
         if self.n > LARGE or any(isinstance(x, Sparse) for x in plant_values.terms(plant, around)):
             self._key = None  # the structure of M, B and A would have to be kept too
-        of_rows = compiled_rows(self._key, plant, self._passive, {} if self.stepped else self.task, symbols)
-        self.rows_kernel, self.passive_rows, self.task_rows = of_rows.kernel, of_rows.passive, of_rows.task
-        self._row_forms = of_rows.structures
+        traced = {} if self.stepped else self.task
+        of_rows = compiled_rows(self._key, plant, self._passive, traced, self.bounds, symbols)
+        self.rows_kernel, self._row_forms = of_rows.kernel, of_rows.structures
+        self.passive_rows, self.task_rows, *of_bounds = of_rows.rows
+        self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
         self.task_rows += [Row(*row) for name, rows in self.stepped.items() for row in rows.named(name)]
         self.singular = self._is_singular(around)
         self.opaque: str | None = None
@@ -116,20 +128,27 @@ class Model:
         self.forms: tuple[Any, ...] = (*of_plant, of_rows.forms[0], of_task)
         self.parts: list[Part] = connected_parts(*self.forms)
 
-    def retuned(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> "Model | None":
+    def retuned(
+        self,
+        plant: Plant,
+        task: Mapping[str, Constraint],
+        around: State,
+        bounds: Mapping[str, Constraint] = MappingProxyType({}),
+    ) -> "Model | None":
         """This model with other parameters, without tracing again; None if more than parameters differs.
 
         Args and errors are those of the constructor.
         """
-        if self.plain is not self or structure(plant) != structure(self.plant) or list(task) != list(self.task):
+        if self.plain is not self or structure(plant) != structure(self.plant):
             return None
-        if any(structure(constraint) != structure(self.task[name]) for name, constraint in task.items()):
+        if not _alike(task, self.task) or not _alike(bounds, self.bounds):
             return None
         if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):
             return None
         check_plant(plant, around)
         check_task(task, plant)
-        return self._with(plant, task, None, around)
+        check_task(bounds, plant)
+        return self._with(plant, task, None, around, bounds)
 
     def retuned_to(self, plain: "Model", around: State) -> "Model | None":
         """This model with differentiated rows and the parameters of another plain model, without tracing again.
@@ -138,13 +157,18 @@ class Model:
             plain: This model's `plain`, or a model `retuned` from it.
             around: See the constructor.
         """
-        return self._with(plain.plant, self.task, plain, around)
+        return self._with(plain.plant, self.task, plain, around, plain.bounds)
 
     def _with(
-        self, plant: Plant, task: Mapping[str, Constraint], plain: "Model | None", around: State
+        self,
+        plant: Plant,
+        task: Mapping[str, Constraint],
+        plain: "Model | None",
+        around: State,
+        bounds: Mapping[str, Constraint],
     ) -> "Model | None":
         other = copy.copy(self)
-        other.plant, other.task, other.plain = plant, dict(task), plain or other
+        other.plant, other.task, other.plain, other.bounds = plant, dict(task), plain or other, dict(bounds)
         other.singular = other._is_singular(around)
         return other if other.singular == self.singular else None
 
@@ -168,13 +192,14 @@ class Model:
         assert self.plant_kernel is not None
         facts = (self.plant.coordinates, self.plant.actuators, parameter_fields(self.plant), self.passive_rows)
         traced = self._key or [function_fingerprint(each.function) for each in (self.plant_kernel, self.rows_kernel)]
-        return fingerprint(traced, *facts, self.task_rows, self.singular, self.symmetric)
+        return fingerprint(traced, *facts, self.task_rows, self.bound_rows, self.singular, self.symmetric)
 
     @property
     def parameters(self) -> Array:
-        """Values of every parameter: the plant's, then each constraint's in order."""
+        """Values of every parameter: the plant's, then each constraint's in order, those of the bounds last."""
         if self._valued is None or self._valued[0] is not self.plant or self._valued[1] is not self.task:
-            values = [parameter_values(self.plant), *[parameter_values(c) for c in self.task.values()]]
+            constraints = (*self.task.values(), *self.bounds.values())
+            values = [parameter_values(self.plant), *[parameter_values(c) for c in constraints]]
             self._valued = self.plant, self.task, np.concatenate(values)
         return self._valued[2].copy()
 
@@ -184,6 +209,8 @@ class Model:
         names = parameter_names(self.plant)
         for group, constraint in self.task.items():
             names += [f"{group}.{name}" for name in parameter_names(constraint)]
+        for group, constraint in self.bounds.items():
+            names += [f"bounds.{group}.{name}" for name in parameter_names(constraint)]
         return names
 
     def matrices(self, state: State) -> Matrices:
@@ -196,9 +223,9 @@ class Model:
 
     def structured_matrices(self, state: State) -> Matrices:
         """The matrices of `matrices`, where M, B and A keep the structure that they have."""
-        passive, task = self._rows(state)
+        rows = self._rows(state)
         M, Q, B, c = plant_values.terms(self.plant, state)
-        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)  # type: ignore[arg-type]
+        return self._together_with(M, Q, B, c, rows)
 
     def compiled_matrices(self, state: State) -> Matrices:
         """The matrices at a state by compiled functions; the plant must not be opaque.
@@ -206,36 +233,48 @@ class Model:
         In more than `LARGE` coordinates A of the passive rows is `Sparse`, and M too if it is diagonal at every state.
         """
         assert self.plant_kernel is not None
-        passive, task = self._rows(state)
+        groups = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
-        matrices = Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        matrices = self._together_with(M, Q, B, c, groups)
         if self.n <= LARGE:
             return _dense(matrices)
         diagonal: Sparse = self.forms[0]
         mass: Any = diagonal.with_values(diagonal.entries_of(M)) if diagonal.is_diagonal else np.asarray(M)
-        return dataclasses.replace(matrices, M=mass, B=np.asarray(B), task=_dense_rows(task))
+        bounds = None if matrices.bounds is None else _dense_rows(matrices.bounds)
+        task = _dense_rows(matrices.task)
+        return dataclasses.replace(matrices, M=mass, B=np.asarray(B), task=task, bounds=bounds)
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""
-        passive, task = self._rows(state)
+        passive, task, *_ = self._rows(state)
         return _dense_rows(passive), _dense_rows(task)
+
+    def rows_of_bounds(self, state: State) -> Rows:
+        """The rows of the bounds at a state; there must be bounds."""
+        return _dense_rows(self._rows(state)[2])
 
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
         """The passive rows on numbers or symbols; p has all parameters."""
         A, *others = self.rows_kernel(t, q, v, p)[:5]
         return _dense_rows(Rows(with_entries(self._row_forms[0], A), *others))
 
-    def _rows(self, state: State) -> tuple[Rows, Rows]:
-        """The same, where A keeps its structure."""
+    def _rows(self, state: State) -> list[Rows]:
+        """The rows of each group; A keeps its structure."""
         parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        passive, task = (
-            Rows(with_entries(form, A), *others)
-            for form, (A, *others) in zip(self._row_forms, (parts[:5], parts[5:]), strict=True)
-        )
+        groups, count = [], len(parts) // len(self._row_forms)
+        for i, form in enumerate(self._row_forms):
+            A, *others = parts[i * count : (i + 1) * count]
+            groups.append(Rows(with_entries(form, A), *others))
         if self.stepped:
-            task = self._together([rows.at(self.task[name], state) for name, rows in self.stepped.items()])
-        return passive, task
+            groups[1] = self._together([rows.at(self.task[name], state) for name, rows in self.stepped.items()])
+        return groups
+
+    def _together_with(self, M: Any, Q: Array, B: Any, c: Array, groups: list[Rows], plant: Any = None) -> Matrices:
+        """The matrices of a plant, by default this one, and the rows of each group."""
+        passive, task, *bounds = groups
+        known = (self.plant if plant is None else plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        return Matrices(*known, bounds[0] if bounds else None)
 
     def symbolic_matrices(self, symbols: Mapping[str, Array], structured: bool = False) -> Matrices:
         """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`.
@@ -245,10 +284,11 @@ class Model:
             structured: Whether M, B and A keep the structure that they have; else they are arrays.
         """
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
-        passive, _ = stacked_rows(self.plant, self._passive, symbols)
-        task, _ = stacked_rows(self.plant, self.task, symbols)
+        groups = [stacked_rows(self.plant, self._passive, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]]
+        if self.bounds:
+            groups.append(stacked_rows(self.plant, self.bounds, symbols, last=True)[0])
         M, Q, B, c = traced_matrices(self.plant, symbols).values()
-        matrices = Matrices(plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        matrices = self._together_with(M, Q, B, c, groups, plant)
         return matrices if structured else _dense(matrices)
 
     def symbols(self) -> dict[str, Array]:
@@ -302,4 +342,12 @@ def _dense_rows(rows: Rows) -> Rows:
 
 def _dense(m: Matrices) -> Matrices:
     passive, task = _dense_rows(m.passive), _dense_rows(m.task)
-    return dataclasses.replace(m, M=np.asarray(m.M), B=np.asarray(m.B), passive=passive, task=task)
+    bounds = None if m.bounds is None else _dense_rows(m.bounds)
+    return dataclasses.replace(m, M=np.asarray(m.M), B=np.asarray(m.B), passive=passive, task=task, bounds=bounds)
+
+
+def _alike(constraints: Mapping[str, Constraint], others: Mapping[str, Constraint]) -> bool:
+    """Whether only parameters differ."""
+    if list(constraints) != list(others):
+        return False
+    return all(structure(constraint) == structure(others[name]) for name, constraint in constraints.items())

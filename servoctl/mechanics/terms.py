@@ -52,6 +52,7 @@ class Matrices:
         task: The servo constraints, `A q'' = b`.
         singular: Whether M alone is singular, so that the motion is unique only with the passive constraints.
         symmetric: Whether M is known to be symmetric at every state; if not, each evaluation compares its triangles.
+        bounds: The bounds, h >= 0, whose violation is h; None: there are none.
     """
 
     plant: Plant
@@ -63,6 +64,7 @@ class Matrices:
     task: Rows
     singular: bool = False
     symmetric: bool = False
+    bounds: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Terms:
         free_acceleration: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
+        bounds: The same of the bounds, shape (k, n); None: there are none.
     """
 
     state: State
@@ -91,6 +94,7 @@ class Terms:
     free_acceleration: Array
     inputs: Array
     rows: Array
+    bounds: Array | None = None
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""
@@ -99,10 +103,13 @@ class Terms:
     @property
     def task_map(self) -> Array:
         """T = A Phi B, shape (r, m): task accelerations per unit of input, with the reaction of passive constraints."""
-        r, m = len(self.rows), self.inputs.shape[1]
-        if r < m:  # N is symmetric, so it may act on either factor
-            return product(self.project(self.rows.T).T, self.inputs)
-        return product(self.rows, self.project(self.inputs))
+        return self._map(self.rows)
+
+    def _map(self, rows: Array) -> Array:
+        """Accelerations of mass-weighted rows per unit of input, shape (rows, m)."""
+        if len(rows) < self.inputs.shape[1]:  # N is symmetric, so it may act on either factor
+            return product(self.project(rows.T).T, self.inputs)
+        return product(rows, self.project(self.inputs))
 
     @property
     def scale(self) -> Any:
@@ -118,6 +125,19 @@ class Terms:
         """b - A a_c, shape (r,): the task acceleration that is missing at u = 0, the right-hand side of `T u = rhs`."""
         missing: Array = self.matrices.task.b - product(self.rows, self.free_acceleration)
         return missing
+
+    @property
+    def bound_map(self) -> Array:
+        """A Phi B of the bounds, shape (k, m)."""
+        assert self.bounds is not None
+        return self._map(self.bounds)
+
+    @property
+    def bound_free(self) -> Array:
+        """A a_c - b of the bounds, shape (k,): h'', or h' of a bound on velocities, at u = 0."""
+        assert self.bounds is not None and self.matrices.bounds is not None
+        free: Array = product(self.bounds, self.free_acceleration) - self.matrices.bounds.b
+        return free
 
     def acceleration(self, u: Array, passive_correction: Array | None = None) -> Array:
         """q'' under the input u with the passive constraints enforced, shape (n,).
@@ -162,7 +182,9 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     Source: Orsino 2017, (4.17), (4.18), for the clearance; the system with more coordinates is ours.
     """
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
-    numbers = (entries_of(M), Q, B, c, entries_of(passive.A), passive.b, task.A, task.b)
+    bounds = matrices.bounds
+    of_bounds = () if bounds is None else (bounds.A, bounds.b)
+    numbers = (entries_of(M), Q, B, c, entries_of(passive.A), passive.b, task.A, task.b, *of_bounds)
     finite = is_finite(state.t, state.q, state.v, *numbers)
     symmetric = True if matrices.symmetric or finite is False else is_symmetric(M)
     if matrices.singular and finite is not False:
@@ -171,7 +193,7 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     L, positive = cholesky(M) if finite is not False else (np.asarray(M) * 0.0, False)
     if finite is False:  # the guards inside a decomposition would turn NaN into zeros
         nothing = decompose(passive.A[:0], rank_tolerance)
-        return Terms(state, matrices, L, False, False, nothing, Q, B, task.A)
+        return Terms(state, matrices, L, False, False, nothing, Q, B, task.A, None if bounds is None else bounds.A)
     if is_symbolic(symmetric):
         positive = where(symmetric, positive, 0.0)
     elif not symmetric:
@@ -184,6 +206,6 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     # w = N L^-1 (Q + c) + (Ahat L^-T)^+ bhat: c enters projected, since its normal part is absorbed by the constraints
     free = solve_lower(L, Q + c)
     free_acceleration = split.project(free) + split.solve(passive.b)[: len(free)]
-    return Terms(
-        state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), solve_lower(L, task.A.T).T
-    )
+    weighted = solve_lower(L, task.A.T).T
+    held = None if bounds is None else solve_lower(L, bounds.A.T).T
+    return Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), weighted, held)

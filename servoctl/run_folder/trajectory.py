@@ -16,6 +16,7 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
+from servoctl.run_folder.bounds import bound_metrics
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ class Trajectory:
         columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
             `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
             `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
-            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
-            that the row required and did not get [unit of the row / s^2], `disturbance.<row>` of an observer, in the
-            same unit. Missing quantities are left out.
+            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below, or of all rows if
+            the law keeps bounds: the acceleration that the row required and did not get [unit of the row / s^2],
+            `disturbance.<row>` of an observer, in the same unit; of each bound `bound.<bound>` (h, which stays >= 0),
+            `bound_active.<bound>` (1 while it holds the inputs) and `bound_lack.<bound>` (what inputs within their
+            limits cannot give it [unit of h / s^2]). Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
@@ -58,7 +61,9 @@ class Trajectory:
             shape (points, 2 or 3); of a robot, `solid.<frame>` -> corners of its surface in the frame's axes [m], shape
             (points, 3); `faces.<frame>` -> four indices of corners and the number of a colour, shape (faces, 5);
             `pose.<frame>` -> rotation by rows, then position [m], shape (frames, 12); `axes.<frame>` -> the same for
-            frames of the task. Missing entries are left out.
+            frames of the task. Of bounds, `shape.<link>` -> start, end and radius of a sphere or capsule on a link
+            [m], shape (frames, 7); `obstacle.<bound>` -> the same of one that is fixed, shape (7,). Missing entries
+            are left out.
     """
 
     columns: dict[str, Array]
@@ -209,6 +214,9 @@ class Trajectory:
             out["disturbance"] = {
                 name: {"rms": rms(self.t, d), "max": _greatest(np.abs(d))} for name, d in disturbance.items()
             }
+        bounds = bound_metrics(self)
+        if bounds:
+            out["bounds"] = bounds
         out |= {key: self.metadata[key] for key in SOMETIMES if key in self.metadata}
         if len(self.t):
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}

@@ -193,7 +193,7 @@ class Loop(ABC):
         wishes = () if law is None else law.wishes
         required = [x for i, x in enumerate(command.residual) if i not in wishes]
         residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
-        given_up = [abs(command.residual[i]) for i in wishes]
+        given_up = [abs(command.residual[i]) for i in (() if law is None else law.concedes)]
         parts = [
             command.u,
             [command.rank],
@@ -201,6 +201,8 @@ class Loop(ABC):
             [command.pivot_min],
             [command.status],
             given_up,
+            command.binding,
+            command.lack,
             disturbance,
             rate,
         ]

@@ -28,8 +28,10 @@ class Layout:
     ) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
         command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
-        wishes, observed, memory = ((), (), {}) if law is None else (law.wishes, law.observed, law.memory)
-        command |= {"given_up": len(wishes), "disturbance": len(observed)}
+        concedes, observed, memory = ((), (), {}) if law is None else (law.concedes, law.observed, law.memory)
+        bounds = 0 if law is None else len(law.bounded)
+        command |= {"given_up": len(concedes), "bound_active": bounds, "bound_lack": bounds}
+        command |= {"disturbance": len(observed)}
         command |= dict(estimate or {}) | {"memory_rate": len(memory) if size is None else size}
         log = {
             "violation": r,
@@ -38,6 +40,7 @@ class Layout:
             "passive_rank": min(p, 1),
             "passive_force": n,
             "servo_force": n,
+            "bound": bounds,
         }
         self._place(command, log)
 

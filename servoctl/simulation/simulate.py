@@ -16,6 +16,7 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
+from servoctl.run_folder.bounds import bound_events
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
@@ -47,8 +48,9 @@ class Columns:
         model = loop.system.model
         self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
         self._has_law = loop.system.law is not None
-        wishes = () if loop.system.law is None else loop.system.law.wishes
-        self._wishes = [model.task_rows[i].name for i in wishes]
+        concedes = () if loop.system.law is None else loop.system.law.concedes
+        self._concedes = [model.task_rows[i].name for i in concedes]
+        self._bounds = [] if loop.system.law is None else list(loop.system.law.bounded)
         self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
 
     def units(self) -> dict[str, str]:
@@ -68,7 +70,10 @@ class Columns:
         n, x = model.n, chunk.x
         names = {
             "u": list(self._actuators),
-            "given_up": self._wishes,
+            "bound": self._bounds,
+            "bound_active": self._bounds,
+            "bound_lack": self._bounds,
+            "given_up": self._concedes,
             "disturbance": self._observed,
             **{part: list(self._coordinates) for part in shown_parts(self._loop.system.estimator)},
             "violation": [row.name for row in model.task_rows],
@@ -299,6 +304,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
+    events += bound_events(trajectory)
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

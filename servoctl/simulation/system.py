@@ -149,4 +149,5 @@ class System:
             "passive_rank": np.array([terms.passive.rank][: len(self.model.passive_rows)]),
             "passive_force": passive_force,
             "servo_force": m.B @ u,
+            "bound": np.zeros(0) if self.law is None else self.law.bound_values(terms, acting),
         }

@@ -219,12 +219,14 @@ class OpaqueLoop(TracedLoop):
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
         plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-        n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
+        n, m, p, r, k = model.n, model.m, len(model.passive_rows), len(model.task_rows), len(model.bound_rows)
         forms = dict(zip(("M", "B", "passive_A", "task_A"), model.forms, strict=True))
         shapes: dict[str, tuple[int, ...]] = {"Q": (n,), "c": (n,)}
-        for group, count in (("passive", p), ("task", r)):
+        groups = [("passive", p), ("task", r), *([("bounds", k)] if k else [])]
+        for group, count in groups:
             shapes |= {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
         dense = {"M": (n, n), "B": (n, m), "passive_A": (p, n), "task_A": (r, n)}
+        dense |= {"bounds_A": (k, n)} if k else {}
         shapes |= {key: (len(forms[key].values),) if self.parts else dense[key] for key in dense}
         if self.parts:
             shapes = {key: shape for key, shape in shapes.items() if key not in forms or not forms[key].constant}
@@ -232,20 +234,21 @@ class OpaqueLoop(TracedLoop):
         self._given |= fresh
         if self.parts:
             fresh |= {key: forms[key].with_values(fresh.get(key, forms[key].values)) for key in dense}
-        passive, task = (
-            Rows(*(fresh[f"{group}_{name}"] for name in ("A", "b", "violation", "rate")))
-            for group in ("passive", "task")
+        passive, task, *bounds = (
+            Rows(*(fresh[f"{group}_{name}"] for name in ("A", "b", "violation", "rate"))) for group, _ in groups
         )
-        return Matrices(plant, fresh["M"], fresh["Q"], fresh["B"], fresh["c"], passive, task)
+        M, Q, B, c = (fresh[name] for name in ("M", "Q", "B", "c"))
+        return Matrices(plant, M, Q, B, c, passive, task, bounds=bounds[0] if bounds else None)
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
         model = self.system.model
         state = self.split(t, x)[0]
         m = model.structured_matrices(state) if self.parts else model.matrices(state)
         numbers = [m.Q, m.c]
-        for rows in (m.passive, m.task):
+        groups = [m.passive, m.task, *([] if m.bounds is None else [m.bounds])]
+        for rows in groups:
             numbers += [rows.b, rows.violation, rows.violation_rate]
-        matrices = (m.M, m.B, m.passive.A, m.task.A)
+        matrices = (m.M, m.B, *(rows.A for rows in groups))
         if not self.parts:
             return [*numbers, *matrices]
         pairs = zip(model.forms, matrices, strict=True)

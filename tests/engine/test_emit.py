@@ -135,12 +135,27 @@ def test_a_decomposition_in_c_equals_the_virtual_machine(rows: int, n: int, rank
         np.testing.assert_allclose(inverse, np.linalg.pinv(A, rcond=1e-8), rtol=0, atol=1e-10 * np.abs(inverse).max())
 
 
+@pytest.mark.parametrize(("rows", "n"), [(3, 6), (6, 3), (4, 4)])
+def test_rows_of_zeros_are_left_out_without_effect(rows: int, n: int) -> None:
+    """Of masked rows, C takes those that are not zero; all results are those of all rows, to the bit."""
+    masked, plain = decomposition_function(rows, n, masked=True), decomposition_function(rows, n)
+    for kept in range(2**rows):
+        A = of_rank(rows, n, min(rows, n, 3)) * np.array([kept >> i & 1 for i in range(rows)])[:, None]
+        tolerance = np.full((1, 1), 1e-10)
+        for one, other in zip(in_c(masked, A, tolerance), in_c(plain, A, tolerance), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("ranks", [(3, 2, 3, 1), (3, 3, 3, 3), (2, 1, 2, 1)])
-def test_a_decomposition_does_not_depend_on_the_other_lanes_to_the_bit(ranks: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_decomposition_does_not_depend_on_the_other_lanes_to_the_bit(
+    ranks: tuple[int, ...], masked: bool, tmp_path: Path
+) -> None:
     A = ca.SX.sym("A", 18)
-    split = decomposition_function(3, 6)(ca.reshape(A, 3, 6), 1e-10)
+    split = decomposition_function(3, 6, masked)(ca.reshape(A, 3, 6), 1e-10)
     function = ca.Function("split", [A], [ca.vertcat(*map(ca.vec, split))])
     given = np.array([of_rank(3, 6, rank).ravel(order="F") for rank in ranks])
+    given[0, ::3] = 0.0  # a row of zeros
     alone = [in_c(function, each[:, None])[0].ravel() for each in given]
     np.testing.assert_array_equal(in_lanes(function, given, tmp_path, 4), alone)
 

@@ -3,19 +3,34 @@
    A and all results are in column order. If A has full row rank, C is triangular after its rows are put in the order of
    choice, so it needs no Gram-Schmidt: U is that permutation and R the triangle. Z and U then start with the last
    choice, which makes R upper triangular. A single run puts its rows in order; runs side by side choose different rows,
-   and mark them. */
+   and mark them. If rows are MASKED, most of them may be zero: a single run leaves those out. */
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
+#if MASKED && !SIDE_BY_SIDE
+#define LEAVES_OUT 1
+#else
+#define LEAVES_OUT 0
+#endif
 
 /* C = U R by Gram-Schmidt on the columns, orthogonalised twice; lanes in which `known` holds keep their U and R. */
-static void COLUMNS(V C[K][ROWS], const M* live, M known, V* U, V* R) {
+static void COLUMNS(V C[K][ROWS], int directions, const M* live, M known, V* U, V* R) {
   V lying[ROWS][K], triangle[K * K], along[K];
   ACROSS(i, ROWS) ACROSS(l, K) lying[i][l] = number(0.0);
   ACROSS(l, K * K) triangle[l] = number(0.0);
-  for (int j = 0; j < K; ++j) {
+#if LEAVES_OUT
+  ACROSS(l, K) triangle[l + l * K] = number(1.0);
+  ACROSS(i, ROWS * K) U[i] = select(known, U[i], number(0.0));
+#else
+  directions = K;
+#endif
+  for (int j = 0; j < directions; ++j) {
     V *column = C[j], total = number(0.0);
     for (int pass = 0; pass < 2 && j; ++pass) {
       ACROSS(l, K) along[l] = number(0.0);
+#if LEAVES_OUT
+      ACROSS(i, ROWS) ACROSS(l, j) along[l] += lying[i][l] * column[i];
+#else
       ACROSS(i, ROWS) ACROSS(l, K) along[l] += lying[i][l] * column[i];
+#endif
       for (int l = 0; l < j; ++l) {
         ACROSS(i, ROWS) column[i] -= along[l] * C[l][i];
         triangle[l + j * K] += along[l];
@@ -38,7 +53,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
 #if SIDE_BY_SIDE
   M chosen[K][ROWS];
 #else
-  int order[ROWS]; /* the rows chosen so far, then all others from the first to the last */
+  int order[ROWS], rows = ROWS; /* the rows chosen so far, then all others from the first to the last */
   ACROSS(i, ROWS) order[i] = i;
 #endif
   memset(rest, 0, sizeof rest);
@@ -47,7 +62,15 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   ACROSS(c, N) ACROSS(i, ROWS) rest[i][c] = A[i + c * ROWS];
   ACROSS(i, ROWS) square[i] = dot(rest[i], rest[i], N);
   *rank = *pivot_min = number(0.0);
-  for (int j = 0; j < K; ++j) {
+  int directions = K;
+#if LEAVES_OUT
+  rows = 0;
+  ACROSS(i, ROWS) if (any(square[i] > number(0.0))) order[rows++] = i;
+  ACROSS(j, K) live[j] = (M){0};
+  memset(basis, 0, sizeof basis);
+  directions = rows < K ? rows : K;
+#endif
+  for (int j = 0; j < directions; ++j) {
 #if SIDE_BY_SIDE
     V largest = square[0];
     M taken = (M){0};
@@ -59,7 +82,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     }
 #else
     int at = j;
-    for (int i = j + 1; i < ROWS; ++i) if (square[order[i]] > square[order[at]]) at = i;
+    for (int i = j + 1; i < rows; ++i) if (square[order[i]] > square[order[at]]) at = i;
     const int pick = order[at];
     for (; at > j; --at) order[at] = order[at - 1];
     order[j] = pick;
@@ -85,7 +108,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
 #else
     ACROSS(l, j) C[l][pick] += again[l];
     C[j][pick] = keep(live[j], length);
-    for (int i = j + 1; i < ROWS; ++i) {
+    for (int i = j + 1; i < rows; ++i) {
       V* other = rest[order[i]];
       const V along = C[j][order[i]] = dot(other, basis[j], N);
       if (j + 1 == K) continue;
@@ -113,11 +136,13 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   }
   if (any(invert(full))) {
     ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = select(full, Z[l + c * K], basis[l][c]);
-    COLUMNS(C, live, full, U, R);
+    COLUMNS(C, directions, live, full, U, R);
   }
 }
 #undef ACROSS
 #undef COLUMNS
+#undef LEAVES_OUT
+#undef MASKED
 #undef DECOMPOSE
 #undef ROWS
 #undef N

@@ -1,7 +1,7 @@
 """Tasks of a robot as constraints with closed-form rows: on its frames, its centre of mass and its joints."""
 
 from servoctl.mechanics.spatial.task.axis import Axis
-from servoctl.mechanics.spatial.task.distance import Distance
+from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
 from servoctl.mechanics.spatial.task.euler import EulerZYZ
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
 from servoctl.mechanics.spatial.task.pose import Orientation, Pose, Position
@@ -11,6 +11,7 @@ __all__ = [
     "Axis",
     "CentreOfMass",
     "Distance",
+    "DistanceBound",
     "EulerZYZ",
     "FrameConstraint",
     "Orientation",

@@ -1,4 +1,4 @@
-"""The distance of two frames, or of a frame and a point: one row.
+"""The distance of two frames, or of a frame and a point: one row, of a task or of a bound.
 
 With `d = p_1 - p_2`, `D = |d|` and `n = d/D`: `D' = n.d'`, `D'' = n.d'' + (|d'|^2 - D'^2)/D`.
 """
@@ -66,3 +66,18 @@ class Distance(FrameConstraint):
         D_rate = n @ rate
         bend = n @ drift + (rate @ rate - D_rate * D_rate) / D
         return Rows((n @ J).reshape(1, -1), wanted.acceleration - bend, D - wanted.value, D_rate - wanted.rate)
+
+
+@dataclass(frozen=True)
+class DistanceBound(Distance):
+    """The distance of a frame to another frame or to a point stays at or above a value, or below: one row [m].
+
+    Attributes:
+        most: Whether the value is the largest distance; else the smallest.
+    """
+
+    most: bool = False
+
+    def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
+        rows = super().frame_rows(motions, plant, t)
+        return Rows(-rows.A, -rows.b, -rows.violation, -rows.violation_rate) if self.most else rows

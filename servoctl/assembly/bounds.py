@@ -1,0 +1,116 @@
+"""A config's `bounds` -> the bounds of the law. Every problem is noted at its field."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from servoctl.assembly.following import following
+from servoctl.assembly.frame_tasks import equations
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.shapes import build_clearance, build_shapes
+from servoctl.assembly.values import NO_SIGNALS, build_equation, limit_pair
+from servoctl.config.bounds import BoundConfig
+from servoctl.config.document import FieldPath
+from servoctl.config.load import LoadedConfig
+from servoctl.errors import TaskError
+from servoctl.expression.suggest import remedy
+from servoctl.laws.bounds import Bound, Bounds, ReactionBound
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
+from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.pose_solver import joint_limits
+from servoctl.mechanics.spatial.task import DistanceBound
+from servoctl.reference.signal import Signal
+
+
+def build_bounds(
+    loaded: LoadedConfig,
+    plant: Plant,
+    problems: Problems,
+    signals: Mapping[str, Signal] = NO_SIGNALS,
+    on_drives: bool = False,
+) -> Bounds | None:
+    """The bounds of a config, without those that are wrong; None without any.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        problems: Collects the problems.
+        signals: Name -> signal of the references.
+        on_drives: Whether the law runs at the period of `hil`, and its time stands still up to 0.
+    """
+    shapes = build_shapes(loaded, plant, problems)
+    entries: dict[str, Bound] = {}
+    for index, entry in enumerate(loaded.config.bounds):
+        path: FieldPath = ("bounds", index)
+        if entry.clearance is not None:
+            of: Constraint | ReactionBound | None = build_clearance(entry, path, plant, shapes, problems)
+        else:
+            of = _bound(entry, path, plant, problems, signals)
+        if isinstance(of, Constraint):
+            for sentence in of.problems(plant):
+                problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind or "name")
+            of = of.standing() if on_drives else of
+        if of is not None:
+            entries[entry.name] = Bound(of, entry.rate, entry.acceleration)
+    if not entries:
+        return None
+    acts = following(loaded, plant, on_drives)
+    return Bounds(entries, None if acts is None else acts.period)
+
+
+def _bound(
+    entry: BoundConfig, path: FieldPath, plant: Plant, problems: Problems, signals: Mapping[str, Signal]
+) -> Constraint | ReactionBound | None:
+    """What an entry keeps at h >= 0; None, and problems noted, if it is wrong."""
+    if entry.holonomic is not None:
+        equation = build_equation(entry.holonomic, plant, problems, *path, "holonomic", signals=signals)
+        return None if equation is None else Holonomic(equation)
+    if entry.nonholonomic is not None:
+        equation = build_equation(entry.nonholonomic, plant, problems, *path, "nonholonomic", signals=signals)
+        return None if equation is None else Nonholonomic(equation)
+    if entry.position is not None or entry.velocity is not None:
+        return _coordinates(entry, path, plant, problems)
+    most = entry.at_most is not None
+    limit = entry.at_most if most else entry.at_least
+    if limit is None:
+        return None  # it was wrong and has been left out
+    if entry.reaction is not None:
+        return ReactionBound(entry.reaction, limit, most)
+    if entry.distance is not None and isinstance(plant, Robot):
+        first, second = entry.distance
+        point = second if isinstance(second, str) else equations(second, signals)
+        try:
+            return DistanceBound(first, point, limit, most=most)
+        except TaskError as error:
+            problems.add(error, *path, "distance")
+    return None
+
+
+def _coordinates(entry: BoundConfig, path: FieldPath, plant: Plant, problems: Problems) -> Constraint | None:
+    """Limits of coordinates or of their speeds."""
+    kind = "position" if entry.position is not None else "velocity"
+    given = getattr(entry, kind)
+    if given == "robot":
+        limits = _of_robot(plant, kind) if isinstance(plant, Robot) else {}
+        if not limits:
+            problems.add(f"the robot's file gives no {kind} limits (give coordinate -> limits)", *path, kind)
+            return None
+    else:
+        limits = {name: limit_pair(limit) for name, limit in given.items()}
+    for name in [name for name in limits if name not in plant.coordinates]:
+        problems.add(f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})", *path, kind, name)
+        del limits[name]
+    if not limits:
+        return None
+    return CoordinateRange.of(limits) if kind == "position" else CoordinateSpeed.of(limits)
+
+
+def _of_robot(plant: Robot, kind: str) -> dict[str, tuple[float, float]]:
+    """Coordinate -> limits of the robot's file, of the joints that have some."""
+    if kind == "position":
+        pairs = zip(plant.coordinates, *joint_limits(plant.tree), strict=True)
+        return {name: (float(low), float(high)) for name, low, high in pairs if np.isfinite([low, high]).any()}
+    speeds = {name: plant.tree.joint(name).velocity for name in plant.tree.motors}
+    return {name: (-speed, speed) for name, speed in speeds.items() if speed}

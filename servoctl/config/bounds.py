@@ -1,0 +1,151 @@
+"""Grammar and rules of `bounds`: what the law keeps at h >= 0, before every task.
+
+Design: kinds are a table, as those of tasks, so that the rules can say which keys belong to which kind.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from servoctl.config.document import FieldPath, Problem
+from servoctl.config.fields import Equation, EquationText, Interval, Limit, Name, Positive, Real, ScalarOr, Section
+from servoctl.config.raw import given, has_robot, mapping
+from servoctl.config.references import wrong_rates
+from servoctl.config.robot_rules import NEEDS_ROBOT
+from servoctl.config.shapes import TwoShapes, clearance_problems
+from servoctl.config.vectors import FramePair
+from servoctl.expression.suggest import remedy
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "holonomic": (),
+    "nonholonomic": (),
+    "position": ("acceleration",),
+    "velocity": (),
+    "distance": ("at_least", "at_most"),
+    "clearance": ("at_least",),
+    "reaction": ("at_least", "at_most"),
+}
+"""Kind of a bound -> keys that belong to it; `rate` belongs to all."""
+
+ON_FRAMES = ("distance",)
+"""Kinds that need a robot from a file."""
+
+
+class BoundConfig(Section):
+    """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, clearance, reaction."""
+
+    name: Name = Field(description="name of the bound; where it has several rows, they are name.<coordinate>")
+    holonomic: EquationText | None = Field(
+        default=None, description="h(q, t) that stays >= 0, an equation of coordinates and time"
+    )
+    nonholonomic: Annotated[str, Equation(rates=True)] | None = Field(
+        default=None, description="h(q, v, t) that stays >= 0, an equation with der(x)"
+    )
+    position: ScalarOr[Literal["robot"], dict[str, Interval]] | None = Field(
+        default=None,
+        description="coordinate -> [lower, upper] [its unit]; robot: the limits of its file. The law brakes in time "
+        "with `acceleration`",
+    )
+    velocity: ScalarOr[Literal["robot"], dict[str, Limit]] | None = Field(
+        default=None,
+        description="coordinate -> largest speed, or [lower, upper] [its unit per s]; robot: the limits of its file",
+    )
+    distance: FramePair | None = Field(
+        default=None,
+        description="[frame, frame] or [frame, [x, y, z]]: their distance obeys at_least or at_most",
+    )
+    clearance: TwoShapes | None = Field(
+        default=None,
+        description="[shape, shape]: names in plant.shapes or plant.obstacles; the free distance of their surfaces "
+        "stays at_least (0 if left out)",
+    )
+    reaction: str | None = Field(
+        default=None,
+        description="passive row whose multiplier lambda, in M q'' = Q + B u + A^T lambda, stays within at_least or "
+        "at_most [N, N m]; of a group of several rows: group.0",
+    )
+    at_least: Real | None = Field(
+        default=None, description="smallest value of a distance or clearance [m] or a reaction [N, N m]"
+    )
+    at_most: Real | None = Field(default=None, description="largest value of a distance [m] or a reaction [N, N m]")
+    acceleration: ScalarOr[Positive, dict[str, Positive]] | None = Field(
+        default=None,
+        description="acceleration to brake with before a position limit [unit/s^2], one for all or by coordinate; left "
+        "out: what law.limits give on the whole way to the limit",
+    )
+    rate: Positive | None = Field(
+        default=None,
+        description="p: how fast h may approach 0 [1/s], below 2 / period; left out: min(15, 0.5 / period)",
+    )
+
+    @property
+    def kind(self) -> str | None:
+        """Its kind among `KEYS`; None if its value was wrong and has been left out."""
+        return next((kind for kind in KEYS if getattr(self, kind) is not None), None)
+
+
+def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems of `bounds`."""
+    entries = values.get("bounds")
+    entries = entries if isinstance(entries, list) else []
+    law = mapping(values, "law")
+    if entries and values.get("law") == "none":
+        yield Problem(("bounds",), "need a law that keeps them (an open-loop run has 'law: none'; leave them out)")
+    if entries and law.get("on_infeasible") == "damp":
+        what = "damp keeps no bound (use warn or fault, or leave bounds out)"
+        yield Problem(("law", "on_infeasible"), what)
+    first_with: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, Mapping):
+            continue
+        path: FieldPath = ("bounds", index)
+        name, kinds = entry.get("name"), given(entry, KEYS)
+        if isinstance(name, str) and first_with.setdefault(name, index) != index:
+            first = first_with[name] + 1
+            yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
+        for other in kinds[1:]:
+            yield Problem((*path, other), f"cannot be used with {kinds[0]} (a bound has exactly one of them)")
+        if not kinds and entry.keys() <= _ALL:
+            yield Problem(path, f"no bound (give exactly one of {', '.join(KEYS)})")
+        if len(kinds) == 1:
+            yield from _keys(entry, kinds[0], values, path)
+
+
+_ALL = set(BoundConfig.model_fields)
+
+
+def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+    """Keys that do not fit the kind, and those that it lacks."""
+    allowed = KEYS[kind]
+    for key in given(entry, ("at_least", "at_most", "acceleration")):
+        if key not in allowed:
+            fitting = f"it takes {', '.join(allowed)}" if allowed else "it takes rate alone"
+            yield Problem((*path, key), f"does not fit {kind} ({fitting})")
+    if "at_most" in allowed and len(given(entry, ("at_least", "at_most"))) != 1:
+        both = given(entry, ("at_least", "at_most"))
+        what = "cannot be used with at_least (give the other limit an entry of its own)" if both else "missing"
+        yield Problem((*path, "at_most") if both else path, what if both else "no limit (give at_least or at_most)")
+    if kind == "clearance":
+        yield from clearance_problems(entry, values, path)
+    if kind in ON_FRAMES and not has_robot(values):
+        yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give holonomic)")
+    if entry[kind] == "robot" and kind in ("position", "velocity") and not has_robot(values):
+        yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)")
+    if isinstance(entry[kind], Mapping) and not entry[kind]:
+        yield Problem((*path, kind), "no coordinate (give coordinate -> limits)")
+    if kind == "position":
+        yield from _braking(entry, values, path)
+    for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
+        yield Problem((*path, "holonomic"), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')")
+
+
+def _braking(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+    """A position bound knows what to brake with."""
+    acceleration, limited = entry.get("acceleration"), entry["position"]
+    if acceleration is None and mapping(values, "law").get("limits") is None:
+        yield Problem(path, "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)")
+    if isinstance(acceleration, Mapping) and isinstance(limited, Mapping):
+        for name in acceleration:
+            if name not in limited:
+                yield Problem((*path, "acceleration", name), f"no position of this bound ({remedy(name, limited)})")

@@ -1,0 +1,207 @@
+"""Bounds as the user gives them, and how a law binds them.
+
+Design: a bound is a constraint whose violation is h; the model evaluates it like one of the task. Only a bound of a
+reaction is no such constraint, because no row on accelerations says what a reaction is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.linalg import frobenius
+from servoctl.errors import TaskError
+from servoctl.expression.suggest import remedy
+from servoctl.laws import barrier
+from servoctl.laws.braking import braking
+from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, ReactionRow
+from servoctl.laws.preload import UNIQUE
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Terms
+
+
+@dataclass(frozen=True)
+class ReactionBound:
+    """A limit of the reaction lambda of a passive row, in `M q'' = Q + B u + A^T lambda`.
+
+    Attributes:
+        row: Name of the passive row, such as `cable`, or `cable.0` of a group of several rows.
+        value: The limit [N, N m].
+        most: Whether it is the largest value; else the smallest.
+    """
+
+    row: str
+    value: float
+    most: bool = True
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound, h >= 0.
+
+    Attributes:
+        of: A constraint whose violation is h, or a limit of a reaction.
+        rate: p: how fast h may approach 0 [1/s]; None: min(15, 0.5 / period).
+        acceleration: Of a `CoordinateRange`: acceleration to brake with, per coordinate or one for all [unit/s^2];
+            None: what the law's limits give.
+    """
+
+    of: Constraint | ReactionBound
+    rate: float | None = None
+    acceleration: float | Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of a law.
+
+    Attributes:
+        entries: Name -> bound.
+        period: Period of the law [s]; None: it acts continuously.
+        braking: Acceleration to brake with, per row of the model's bounds; `fitted` finds it.
+    """
+
+    entries: Mapping[str, Bound]
+    period: float | None = None
+    braking: tuple[float, ...] = field(default=())
+
+    @property
+    def constraints(self) -> dict[str, Constraint]:
+        """Name -> constraint, of the bounds that are one."""
+        return {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, Constraint)}
+
+    def fitted(
+        self,
+        model: Model,
+        terms: Sequence[Terms],
+        limits: Mapping[str, tuple[float, float]],
+        rank_tolerance: float,
+        passive_rank_tolerance: float,
+    ) -> "Bounds":
+        """These bounds with what they have to know about the plant.
+
+        Args:
+            model: Plant and bounds.
+            terms: The terms of motion at the start, then at states near it; only finite ones.
+            limits: Actuator -> (lower, upper).
+            rank_tolerance: Of the law.
+            passive_rank_tolerance: Of the passive rows.
+
+        Raises:
+            TaskError: A bound cannot be held; the message has a line for each.
+        """
+        problems = [*self._unreachable(model, terms, rank_tolerance), *self._not_unique(model, terms)]
+        found: list[float] = []
+        for name, bound in self.entries.items() if terms else ():
+            if isinstance(bound.of, CoordinateRange):
+                derived = braking(model, terms[0].state, bound.of, limits, passive_rank_tolerance)
+                numbers, sentences = _braking(name, bound, derived)
+                problems += sentences
+            else:
+                numbers = [np.inf] * sum(row.group == name for row in model.bound_rows)
+            found += numbers
+        if problems:
+            raise TaskError("\n".join(problems))
+        return replace(self, braking=tuple(found))
+
+    def problems(self, model: Model) -> list[str]:
+        """One sentence for each name or number that does not fit the model or the period."""
+        found = []
+        for name, bound in self.entries.items():
+            found += [] if bound.rate is None else self._wrong_rate(name, bound.rate)
+            known = [row.name for row in model.passive_rows]
+            if isinstance(bound.of, ReactionBound) and bound.of.row not in known:
+                what = f"there is no passive row '{bound.of.row}' ({remedy(bound.of.row, known)})"
+                found.append(f"bounds.{name}.reaction: {what}")
+        for row in model.bound_rows:
+            if row.degree not in (1, 2):
+                found.append(f"bounds.{row.group}: a constraint without a violation is no bound (give h >= 0)")
+        return found
+
+    def _wrong_rate(self, name: str, rate: float) -> list[str]:
+        """What is wrong with the rate of a bound."""
+        if not 0.0 < rate < np.inf:
+            return [f"bounds.{name}.rate: expected a positive number [1/s], got {rate:g}"]
+        if self.period is None or rate * self.period < barrier.LARGEST:
+            return []
+        return [
+            f"bounds.{name}.rate: {rate:g} 1/s times the period of {self.period:g} s is {rate * self.period:g}, beyond "
+            f"which samples leave the bound (stay below {barrier.LARGEST / self.period:g} 1/s)"
+        ]
+
+    def bind(self, model: Model) -> dict[str, Any]:
+        """The fields `bounds`, `bound_rates`, `bound_braking` and `bound_reactions` of the bound law; no `problems`."""
+        rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
+        passive = [row.name for row in model.passive_rows]
+        reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
+        forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
+        default = barrier.default_rate(self.period)
+        rates = [self.entries[row.group].rate for row in model.bound_rows]
+        return {
+            "bounds": HeldBounds(rows, forces, self.period),
+            "bound_rates": tuple(default if rate is None else float(rate) for rate in rates),
+            "bound_braking": self.braking or (np.inf,) * len(rows),
+            "bound_reactions": tuple(float(of.value) for of in reactions.values()),
+        }
+
+    def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
+        of = self.entries[row.group].of
+        if not isinstance(of, CoordinateLimits):
+            return BoundRow(row.name, "barrier" if row.degree == 2 else "decay")
+        kind: Kind = "stopping" if isinstance(of, CoordinateRange) else "speed"
+        first = [each.group for each in rows].index(row.group)
+        coordinate = list(of.limits)[index - first][0]
+        return BoundRow(row.group if len(of.coordinates) == 1 else f"{row.group}.{coordinate}", kind)
+
+    def _unreachable(self, model: Model, terms: Sequence[Terms], rank_tolerance: float) -> list[str]:
+        """One sentence for each bound whose h'' or h' no input changes at any of the states."""
+        found = {}
+        for i, row in enumerate(model.bound_rows if terms else []):
+            sizes = [frobenius(at.bounds[i : i + 1]) * frobenius(at.inputs) for at in terms]  # type: ignore[index]
+            reached = [frobenius(at.bound_map[i : i + 1]) for at in terms]
+            if all(x <= rank_tolerance * size for x, size in zip(reached, sizes, strict=True)):
+                order = "second" if row.degree == 2 else "first"
+                found[row.group] = (
+                    f"bounds.{row.group}: no input changes the {order} derivative of {row.name}: its degree is above "
+                    f"{row.degree} or no actuator reaches it (bound a coordinate that an actuator moves)"
+                )
+        return list(found.values())
+
+    def _not_unique(self, model: Model, terms: Sequence[Terms]) -> list[str]:
+        """One sentence for each reaction that the equations of motion do not determine."""
+        found, names = [], [row.name for row in model.passive_rows]
+        for name, bound in self.entries.items() if terms else ():
+            if not isinstance(bound.of, ReactionBound) or bound.of.row not in names:
+                continue
+            S = np.eye(len(names))[names.index(bound.of.row)]
+            if np.linalg.norm(terms[0].passive.residual(S)) > UNIQUE:
+                found.append(
+                    f"bounds.{name}.reaction: the reaction of {bound.of.row} is not unique, because passive rows "
+                    f"depend on each other (rank {terms[0].passive.rank} of {len(names)}: leave the bound or a row out)"
+                )
+        return found
+
+
+def _braking(name: str, bound: Bound, derived: Sequence[float]) -> tuple[list[float], list[str]]:
+    """A of each row of a `CoordinateRange`, and a sentence for each coordinate that has none."""
+    assert isinstance(bound.of, CoordinateRange)
+    found, problems = [], {}
+    for (coordinate, _, upper), most in zip(bound.of.limits, derived, strict=True):
+        given = bound.acceleration
+        wanted = given.get(coordinate) if isinstance(given, Mapping) else given
+        found.append(min(most, np.inf if wanted is None else float(wanted)))
+        if wanted is not None and not wanted > 0.0:
+            problems[coordinate] = f"expected a positive acceleration [unit/s^2], got {wanted:g}"
+        elif not most > 0.0:
+            side = "upper" if upper else "lower"
+            problems[coordinate] = (
+                f"gravity takes more than the drive gives: before its {side} limit {coordinate} can brake with at most "
+                f"{most:.3g} (raise law.limits, or move the limit)"
+            )
+        elif not np.isfinite(found[-1]):
+            problems[coordinate] = f"no acceleration to brake {coordinate} with (give acceleration, or law.limits)"
+    return found, [f"bounds.{name}.{key}: {what}" for key, what in problems.items()]

@@ -1,0 +1,113 @@
+"""The acceleration with which inputs within their limits can always brake a coordinate before its limit.
+
+    A = min over poses from the start to the limit of  max a  with  a_c + Phi B u = a e_j,  lower <= u <= upper
+
+e_j points away from the limit: the coordinate brakes, and the others are not accelerated, or as little as possible
+where there are fewer inputs than coordinates.
+
+Design: poses are sampled, at rest: the coordinate goes to its limit in steps, the others stand at the start and at
+random places within their own limits. The speeds of other coordinates are not part of it, nor that several coordinates
+may have to brake with the same inputs; then the row lacks something, and the command says how much.
+
+Source: ours, after the condition of Del Prete 2018 that A is there on the whole way.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from servoctl.engine.linalg import solve_upper
+from servoctl.errors import ServoctlError
+from servoctl.mechanics.coordinate_bounds import CoordinateRange
+from servoctl.mechanics.initial import nearest
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import assemble
+from servoctl.types import Array, State
+
+STEPS, OTHERS = 5, 5
+"""Places of the coordinate on its way to a limit; random places of the others."""
+
+CLOSED = 1e-6
+"""Poses whose passive constraints are violated by more do not exist [units of the rows]."""
+
+NEARBY = 0.3
+"""A coordinate without limits is looked at this far from its start [its unit]."""
+
+
+def braking(
+    model: Model,
+    start: State,
+    of: CoordinateRange,
+    limits: Mapping[str, tuple[float, float]],
+    rank_tolerance: float,
+) -> list[float]:
+    """A of each row of a bound; inf where an input without a limit brakes, at most 0 where the inputs cannot brake.
+
+    Args:
+        model: Plant and passive constraints.
+        start: The start of the run.
+        of: The limits of the coordinates.
+        limits: Actuator -> (lower, upper).
+        rank_tolerance: Of the passive rows.
+    """
+    names = list(model.plant.coordinates)
+    box = np.array([limits.get(name, (-np.inf, np.inf)) for name in model.plant.actuators]).reshape(-1, 2)
+    found = []
+    for name, limit, upper in of.limits:
+        j, away = names.index(name), -1.0 if upper else 1.0
+        least = np.inf
+        for state in _poses(model, start, of, j, limit):
+            terms = assemble(state, model.matrices(state), rank_tolerance)
+            if terms.finite and terms.positive:
+                free = solve_upper(terms.L, terms.free_acceleration)
+                by_inputs = solve_upper(terms.L, terms.project(terms.inputs))
+                least = min(least, _most(free, by_inputs, j, away, box))
+        found.append(float(least))
+    return found
+
+
+def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> float:
+    """The largest acceleration of coordinate j away from its limit; inf if only inputs without a limit take part.
+
+    Args:
+        free: Accelerations at u = 0, shape (n,).
+        by_inputs: Accelerations per unit of input, shape (n, m).
+        j: The coordinate.
+        away: 1 where the coordinate grows away from the limit, else -1.
+        box: Limits of the inputs, shape (m, 2).
+    """
+    first, others = by_inputs[j : j + 1], np.delete(by_inputs, j, axis=0)
+    once = np.linalg.pinv(first)
+    rest = others - (others @ once) @ first
+    again = np.linalg.pinv(rest, rcond=1e-9) if np.abs(rest).max(initial=0.0) > 1e-9 * np.abs(others).max() else 0.0
+
+    def inputs(wanted: float, of_others: Array) -> Array:
+        u = once[:, 0] * wanted
+        return u if isinstance(again, float) else u + again @ (of_others - others @ u)
+
+    still, push = inputs(-free[j], -np.delete(free, j)), inputs(away, np.zeros(len(others)))
+    counts = np.abs(push) > 1e-9 * np.abs(push).max(initial=0.0)
+    room = np.where(push > 0.0, box[:, 1] - still, box[:, 0] - still)[counts]
+    return float((room / push[counts]).min(initial=np.inf))
+
+
+def _poses(model: Model, start: State, of: CoordinateRange, j: int, limit: float) -> Iterator[State]:
+    """States at rest with coordinate j between its start and its limit."""
+    random, names = np.random.default_rng(0), list(model.plant.coordinates)
+    low, high = start.q - NEARBY, start.q + NEARBY
+    for name, lower, upper in zip(of.coordinates, of.lower, of.upper, strict=True):
+        if np.isfinite([lower, upper]).all():
+            low[names.index(name)], high[names.index(name)] = lower, upper
+    others = [start.q, *(random.uniform(low, high) for _ in range(OTHERS))]
+    for place in np.linspace(start.q[j], limit, STEPS):
+        for q in others:
+            pose = State(start.t, np.where(np.arange(len(q)) == j, place, q), np.zeros(len(q)))
+            if model.passive_rows:
+                try:
+                    pose, left = nearest(model, pose, fix=[names[j]], among=[])
+                except ServoctlError:
+                    continue
+                worst = left.worst(model.passive_rows, "holonomic")
+                if worst is not None and not abs(worst[1]) < CLOSED:
+                    continue
+            yield pose._replace(v=np.zeros(len(q)))

@@ -1,0 +1,86 @@
+"""What limits of inputs and bounds leave of the inputs that a law asks for."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from servoctl.engine.symbol import clip, largest, where
+from servoctl.laws.allocation import Allocator
+from servoctl.laws.limits import within_limits
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array, Status
+
+if TYPE_CHECKING:
+    from servoctl.laws.bound_following import BoundConstraintFollowing
+
+
+class Limiting(NamedTuple):
+    """The inputs that are left.
+
+    Attributes:
+        u: Shape (m,).
+        missed: `rhs - T u`, per row of the task and of reactions.
+        status: `Status.code`.
+        binding: Per bound: 1 if it holds the inputs, else 0.
+        lack: Per bound: what the inputs cannot give it.
+    """
+
+    u: Array
+    missed: Array
+    status: Any
+    binding: Array
+    lack: Array
+
+
+def limiting(
+    law: "BoundConstraintFollowing",
+    terms: Terms,
+    allocator: Allocator,
+    u: Array,
+    rhs: Array,
+    missed: Array,
+    status: Any,
+) -> Limiting:
+    """The inputs within their limits and on the inner side of the bounds.
+
+    Inputs that damp are clipped, since they meet no task.
+
+    Args:
+        law: The law.
+        terms: The terms of motion at the state.
+        allocator: T, decomposed.
+        u: The inputs that the law asks for, shape (m,).
+        rhs: What the rows of the task and of reactions ask for.
+        missed: What u gives up of that.
+        status: That of u.
+    """
+    lower, upper = np.array(law.lower), np.array(law.upper)
+    levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
+    keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
+    weights = np.array(law.weights) if law.allocation == "weighted" else None
+    G, g, scale = (None, None, None) if law.bounds is None else law.bounds.inequalities(terms, law.bound_numbers)
+    limited = within_limits(
+        levels,
+        lower,
+        upper,
+        u if keeps_near_u else None,
+        inequalities=None if G is None or g is None else (G, g),
+        row_scale=scale,
+        weights=weights,
+        rank_tolerance=law.rank_tolerance,
+        scale=allocator.scales(weights),
+        unlimited=u,
+    )
+    held = limited.u
+    if law.on_infeasible == "damp":
+        held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
+    left = rhs - allocator.task_map @ held
+    required = law.required
+    gives_up = largest((left - missed)[required]) > law.residual_tolerance * (1.0 + largest(rhs[required]))
+    reason: Any = Status.SATURATED.code
+    binding, lack = np.zeros(0), np.zeros(0)
+    if law.bounds is not None:
+        binding, lack = law.bounds.of_names(limited.binding), law.bounds.of_names(limited.slack)
+        reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
+    severe = status >= Status.INFEASIBLE.code
+    return Limiting(held, left, where(severe, status, where(gives_up, reason, status)), binding, lack)

@@ -1,0 +1,76 @@
+"""What a run says about its bounds: how near it came, when they held the inputs, and what was given up for them."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from servoctl.run_folder.trajectory import Trajectory
+
+VIOLATED = 1e-9
+"""A bound counts as violated where h is below minus this [unit of the bound]; less is rounding."""
+
+APART = 5
+"""Times at which a bound holds are one event if fewer rows lie between them."""
+
+
+def bound_metrics(trajectory: "Trajectory") -> dict[str, dict[str, Any]]:
+    """Bound -> least h, and the time in which it held the inputs and in which it was violated [s]."""
+    active, t = trajectory.group("bound_active"), trajectory.t
+    return {
+        name: {
+            "min": float(np.nanmin(h)) if not np.all(np.isnan(h)) else None,
+            "active_time": _time(t, active[name] > 0.5) if name in active else None,
+            "violated_time": _time(t, h < -VIOLATED),
+        }
+        for name, h in trajectory.group("bound").items()
+    }
+
+
+def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
+    """Each time in which a bound held the inputs, with what each task gave up meanwhile; and bounds left at the start.
+
+    An event has `t`, `until` (None: to the end), `bound`, `given_up` (task -> largest acceleration that it asked for
+    and did not get), and `lack`, if inputs within their limits could not hold the bound.
+    """
+    events: list[dict[str, Any]] = []
+    t, given_up, lack = trajectory.t, trajectory.group("given_up"), trajectory.group("bound_lack")
+    for name, h in trajectory.group("bound").items():
+        if len(h) and h[0] < -VIOLATED:
+            events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0])})
+    for name, active in trajectory.group("bound_active").items():
+        for first, end in _intervals(active > 0.5):
+            most = {
+                task: float(max(np.nanmax(given_up[row][first:end]) for row in rows if row in given_up))
+                for task, rows in trajectory.tasks.items()
+                if any(row in given_up for row in rows)
+            }
+            event: dict[str, Any] = {
+                "t": float(t[first]),
+                "event": "bound",
+                "bound": name,
+                "until": float(t[end]) if end < len(t) else None,
+                "given_up": {task: value for task, value in most.items() if value > VIOLATED},
+            }
+            short = float(np.nanmax(lack[name][first:end]))
+            events.append(event | ({"lack": short} if short > 0.0 else {}))
+    return events
+
+
+def _time(t: Array, where: Array) -> float:
+    """Time in which a condition holds [s]; each row is valid until the next one."""
+    return float(np.sum(np.diff(t)[where[:-1]]))
+
+
+def _intervals(where: Array) -> list[tuple[int, int]]:
+    """First row, and the row after the last, of each stretch in which a condition holds; short gaps are closed."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], where, [False]]).astype(int)))
+    found: list[tuple[int, int]] = []
+    for first, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if found and first - found[-1][1] < APART:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((first, end))
+    return found

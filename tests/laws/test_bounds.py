@@ -1,0 +1,144 @@
+"""Bounds h >= 0: they hold at every sample, cost nothing where they do not hold, and say what they cost."""
+
+import numpy as np
+import pytest
+from bounded_arm import CIRCLE, CLEAR, LAW, Arm, error, start
+
+import servoctl as sc
+from servoctl.errors import TaskError
+from servoctl.laws.barrier import barrier, stopping
+from servoctl.run_folder.trajectory import Trajectory
+
+CIRCLE_ONCE = 4.0
+
+
+def circle(bounds: dict[str, object], **changes: object) -> Trajectory:
+    """The run of the arm on its circle."""
+    settings: dict[str, object] = {"duration": CIRCLE_ONCE, "period": 0.005, "engine": "vm"}
+    return sc.simulate(Arm(), CIRCLE, LAW, **start(), bounds=bounds, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("period", [0.001, 0.01, 0.05])
+def test_ten_thousand_joints_never_pass_their_limits(period: float) -> None:
+    random, count = np.random.default_rng(0), 10_000
+    q, v, braking = random.uniform(-0.9, 0.9, count), np.zeros(count), random.uniform(1.0, 20.0, count)
+    furthest = hardest = 0.0
+    for k in range(int(min(400, 4.0 / period))):
+        if k % max(1, round(0.3 / period)) == 0:
+            wish = random.uniform(-30.0, 30.0, count)
+        least = stopping(q + 1.0, v, braking, 15.0, period)
+        most = -stopping(1.0 - q, -v, braking, 15.0, period)
+        assert (least <= most).all()
+        a = np.clip(wish, least, most)
+        hardest = max(hardest, (least - braking).max(), (-most - braking).max())
+        with np.errstate(all="ignore"):  # where a joint turns around within the period
+            turn = np.where((-v / a > 0.0) & (-v / a < period), -v / a, period)
+        furthest = max(furthest, np.abs(q + turn * v + turn**2 / 2 * a).max())
+        q, v = q + period * v + period**2 / 2 * a, v + period * a
+        furthest = max(furthest, np.abs(q).max())
+    assert furthest - 1.0 <= 1e-9
+    assert hardest <= 0.01  # rounding where position and speed limits meet
+
+
+def test_cutting_the_acceleration_one_period_ahead_would_pass_the_limit_by_far() -> None:
+    q, v, period, braking = 0.0, 0.0, 0.01, 10.0
+    for _ in range(200):
+        a = max(min(10.0, 2.0 * (1.0 - q - period * v) / period**2), -braking)
+        q, v = q + period * v + period**2 / 2 * a, v + period * a
+        if v < 0.0:
+            break
+    assert q - 1.0 > 0.3
+
+
+@pytest.mark.parametrize(("rate", "stays"), [(1.9, True), (2.1, False)])
+def test_samples_stay_inside_while_rate_times_period_is_below_two(rate: float, stays: bool) -> None:
+    h, slope, least = 1.0, 0.0, 1.0
+    for _ in range(60):
+        a = barrier(h, slope, rate, 1.0)
+        h, slope = h + slope + a / 2, slope + a
+        least = min(least, h)
+    assert bool(least >= 0.0) is stays
+
+
+def test_a_short_period_gives_the_row_of_a_continuous_law() -> None:
+    assert barrier(0.3, -0.7, 12.0, 1e-7) == pytest.approx(barrier(0.3, -0.7, 12.0, None), rel=1e-5)
+
+
+@pytest.mark.parametrize("period", [0.001, 0.005, 0.02, None])
+def test_the_end_goes_around_a_disc_on_its_path_and_comes_back(period: float | None) -> None:
+    free, kept = circle({}, period=period), circle({"disc": sc.Holonomic(CLEAR)}, period=period)
+    assert kept["bound.disc"].min() >= 0.0
+    assert error(kept).max() > 0.1  # the path leads through the disc
+    assert error(kept)[-1] <= 1.5 * error(free)[-1] + 1e-8
+    held = [event for event in kept.metadata["events"] if event["event"] == "bound"]
+    assert kept.metadata["status"] == "done"
+    assert {event["bound"] for event in held} == {"disc"} and set(held[0]["given_up"]) == {"x", "y"}
+    assert kept.summary()["bounds"]["disc"]["violated_time"] == 0.0
+
+
+def test_bounds_that_do_not_hold_leave_every_command_as_it_was() -> None:
+    far = {
+        "wall": sc.Holonomic("2 - a"),
+        "speed": sc.CoordinateSpeed.of({"a": 50.0}),
+        "joints": sc.Bound(sc.CoordinateRange.of({"b": (0.1, 3.0)}), acceleration=50.0),
+    }
+    free, kept = circle({}, duration=1.0), circle(far, duration=1.0)
+    assert np.array_equal(free.u, kept.u)
+    assert kept.summary()["bounds"]["wall"]["active_time"] == 0.0
+
+
+@pytest.mark.parametrize("engine", ["numpy", "c"])
+def test_every_engine_holds_the_same_bounds(engine: str) -> None:
+    bounds = {"disc": sc.Holonomic(CLEAR), "speed": sc.CoordinateSpeed.of({"a": (-1.0, 1.2)})}
+    vm, other = (circle(bounds, duration=1.6, period=0.01, engine=name) for name in ("vm", engine))
+    assert vm["bound_active.disc"].sum() > 10
+    assert np.abs(vm.u - other.u).max() < 1e-6
+    assert np.abs(vm["bound.disc"] - other["bound.disc"]).max() < 1e-9
+
+
+def test_a_start_outside_returns_without_going_further_out() -> None:
+    law = sc.ConstraintFollowing(correction=sc.Baumgarte(10.0, 10.0))
+    within = sc.Bound(sc.CoordinateRange.of({"b": (0.0, 0.9)}), acceleration=5.0)
+    outside = sc.simulate(
+        Arm(), {"a": sc.Holonomic("a - 0.5")}, law, q=[0.5, 1.0], duration=1.0, period=0.005, engine="vm",
+        bounds={"wall": sc.Holonomic("0.3 - a"), "b": within},
+    )  # fmt: skip
+    assert outside.metadata["status"] == "done"
+    assert {e["bound"] for e in outside.metadata["events"] if e["event"] == "outside"} == {"wall", "b"}
+    for name in ("wall", "b"):
+        h = outside[f"bound.{name}"]
+        assert (np.diff(h[h < -1e-6]) > 0.0).all() and h[-1] > -1e-4
+    assert outside.summary()["bounds"]["wall"]["violated_time"] > 0.1
+
+
+def test_a_joint_brakes_with_what_its_motor_gives_and_no_more() -> None:
+    law = sc.ConstraintFollowing(correction=LAW.correction, limits={"u1": 4.0, "u2": 4.0})
+    task = {"a": sc.Holonomic("a - 1.5*t"), "b": sc.Holonomic("b - 1")}
+    run = sc.simulate(
+        Arm(), task, law, q=[0.0, 1.0], v=[1.5, 0.0], duration=1.5, period=0.005, engine="vm",
+        bounds={"a": sc.CoordinateRange.of({"a": (-2.0, 1.0)})},
+    )  # fmt: skip
+    assert run["bound.a"].min() > -1e-5
+    assert run["q.a"][-1] == pytest.approx(1.0, abs=1e-3)
+
+
+REFUSED = [
+    ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=500.0)}, "bounds.wall.rate: 500 1/s times the period of 0.005 s is"),
+    ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=-1.0)}, "bounds.wall.rate: expected a positive number [1/s]"),
+    ({"j": sc.CoordinateRange.of({"c": (0.0, 1.0)})}, "j: there is no coordinate 'c'"),
+    ({"j": sc.CoordinateRange.of({"a": (-1.0, 1.0)})}, "bounds.j.a: no acceleration to brake a with"),
+    ({"rope": sc.ReactionBound("cable", 0.0)}, "bounds.rope.reaction: there is no passive row 'cable'"),
+    ({"late": sc.Holonomic("1 - t")}, "bounds.late: no input changes the second derivative of late"),
+]
+
+
+@pytest.mark.parametrize(("bounds", "sentence"), REFUSED)
+def test_a_bound_that_cannot_be_held_is_refused_by_name(bounds: dict[str, object], sentence: str) -> None:
+    with pytest.raises(TaskError) as caught:
+        circle(bounds, duration=0.1)
+    assert sentence in str(caught.value)
+
+
+def test_limits_whose_lower_is_above_the_upper_are_refused() -> None:
+    with pytest.raises(TaskError, match=r"a: expected lower < upper, got \[1, -1\]"):
+        sc.CoordinateRange.of({"a": (1.0, -1.0)})
