@@ -57,7 +57,17 @@ def build_bounds(
     if not entries:
         return None
     acts = following(loaded, plant, on_drives)
-    return Bounds(entries, None if acts is None else acts.period)
+    if acts is None:
+        return Bounds(entries)
+    config = loaded.config
+    predicted = config.estimation is not None
+    if on_drives:
+        predicted = predicted or (config.hil is not None and config.hil.prediction)
+    else:
+        predicted = predicted or (config.realism is not None and config.realism.measured == "q")
+    if predicted:
+        acts = acts._replace(delay=0.0)  # the state that the law gets is that of the moment at which its command acts
+    return Bounds(entries, *acts)
 
 
 def _bound(
