@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
     from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
+    from servoctl.mechanics.shapes import Clearance as Clearance
+    from servoctl.mechanics.shapes import SweptSphere as SweptSphere
     from servoctl.mechanics.spatial.build import RobotBuilder as RobotBuilder
     from servoctl.mechanics.spatial.plant import Robot as Robot
     from servoctl.mechanics.spatial.task import Axis as Axis
@@ -70,6 +72,7 @@ _HOME = {
     "Blocks": "servoctl.engine.structured",
     "Bound": "servoctl.laws.bounds",
     "CentreOfMass": "servoctl.mechanics.spatial.task",
+    "Clearance": "servoctl.mechanics.shapes",
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Diagonal": "servoctl.engine.structured",
@@ -102,6 +105,7 @@ _HOME = {
     "SecondOrderCorrection": "servoctl.laws.corrections",
     "State": "servoctl.types",
     "Status": "servoctl.types",
+    "SweptSphere": "servoctl.mechanics.shapes",
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",

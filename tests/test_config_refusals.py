@@ -6,6 +6,7 @@ import pytest
 from bound_refusals import BOUND_ROWS
 from config_texts import CART, CART_PLANT, CORRECTION, GRAMMAR, HEAD, HIL, LAW_FIELD, REALISM
 from robot_refusals import NEEDS_ROBOT_ROWS, ROBOT, ROBOT_ROWS
+from shape_refusals import SHAPE_ROWS, SHAPES
 
 from servoctl.cli import main
 from servoctl.config import load_config
@@ -17,12 +18,14 @@ BASES = {
     "realism": REALISM,
     "robot": ROBOT,
     "cart": CART,
+    "shapes": SHAPES,
 }
 LOADED_ONLY = ("grammar", "hil", "robot")
 """Their plant does not exist, so only the grammar is checked; the others go through `servoctl run`."""
 
 REFUSED = {
     "robot": ROBOT_ROWS,
+    "shapes": SHAPE_ROWS,
     "grammar": [
         *NEEDS_ROBOT_ROWS,
         ("run", "run: {duration: -0.001}", "c.yaml:7: run.duration: expected a positive time [s], got -0.001"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from plants.coordinated_robots import CoordinatedRobots
+from plants.crane_rope import CraneRope
 from plants.flexible_joint_arm import FlexibleJointArm
 from plants.polar_particle import PolarParticle
 from plants.scara import Scara, ScrewScara
@@ -115,3 +116,27 @@ def test_a_wrong_structure_is_named(build: Callable[[], Plant], message: str) ->
     with pytest.raises(PlantError) as error:
         build()
     assert str(error.value) == message
+
+
+def test_every_body_of_the_crane_with_a_rope_obeys_newton_and_the_rope_pulls() -> None:
+    plant = CraneRope(M=17.0, m=41.0, J=0.3, r=0.15, g=9.7)
+    for angle, length, F, tau in RANDOM.uniform([-0.7, 1.0, -50, -90], [0.7, 3.0, 50, 0], (6, 4)):
+        s, turning, winding, rolling = RANDOM.normal(size=4)
+        e, across = np.array([np.sin(angle), -np.cos(angle)]), np.array([np.cos(angle), np.sin(angle)])
+        x, y = np.array([s, 0.0]) + length * e
+        velocity = np.array([rolling, 0.0]) + winding * e + length * turning * across
+        q, v = np.array([s, x, y, length]), np.array([rolling, *velocity, winding])
+        assert abs(plant.passive_constraints(q, 0.0)["rope"]) < 1e-12
+        A = np.array([[-e[0], *e, -1.0]])
+        assert abs(A @ v) < 1e-12
+        # the length's second rate at q'' = 0 is that of a point that passes the trolley: length turning^2
+        b = np.array([-length * turning**2])
+        M, Q, B = plant.mass_matrix(q, 0.0), plant.force(q, v, 0.0), plant.actuation(q, 0.0)
+        solved = np.linalg.solve(np.block([[M, -A.T], [A, np.zeros((1, 1))]]), [*(Q + B @ [F, tau]), *b])
+        (ds, dx, dy, dl), tension = solved[:4], -solved[4]
+        np.testing.assert_allclose(plant.m * np.array([dx, dy + plant.g]), -tension * e, atol=1e-10)
+        assert plant.M * ds == pytest.approx(F + tension * e[0])
+        assert plant.J * dl / plant.r == pytest.approx(tau + tension * plant.r)
+    hanging = np.array([0.0, 0.0, -2.0, 2.0])
+    held = plant.force(hanging, np.zeros(4), 0.0) + plant.actuation(hanging, 0.0) @ [0.0, -plant.m * plant.g * plant.r]
+    np.testing.assert_allclose(held, -plant.m * plant.g * np.array([0.0, 0.0, 1.0, 1.0]), atol=1e-12)

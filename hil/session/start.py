@@ -33,6 +33,7 @@ from hil.view import LivePage
 from servoctl.compiled import AS_PYTHON
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
+from servoctl.mechanics.shapes.picture import placed_shapes
 from servoctl.mechanics.spatial.picture import task_frames
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
@@ -166,7 +167,7 @@ class ReadyRun:
         if not isinstance(run.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         model = self.setup.loop.system.model
-        about["frames"] = task_frames(model.task)
+        about["frames"], about["shapes"] = task_frames(model.task), placed_shapes(model.bounds)
         return LivePage(run.recorder, list(run.columns), rates, gains, about, model.plant)
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from hil.view.scene import MachineDrawing, Scene
 from hil.view.server import PageServer
 from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.shapes.picture import PlacedShape
 
 SPACING = 0.05
 """Time between two pictures [s]."""
@@ -42,11 +43,12 @@ def main(descriptor: int) -> None:
         return
     os.nice(NICENESS)
     memory = SharedRings(len(settings.columns), settings.capacity, settings.memory, writable=False)
-    machine = _machine(settings.plant, settings.about.get("frames", ()))
+    machine = _machine(settings.plant, settings.about.get("frames", ()), settings.about.get("shapes", ()))
     scene = Scene(memory, settings.columns, settings.rates, machine)
     operator = Operator(settings)
     about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
     about["solids"] = {} if machine is None else machine.solids
+    about["obstacles"] = [] if machine is None else machine.obstacles
     broadcast = Broadcast(about)
     try:
         server = PageServer(secrets.token_urlsafe(16), broadcast, operator.act)
@@ -84,7 +86,7 @@ def _follow(connection: Connection, scene: Scene, broadcast: Broadcast, operator
             broadcast.change(picture, scene.events, scene.dropped)
 
 
-def _machine(plant: PickledPlant | None, frames: Sequence[str]) -> MachineDrawing | None:
+def _machine(plant: PickledPlant | None, frames: Sequence[str], shapes: Sequence[PlacedShape]) -> MachineDrawing | None:
     """Draws the plant; None if there is no plant or it cannot be loaded."""
     if plant is None:
         return None
@@ -92,7 +94,7 @@ def _machine(plant: PickledPlant | None, frames: Sequence[str]) -> MachineDrawin
         if plant.path:  # pickle knows only the module's name, which exists only in the loop's process
             kind = load_class(plant.path, Path(), Plant)
             sys.modules[plant.module] = sys.modules[kind.__module__]
-        return MachineDrawing(pickle.loads(plant.pickled), frames)
+        return MachineDrawing(pickle.loads(plant.pickled), frames, shapes)
     except Exception:  # a user's code may raise anything; the page goes on without the drawing
         return None
 

@@ -15,6 +15,7 @@ from hil.recorder.events import split
 from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings
 from hil.recorder.ring import Ring
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.shapes.picture import PlacedShape, shape_picture
 from servoctl.mechanics.spatial.picture import poses, surfaces
 from servoctl.types import Array
 
@@ -52,13 +53,19 @@ class MachineDrawing:
     Args:
         plant: The plant.
         frames: Names of frames of a robot whose axes are drawn.
+        shapes: Spheres and capsules of bounds.
 
     Attributes:
         solids: Frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`.
+        obstacles: Start, end and radius of each shape that does not move, seven numbers [m].
     """
 
-    def __init__(self, plant: Plant, frames: Sequence[str] = ()) -> None:
+    def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
         self._plant = plant
+        self._shapes = [shape for shape in shapes if shape.link is not None]
+        fixed = [shape for shape in shapes if shape.link is None]
+        still = np.zeros((1, len(plant.coordinates)))
+        self.obstacles = [[plain(x) for x in shape] for shape in shape_picture(plant, fixed, still).values()]
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
         self.solids: dict[str, Any] = {
@@ -71,14 +78,20 @@ class MachineDrawing:
         self._frames = list(dict.fromkeys([*names, *frames]))
 
     def at(self, q: Array) -> dict[str, Any]:
-        """What moves, at coordinates of shape (n,): `links`, polylines; `poses`, 12 numbers per frame of a robot."""
+        """What moves, at coordinates of shape (n,).
+
+        Returns:
+            `links`: polylines; `poses`: 12 numbers per frame of a robot; `shapes`: 7 numbers per sphere or capsule.
+        """
         lines = self._plant.links(q)
         moved = poses(self._plant, self._frames, np.asarray(q)[None])
+        shapes = shape_picture(self._plant, self._shapes, np.asarray(q)[None])
         return {
             "links": {
                 name: [[plain(x) for x in point] for point in np.atleast_2d(line)] for name, line in lines.items()
             },
             "poses": {name: [plain(x) for x in pose[0]] for name, pose in moved.items()},
+            "shapes": {name.removeprefix("shape."): [plain(x) for x in shape[0]] for name, shape in shapes.items()},
         }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from servoctl.assembly.following import following
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.problems import Problems
+from servoctl.assembly.shapes import build_clearance, build_shapes
 from servoctl.assembly.values import NO_SIGNALS, build_equation, limit_pair
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
@@ -39,9 +40,14 @@ def build_bounds(
         signals: Name -> signal of the references.
         on_drives: Whether the law runs at the period of `hil`, and its time stands still up to 0.
     """
+    shapes = build_shapes(loaded, plant, problems)
     entries: dict[str, Bound] = {}
     for index, entry in enumerate(loaded.config.bounds):
-        of = _bound(entry, ("bounds", index), plant, problems, signals)
+        path: FieldPath = ("bounds", index)
+        if entry.clearance is not None:
+            of: Constraint | ReactionBound | None = build_clearance(entry, path, plant, shapes, problems)
+        else:
+            of = _bound(entry, path, plant, problems, signals)
         if isinstance(of, Constraint):
             for sentence in of.problems(plant):
                 problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind or "name")

@@ -13,6 +13,7 @@ from servoctl.config.fields import Equation, EquationText, Interval, Limit, Name
 from servoctl.config.raw import given, has_robot, mapping
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot_rules import NEEDS_ROBOT
+from servoctl.config.shapes import TwoShapes, clearance_problems
 from servoctl.config.vectors import FramePair
 from servoctl.expression.suggest import remedy
 
@@ -22,6 +23,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "position": ("acceleration",),
     "velocity": (),
     "distance": ("at_least", "at_most"),
+    "clearance": ("at_least",),
     "reaction": ("at_least", "at_most"),
 }
 """Kind of a bound -> keys that belong to it; `rate` belongs to all."""
@@ -31,7 +33,7 @@ ON_FRAMES = ("distance",)
 
 
 class BoundConfig(Section):
-    """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, reaction."""
+    """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, clearance, reaction."""
 
     name: Name = Field(description="name of the bound; where it has several rows, they are name.<coordinate>")
     holonomic: EquationText | None = Field(
@@ -53,12 +55,19 @@ class BoundConfig(Section):
         default=None,
         description="[frame, frame] or [frame, [x, y, z]]: their distance obeys at_least or at_most",
     )
+    clearance: TwoShapes | None = Field(
+        default=None,
+        description="[shape, shape]: names in plant.shapes or plant.obstacles; the free distance of their surfaces "
+        "stays at_least (0 if left out)",
+    )
     reaction: str | None = Field(
         default=None,
         description="passive row whose multiplier lambda, in M q'' = Q + B u + A^T lambda, stays within at_least or "
         "at_most [N, N m]; of a group of several rows: group.0",
     )
-    at_least: Real | None = Field(default=None, description="smallest value of a distance [m] or a reaction [N, N m]")
+    at_least: Real | None = Field(
+        default=None, description="smallest value of a distance or clearance [m] or a reaction [N, N m]"
+    )
     at_most: Real | None = Field(default=None, description="largest value of a distance [m] or a reaction [N, N m]")
     acceleration: ScalarOr[Positive, dict[str, Positive]] | None = Field(
         default=None,
@@ -113,10 +122,12 @@ def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: 
         if key not in allowed:
             fitting = f"it takes {', '.join(allowed)}" if allowed else "it takes rate alone"
             yield Problem((*path, key), f"does not fit {kind} ({fitting})")
-    if "at_least" in allowed and len(given(entry, ("at_least", "at_most"))) != 1:
+    if "at_most" in allowed and len(given(entry, ("at_least", "at_most"))) != 1:
         both = given(entry, ("at_least", "at_most"))
         what = "cannot be used with at_least (give the other limit an entry of its own)" if both else "missing"
         yield Problem((*path, "at_most") if both else path, what if both else "no limit (give at_least or at_most)")
+    if kind == "clearance":
+        yield from clearance_problems(entry, values, path)
     if kind in ON_FRAMES and not has_robot(values):
         yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give holonomic)")
     if entry[kind] == "robot" and kind in ("position", "velocity") and not has_robot(values):

@@ -9,6 +9,7 @@ from servoctl.config.document import in_words
 from servoctl.config.fields import ClassPath, Fraction, NumberField, OneOrEach, Parameter, Section, fault
 from servoctl.config.friction import FrictionConfig
 from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
+from servoctl.config.shapes import ShapeConfig
 from servoctl.config.vectors import Xyz
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -107,6 +108,14 @@ class PlantConfig(Section):
         default=None,
         description="friction at the actuators that the law knows and cancels; the machine has it too, unless "
         "realism.friction or hil.emulation says otherwise",
+    )
+    shapes: dict[str, ShapeConfig] | None = Field(
+        default=None,
+        description="link -> sphere or capsule around it, for clearances in bounds: a link, body or frame of a robot, "
+        "a body of a linkage, or NAME_i: the piece of the polyline NAME of `links` from its point i on, x along it",
+    )
+    obstacles: dict[str, ShapeConfig] | None = Field(
+        default=None, description="name -> sphere or capsule that is fixed in the world, for clearances in bounds"
     )
     passive: Passive = Field(default=Passive(), description="passive constraints: correction, rank tolerance, levels")
 

@@ -17,6 +17,7 @@ from servoctl.config.realism import realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot_rules import robot_problems
 from servoctl.config.schema import ADAPTIVE
+from servoctl.config.shapes import shape_problems
 from servoctl.config.task_rules import row_count, task_problems
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS
 from servoctl.expression.suggest import remedy
@@ -30,6 +31,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         task_problems,
         bound_problems,
         robot_problems,
+        shape_problems,
         _law,
         _observer,
         _robust,

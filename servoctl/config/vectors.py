@@ -11,7 +11,7 @@ from servoctl.config.fields import Equation, EquationText, NumberField, Positive
 AXES = ("x", "y", "z")
 
 
-def _exactly(count: int, expected: str) -> AfterValidator:
+def exactly(count: int, expected: str) -> AfterValidator:
     """A check of the length of a list."""
 
     def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -60,12 +60,12 @@ def _frame_or_point(value: Any) -> Any:
 
 _LIST_OF_TWO = WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2})
 
-Xyz = Annotated[tuple[Real, ...], _exactly(3, "[x, y, z], three numbers")]
-Rpy = Annotated[tuple[Real, ...], _exactly(3, "[roll, pitch, yaw], three numbers")]
-Size = Annotated[tuple[Positive, ...], _exactly(3, "three lengths along x, y, z")]
-InertiaEntries = Annotated[tuple[Real, ...], _exactly(6, "[ixx, iyy, izz, ixy, ixz, iyz], six numbers")]
-XyzEquations = Annotated[tuple[EquationText, ...], _exactly(3, "[x, y, z], three numbers or equations")]
-RpyEquations = Annotated[tuple[EquationText, ...], _exactly(3, "[roll, pitch, yaw], three numbers or equations")]
+Xyz = Annotated[tuple[Real, ...], exactly(3, "[x, y, z], three numbers")]
+Rpy = Annotated[tuple[Real, ...], exactly(3, "[roll, pitch, yaw], three numbers")]
+Size = Annotated[tuple[Positive, ...], exactly(3, "three lengths along x, y, z")]
+InertiaEntries = Annotated[tuple[Real, ...], exactly(6, "[ixx, iyy, izz, ixy, ixz, iyz], six numbers")]
+XyzEquations = Annotated[tuple[EquationText, ...], exactly(3, "[x, y, z], three numbers or equations")]
+RpyEquations = Annotated[tuple[EquationText, ...], exactly(3, "[roll, pitch, yaw], three numbers or equations")]
 FrameAxis = Annotated[Any, _frame_and(_axis, "[frame, x], or y, z or three numbers for x"), _LIST_OF_TWO]
 FramePair = Annotated[Any, _frame_and(_frame_or_point, "[frame, frame] or [frame, [x, y, z]]"), _LIST_OF_TWO]
-TwoFrames = Annotated[tuple[str, ...], _exactly(2, "two frames [first, second]")]
+TwoFrames = Annotated[tuple[str, ...], exactly(2, "two frames [first, second]")]

@@ -13,6 +13,7 @@ import numpy as np
 
 from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
+from servoctl.report.shapes import draw_shapes
 from servoctl.report.solids import draw_last_pose
 from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
@@ -173,6 +174,7 @@ def _path(drawn: "Figure", trajectory: Trajectory) -> None:
         axes = drawn.add_subplot()
         draw_mechanism(axes, trajectory)
         draw_last_pose(axes, trajectory)
+        draw_shapes(axes, trajectory)
         return
     names = trajectory.coordinates[:SMALL_MULTIPLES]
     across = min(len(names), 4 if len(names) > 6 else 3)
@@ -190,6 +192,7 @@ def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) ->
     if len(frames(trajectory)[0]):
         draw_mechanism(axes, trajectory)
         draw_last_pose(axes, trajectory)
+        draw_shapes(axes, trajectory)
         return
     shades = colours(trajectory.coordinates)
     alike = next(iter(by_unit(trajectory, "q").values()))  # all names on an axis must have one unit

@@ -11,6 +11,7 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
+from servoctl.report.shapes import FORBIDDEN, OWN, moving_shapes, obstacles, outline, patch
 from servoctl.report.solids import FacePainter, frame_axes, solids
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.run_folder.files import unwritable
@@ -73,13 +74,14 @@ def _images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     with drawing_style():
         canvas, axes = _scene(trajectory)
         pose = _Robots(axes, t, trajectory) if solids(trajectory) else _Pose(axes, t, lines)
+        shapes = _Shapes(axes, t, trajectory)
         clock = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
         canvas.draw()
         background = canvas.copy_from_bbox(canvas.figure.bbox)
         for instant in shown:
             canvas.restore_region(background)
             clock.set_text(f"t = {instant:.2f} s{faster}")
-            for artist in (*pose.at(instant), clock):
+            for artist in (*pose.at(instant), *shapes.at(instant), clock):
                 axes.draw_artist(artist)
             yield np.array(canvas.buffer_rgba())
 
@@ -118,11 +120,17 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     if not parts:
         draw_stands(axes, list(paper.values()))
     draw_task(axes, trajectory, projection.matrix)
+    matrix, still, moving = projection.matrix, obstacles(trajectory), moving_shapes(trajectory)
+    for shape in still.values():
+        axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5))
     count = calm_frames(paper)
+    instants = range(0, count, -(-count // 20))
     corners = np.concatenate(
         [
             *(points[:count].reshape(-1, 2) for points in paper.values()),
-            *(part.at(i) @ projection.matrix.T for part in parts.values() for i in range(0, count, -(-count // 20))),
+            *(part.at(i) @ matrix.T for part in parts.values() for i in instants),
+            *(outline(shape, matrix) for shape in still.values()),
+            *(outline(shape[i], matrix) for shape in moving.values() for i in instants),
         ]
     )
     low, high = corners.min(axis=0), corners.max(axis=0)
@@ -189,3 +197,22 @@ class _Robots:
         for name, points in self._ends.items():
             self._traces[name].set_data(*points[: i + 1].T)
         return [self._faces, *self._traces.values()]
+
+
+class _Shapes:
+    """Moving spheres and capsules."""
+
+    def __init__(self, axes: "Axes", t: Array, trajectory: Trajectory) -> None:
+        _, lines = frames(trajectory)
+        self._t, self._matrix = t, view(lines).matrix
+        self._shapes = list(moving_shapes(trajectory).values())
+        self._drawn = [patch(shape[0], self._matrix, OWN, 3.2, animated=True) for shape in self._shapes]
+        for drawn in self._drawn:
+            axes.add_patch(drawn)
+
+    def at(self, instant: float) -> list["Artist"]:
+        """The outlines in the frame nearest to a time [s]."""
+        i = int(np.argmin(np.abs(self._t - instant)))
+        for drawn, shape in zip(self._drawn, self._shapes, strict=True):
+            drawn.set_xy(outline(shape[i], self._matrix))
+        return list(self._drawn)

@@ -17,6 +17,7 @@ import numpy as np
 from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
+from servoctl.report.shapes import moving_shapes, obstacles
 from servoctl.report.solids import frame_axes, solids
 from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
@@ -35,8 +36,8 @@ NUMBERS = 550_000
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (
-    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "scene.js", "player.js", "panels.js",
-    "tables.js", "page.js",
+    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "shapes.js", "scene.js", "player.js",
+    "panels.js", "tables.js", "page.js",
 )  # fmt: skip
 
 
@@ -136,6 +137,8 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
         "traces": {name: blob.add(_moving_path(path[chosen])) for name, path in ends.items()},
         "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},
         "axes": {name: blob.add(pose[chosen]) for name, pose in axes.items()},
+        "shapes": {name: blob.add(shape[chosen]) for name, shape in moving_shapes(source.trajectory).items()},
+        "obstacles": [shape.tolist() for shape in obstacles(source.trajectory).values()],
         "solids": {
             name: {"points": blob.add(part.points), "faces": blob.add(part.faces), "pose": blob.add(part.pose[chosen])}
             for name, part in parts.items()

@@ -177,6 +177,10 @@ def _drawing_problem(drawing: dict[str, Array]) -> str | None:
             good = _are_faces(array, len(drawing.get(f"solid.{name.removeprefix('faces.')}", ())))
         elif name.startswith(("pose.", "axes.")):
             good = array.shape == (frames, 12)
+        elif name.startswith("shape."):
+            good = array.shape == (frames, 7)
+        elif name.startswith("obstacle."):
+            good = array.shape == (7,)
         else:
             good = array.ndim == 3 and array.shape[0] == frames and array.shape[1] > 0 and array.shape[2] in (2, 3)
         if not good:

@@ -38,10 +38,10 @@ KINDS = ["minimum_norm", "weighted", "unprojected", "constraint_force", "least_a
 
 
 def law_of(name: str) -> BoundConstraintFollowing:
-    """The config's law by itself: no wishes in the null space, no limits."""
+    """The config's law by itself: no wishes in the null space, no limits, no bounds."""
     law = run(name).system.law
     assert isinstance(law, BoundConstraintFollowing)
-    return replace(law, null_space=None, has_secondary=False, limited=False)
+    return replace(law, null_space=None, has_secondary=False, limited=False, bounds=None)
 
 
 def states(name: str) -> Iterator[tuple[State, Matrices]]:

@@ -141,7 +141,7 @@ function showState() {
 }
 
 function paint() {
-  const { row, peak, bus, lateness, skipped, missed, links, poses } = last;
+  const { row, peak, bus, lateness, skipped, missed, links, poses, shapes } = last;
   plots.time = row.t; // which the legends show
   strips.forEach((strip) => strip.paint());
   const stage = ending ? "over" : about.stages[row.stage] || "–";
@@ -172,7 +172,7 @@ function paint() {
     label.querySelector(".force").textContent = `now ${shown(value)}`;
     if (!field.value) { slider.value = value; field.value = shown(value); }
   }
-  if (links) sketch(links, poses, row.t);
+  if (links) sketch(links, poses, shapes, row.t);
 }
 
 function fill(table, rows) {
@@ -182,10 +182,10 @@ function fill(table, rows) {
 }
 
 /* draws the machine; one in space can be turned by mouse or finger */
-const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [] };
+const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [] };
 const trails = {};
 let scene = null;
-function sketch(links, poses, t) {
+function sketch(links, poses, shapes, t) {
   const names = Object.keys(links), numbers = (values) => Float64Array.from(values, (x) => x ?? NaN);
   if (!names.length) return;
   drawn.t = [t];
@@ -193,6 +193,8 @@ function sketch(links, poses, t) {
     name, shape: [1, links[name].length, links[name][0].length], x: numbers(links[name].flat()) }));
   drawn.solids = Object.entries(about.solids).map(([name, solid]) => ({ ...solid, pose: { x: numbers(poses[name]) } }));
   drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
+  drawn.shapes = Object.entries(shapes).map(([name, shape]) => ({ name, x: numbers(shape) }));
+  drawn.obstacles = about.obstacles;
   drawn.traces = drawn.axes.map(({ name, x }) => {
     const trail = trails[name] ??= [];
     trail.push(...x.slice(9));

@@ -51,6 +51,7 @@ class Scene {
     this.#project(width, height);
     if (this.space) this.#floor(c); else this.#ruler(c, width, height);
     const shown = this.runs.filter((run) => !this.hidden.has(run.name));
+    for (const shape of shown[0]?.drawing.obstacles ?? []) drawShape(c, shape, this.at, this.scale, "--bad");
     for (const run of shown) if (!run.drawing.solids.length) this.#traces(c, run, t);
     shown.forEach((run, i) => this.#mechanism(c, run, t, i ? 0.45 : 1));
     for (const run of shown) if (run.drawing.solids.length) this.#traces(c, run, t); // a surface would hide them
@@ -77,7 +78,13 @@ class Scene {
         }
       }
     }
-    for (const run of this.runs) this.#measureSolids(run.drawing);
+    for (const run of this.runs) {
+      this.#measureSolids(run.drawing);
+      run.drawing.obstacles.forEach((shape) => this.#include(...boxOf(shape)));
+      for (const shape of run.drawing.shapes) {
+        for (let i = 0; i < calmFrames(run.drawing); i++) this.#include(...boxOf(shapeAt(shape, i, i, 0)));
+      }
+    }
     for (let k = 0; k < 3; k++) if (!Number.isFinite(this.low[k])) this.low[k] = this.high[k] = 0;
     if (this.space) { // the view includes the floor and the origin
       this.low = this.low.map((low) => Math.min(low, 0));
@@ -88,6 +95,13 @@ class Scene {
     this.colours = new Map(this.parts().map(({ name, colour }) => [name, colour]));
   }
 
+  /** Widens the view to a box, unless it is not finite. */
+  #include(low, high) {
+    if (![...low, ...high].every(Number.isFinite)) return;
+    this.low = this.low.map((x, k) => Math.min(x, low[k]));
+    this.high = this.high.map((x, k) => Math.max(x, high[k]));
+  }
+
   /** Includes the corners of surfaces in some of the frames. */
   #measureSolids({ t, solids, lines }) {
     const frames = calmFrames({ t, lines }), step = Math.max(1, Math.floor(frames / 20));
@@ -95,10 +109,8 @@ class Scene {
       for (let frame = 0; frame < frames; frame += step) {
         const now = poseAt(pose, frame, frame, 0);
         for (let i = 0; now.every(Number.isFinite) && i < points.length; i += 3) {
-          posed(now, points[i], points[i + 1], points[i + 2]).forEach((x, k) => {
-            this.low[k] = Math.min(this.low[k], x);
-            this.high[k] = Math.max(this.high[k], x);
-          });
+          const corner = posed(now, points[i], points[i + 1], points[i + 2]);
+          this.#include(corner, corner);
         }
       }
     }
@@ -172,6 +184,7 @@ class Scene {
       for (const point of run.ground ??= groundOf(run.drawing.lines, this.extent)) this.#stand(c, point);
       for (const line of run.drawing.lines) this.#part(c, line, i, next, part);
     }
+    for (const shape of run.drawing.shapes) drawShape(c, shapeAt(shape, i, next, part), this.at, this.scale, "--quiet");
     c.globalAlpha = 1;
   }
 

@@ -1,0 +1,97 @@
+"""Where the shapes of bounds are, for pictures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.shapes.clearance import Clearance
+from servoctl.mechanics.shapes.link_poses import link_poses
+from servoctl.mechanics.shapes.swept_sphere import Point, SweptSphere
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.poses import frame_poses
+from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
+from servoctl.mechanics.spatial.task.target import numbers
+from servoctl.types import Array
+
+
+class PlacedShape(NamedTuple):
+    """A sphere or a capsule of a bound.
+
+    Attributes:
+        name: Of its link or of the bound.
+        link: That carries it; None: it is fixed in the world.
+        start: See `SweptSphere`.
+        end: See `SweptSphere`.
+        radius: [m].
+    """
+
+    name: str
+    link: str | None
+    start: Point
+    end: Point
+    radius: float
+
+
+def placed_shapes(bounds: Mapping[str, Constraint]) -> list[PlacedShape]:
+    """The shapes of clearances, and a sphere around the point of each distance from a point; each once."""
+    found = [shape for name, constraint in bounds.items() for shape in _shapes(name, constraint)]
+    once = {shape[1:]: shape for shape in reversed(found)}
+    return list(reversed(once.values()))
+
+
+def shape_picture(plant: Plant, shapes: Sequence[PlacedShape], q: Array) -> dict[str, Array]:
+    """`shape.<name>` of what moves: start, end and radius [m], shape (frames, 7); `obstacle.<name>`, shape (7,).
+
+    Args:
+        plant: The plant.
+        shapes: Result of `placed_shapes`.
+        q: Coordinates, shape (frames, n).
+    """
+    names = list(dict.fromkeys(shape.link for shape in shapes if shape.link is not None))
+    R, p = _poses(plant, names, q)
+    drawn: dict[str, Array] = {}
+    for shape in shapes:
+        if shape.link is None:
+            drawn[f"obstacle.{shape.name}"] = np.array([*shape.start, *shape.end, shape.radius])
+            continue
+        i = names.index(shape.link)
+        ends = [p[:, i] + R[:, i] @ np.array(end) for end in (shape.start, shape.end)]
+        drawn[f"shape.{shape.name}"] = np.column_stack([*ends, np.full(len(q), shape.radius)])
+    return drawn
+
+
+def _shapes(name: str, constraint: Constraint) -> Iterator[PlacedShape]:
+    if isinstance(constraint, Clearance):
+        sides = ((constraint.first, constraint.first_link), (constraint.second, constraint.second_link))
+        for shape, link in sides:
+            yield PlacedShape(link or name, link, shape.start, shape.end, shape.radius)
+    elif isinstance(constraint, Distance) and isinstance(constraint.value, float) and not _is_most(constraint):
+        centre = numbers(constraint.second)
+        if centre is not None:
+            around = SweptSphere.sphere((centre[0], centre[1], centre[2]), constraint.value)
+            yield PlacedShape(name, None, around.start, around.end, around.radius)
+
+
+def _is_most(constraint: Distance) -> bool:
+    """Whether a frame stays inside the sphere, so that the sphere is no obstacle."""
+    return isinstance(constraint, DistanceBound) and constraint.most
+
+
+def _poses(plant: Plant, names: Sequence[str], q: Array) -> tuple[Array, Array]:
+    """Rotations, shape (frames, links, 3, 3), and positions, shape (frames, links, 3); NaN where q is not finite."""
+    R, p = np.full((len(q), len(names), 3, 3), np.nan), np.full((len(q), len(names), 3), np.nan)
+    if not names:
+        return R, p
+    if isinstance(plant, Robot):
+        with np.errstate(all="ignore"):  # a run that diverges has gaps
+            moved = frame_poses(plant.tree, names, q)
+        return np.stack([moved[name][0] for name in names], 1), np.stack([moved[name][1] for name in names], 1)
+    for k, at in enumerate(q):
+        if np.isfinite(at).all():
+            poses = link_poses(plant, names, at)
+            for i, name in enumerate(names):
+                R[k, i], p[k, i] = poses[name]
+    return R, p

@@ -1,0 +1,76 @@
+"""Spheres and capsules of bounds in pictures: read from a drawing, and drawn on paper by their outlines.
+
+Design: in a parallel projection the outline of a capsule is two half circles and two lines, from any side.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from servoctl.report.path import calm_frames, drawn_frames, frames, view
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Polygon
+
+SHAPE, OBSTACLE = "shape.", "obstacle."
+
+FORBIDDEN, OWN = "#c43d00", "#6B6B6B"
+"""Colours of what is fixed and of what moves."""
+
+HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)
+"""Angles of a half circle [rad]."""
+
+
+def moving_shapes(trajectory: Trajectory) -> dict[str, Array]:
+    """Link -> start, end and radius of its shape in the frames that `path.frames` gives, shape (frames, 7)."""
+    index = drawn_frames(trajectory)
+    drawing = trajectory.drawing
+    return {name.removeprefix(SHAPE): shape[index] for name, shape in drawing.items() if name.startswith(SHAPE)}
+
+
+def obstacles(trajectory: Trajectory) -> dict[str, Array]:
+    """Bound -> start, end and radius of a fixed shape, shape (7,)."""
+    drawing = trajectory.drawing
+    return {name.removeprefix(OBSTACLE): shape for name, shape in drawing.items() if name.startswith(OBSTACLE)}
+
+
+def outline(shape: Array, matrix: Array) -> Array:
+    """Corners of a shape's outline on paper, shape (points, 2).
+
+    Args:
+        shape: Start, end and radius [m], shape (7,).
+        matrix: The projection, shape (2, 2 or 3), with orthogonal rows of length 1.
+    """
+    dimensions = matrix.shape[1]
+    start, end = (matrix @ shape[i : i + dimensions] for i in (0, 3))
+    turn = np.arctan2(*(end - start)[::-1])
+    arcs = [
+        point + shape[6] * np.column_stack([np.cos(HALF + angle), np.sin(HALF + angle)])
+        for point, angle in ((end, turn), (start, turn + np.pi))
+    ]
+    return np.concatenate(arcs)
+
+
+def patch(shape: Array, matrix: Array, colour: str, zorder: float, animated: bool = False) -> "Polygon":
+    """A shape as an artist."""
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Polygon
+
+    return Polygon(
+        outline(shape, matrix), closed=True, facecolor=to_rgba(colour, 0.13), edgecolor=to_rgba(colour, 0.8),
+        linewidth=0.9, zorder=zorder, animated=animated,
+    )  # fmt: skip
+
+
+def draw_shapes(axes: "Axes", trajectory: Trajectory) -> None:
+    """Draws what is fixed behind all lines, and the shapes of links in the last frame before the machine runs away."""
+    _, lines = frames(trajectory)
+    matrix = view(lines).matrix
+    for name, shape in obstacles(trajectory).items():
+        axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5)).set_gid(f"obstacle {name}")
+    last = max(calm_frames(lines) - 1, 0)
+    for name, shape in moving_shapes(trajectory).items():
+        axes.add_patch(patch(shape[last], matrix, OWN, 2.4)).set_gid(f"shape {name}")
