@@ -92,6 +92,7 @@ TEXTS: dict[str, tuple[str, dict[str, str]]] = {
     "derating": ("the drive gives less torque than its limit", {"factor": "share of the limit that is left"}),
     "torque_constant": ("the motor gives another torque than the drive says", {"factor": "how many times as much [-]"}),
     "torque_table": ("the drive reads commands by another torque range", {"factor": "how many times as large [-]"}),
+    "blocked": ("a joint is blocked", {}),
     "push": ("a hand pushes a joint", {"torque": "its torque or force [actuator unit]"}),
     "stall": ("the loop stands still for `for`, which is required", {}),
     "output": (

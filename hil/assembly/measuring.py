@@ -12,7 +12,7 @@ from hil.sensing.gravity import accelerations, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sample_errors import sample_errors
 from hil.sensing.sensing import Sensing
-from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
+from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.config.hil import Hil
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -27,6 +27,7 @@ def make_sensing(
     prediction: Prediction,
     engine: str,
     rank_tolerance: float,
+    estimated: bool = False,
 ) -> Sensing:
     """Builds what computes q and v from the samples of a run.
 
@@ -39,13 +40,16 @@ def make_sensing(
         prediction: Predicts the model's motion.
         engine: `auto`, `c`, `vm` or `numpy`.
         rank_tolerance: Tolerance of the passive constraints.
+        estimated: Whether the law works with an estimate of the disturbance.
 
     Raises:
         ConfigError: A node fits no actuator or coordinate, or a degree of freedom is not measured.
         PlantError: The displacements of the motors are not known, or not conjugate to the actuators.
     """
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
-    held = _held(model, start, values.safety.tracking * limits, rank_tolerance)
+    # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
+    missing = values.safety.tracking + (ESTIMATED if estimated else 0.0)
+    held = _held(model, start, missing * limits, rank_tolerance)
     channels = [replace(channel_of(node, values.period), held=held[node.settings.name]) for node in drives]
     fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
     for node in sensors:
@@ -53,7 +57,9 @@ def make_sensing(
         leap = values.safety.start_tolerance
         channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
     observer = DisturbanceObserver(model, rank_tolerance, engine)
-    tracking = TrackingMonitor(observer, channels[: len(drives)], limits, values.safety.tracking, values.period)
+    tracking = TrackingMonitor(
+        observer, channels[: len(drives)], limits, values.safety.tracking, values.period, estimated
+    )
     sensing = Sensing(
         model,
         channels,

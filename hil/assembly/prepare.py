@@ -200,7 +200,9 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
-        sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
+        estimator = run.system.estimator
+        estimated = estimator is not None and estimator.has_model
+        sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance, estimated)
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     run = _with_noise(run, values, (*drives, *sensors), sensing)

@@ -237,6 +237,11 @@ class FaultInjector:
         refresh(self._world.now)
         return lambda: _all([end, lambda: refresh(self._world.now)])
 
+    def _blocked(self) -> End:
+        brake, index, world = self._emulator.plant.brake, self._emulator.drive(self._name).motor.index, self._world
+        brake(index, True, world.now)
+        return lambda: brake(index, False, world.now)
+
     def _push(self) -> End:
         index, torque = self._emulator.drive(self._name).motor.index, self._parameters["torque"]
         plant, world = self._emulator.plant, self._world

@@ -169,6 +169,7 @@ KINDS: dict[str, FaultKind] = {
     "torque_constant": FaultKind("drive", {"factor": _number("a number", 0.5)}),
     "torque_table": FaultKind("drive", {"factor": _number("a positive number", 2.0, above=0.0)}),
     # at the machine
+    "blocked": FaultKind("drive"),
     "push": FaultKind("drive", {"torque": _number("a torque or force at the joint", 1.0)}),
     # in the host: the loop asks for them
     "stall": FaultKind("host"),

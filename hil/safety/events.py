@@ -44,6 +44,7 @@ class EventKind(Enum):
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "an implausible sample was dropped")
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible")
     TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
+    LOAD = (Reaction.WARN, Origin.NOBODY, "the machine moves as with a load that its model lacks")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
     POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits")
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")
@@ -89,7 +90,7 @@ class EventKind(Enum):
 def kind_of(finding: Finding) -> EventKind:
     """Kind of event that a finding of the sensing raises."""
     if finding.motion:
-        return EventKind.TRACKING
+        return EventKind.TRACKING if finding.stops else EventKind.LOAD
     return EventKind.ENCODER if finding.stops else EventKind.IMPLAUSIBLE
 
 

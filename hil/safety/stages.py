@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hil.drives.base import DriveError
+from hil.drives.base import Condition, DriveError
 from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
 from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
@@ -229,7 +229,11 @@ class Stages:
                 name, _, reason = line.partition(": ")
                 self._monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
             self._react(tick.began)
-        return self._pose.stand(reading)
+        torques, first = self._pose.stand(reading), self._limits.previous
+        return [  # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
+            torque if drive.condition is Condition.ENABLED else seed
+            for drive, torque, seed in zip(self._rig.drives, torques, first, strict=True)
+        ]
 
     def _zero(self, tick: Tick, reading: Reading) -> list[float]:
         following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self._plan.stage, Phase.RAMP)

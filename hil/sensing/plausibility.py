@@ -84,7 +84,7 @@ def judge(
     if abs(travel) > STUCK_TRAVEL * (channel.visible or channel.resolution) and still >= STUCK_TIME:
         reason = (
             f"encoder stands still at {sample.position:.6g} {unit} for {still:.3g} s while the model moves by "
-            f"{travel:.3g} {unit}"
+            f"{travel:.3g} {unit} (the encoder is stuck, or the joint is blocked)"
         )
         return AxisMemory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
     if still >= STUCK_WINDOW:

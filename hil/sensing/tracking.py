@@ -11,14 +11,19 @@ up to `MODEL` of the largest torque in the window. Two effects of the loop are a
 at most their swing within it; and each sample has its quantisation. The latter takes up to 0.5 ms to compute, so it is
 computed, at the present pose, only when d exceeds the other bounds.
 
+An estimator of kind model makes the law meet the disturbance, so errors of the model count up to `ESTIMATED`: what then
+counts is the rate. A disturbance that comes at once is named by `hil.sensing.causes`; a load stops nothing.
+
 Source: the momentum observer, in discrete time (De Luca, Mattone 2003); the bounds are ours.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from hil.loop.rig import Finding
+from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
 from servoctl.engine.linalg import decompose, frobenius
@@ -35,8 +40,14 @@ IN_A_ROW = 2
 MODEL = 0.1
 """Allowed error of the model, as a share of the largest torque in the window."""
 
+ESTIMATED = 0.4
+"""The same where the law works with an estimate of the disturbance."""
+
 LAG = 4
 """Periods by which a torque may act late: from SYNC to its frame, to the drive's next period, with filters."""
+
+STILL = 0.002
+"""A joint stands still below this share of its speed limit."""
 
 GAP = 3
 """Periods without a tick after which the window restarts: what the drives did in the gap is not known."""
@@ -52,6 +63,20 @@ REMEDY = (
 
 Errors = Callable[[float, Array], Array]
 """Time and pose -> error of v by each sample's largest error, shape (samples, n)."""
+
+
+class Window(NamedTuple):
+    """The disturbance in a window.
+
+    Attributes:
+        d: Disturbance torques, shape (m,).
+        swing: Largest swing of a torque, relative to its limit.
+        used: Largest torque, relative to its limit.
+    """
+
+    d: Array
+    swing: float
+    used: float
 
 
 class DisturbanceObserver:
@@ -70,16 +95,20 @@ class DisturbanceObserver:
         self._model, self._tolerance, self.n = model.plain, rank_tolerance, model.n
         self._rest = np.zeros(model.n)
         further = {"acceleration": model.n}
-        self._function = StateFunction("disturbance", self._model, self._torques, ("d",), engine, further)
+        self._function = StateFunction("disturbance", self._model, self._torques, ("d", "shares"), engine, further)
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
         """d at a pose, for an unpredicted acceleration of shape (n,)."""
         return self._function(State(t, q, self._rest), acceleration)[0]
 
-    def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array]:
+    def shares(self, t: float, q: Array) -> Array:
+        """Share of each torque that the motion shows, shape (m,); 1 unless motors are redundant."""
+        return self._function(State(t, q, self._rest), self._rest)[1]
+
+    def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:
         terms = assemble(state, matrices, self._tolerance)
         inputs = decompose(terms.project(terms.inputs), RANK_TOLERANCE, frobenius(terms.inputs))
-        return (inputs.solve(terms.L.T @ acceleration),)
+        return inputs.solve(terms.L.T @ acceleration), (inputs.row_basis**2).sum(axis=0)
 
 
 class TrackingMonitor:
@@ -91,11 +120,19 @@ class TrackingMonitor:
         limits: Torque limits, shape (m,) [actuator units].
         share: Allowed disturbance as a share of the torque limits.
         period: Period of the loop [s].
+        estimated: Whether the law works with an estimate of the disturbance.
     """
 
     def __init__(
-        self, observer: DisturbanceObserver, drives: Sequence[Channel], limits: Array, share: float, period: float
+        self,
+        observer: DisturbanceObserver,
+        drives: Sequence[Channel],
+        limits: Array,
+        share: float,
+        period: float,
+        estimated: bool = False,
     ) -> None:
+        self._estimated = estimated
         self._observer, self._drives, self._limits, self._share = observer, drives, limits, share
         self._longest, self._lag = GAP * period, LAG * period / WINDOW
         self._errors: Errors | None = None
@@ -103,12 +140,15 @@ class TrackingMonitor:
 
     def begin(self) -> None:
         """Starts again; the next tick begins a window."""
-        self._row = 0
+        self._beyond, self._came = 0, 0
+        self._before: Array | None = None
         self._begin_window()
 
     def _begin_window(self) -> None:
-        self._elapsed, self._sum = 0.0, np.zeros(self._observer.n)
-        self._least, self._most = np.full(len(self._limits), np.inf), np.full(len(self._limits), -np.inf)
+        m = len(self._limits)
+        self._elapsed, self._sum, self._sent = 0.0, np.zeros(self._observer.n), np.zeros(m)
+        self._least, self._most, self._fastest = np.full(m, np.inf), np.full(m, -np.inf), np.zeros(m)
+        self._half: tuple[float, Array, Array] | None = None
 
     def set_errors(self, errors: Errors) -> None:
         """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
@@ -122,7 +162,15 @@ class TrackingMonitor:
         floor: Array = np.abs(apparent).sum(axis=0)
         return floor
 
-    def judge(self, t: float, elapsed: float, q: Array, innovation: Array | None, u: Array | None) -> Finding | None:
+    def judge(
+        self,
+        t: float,
+        elapsed: float,
+        q: Array,
+        innovation: Array | None,
+        u: Array | None,
+        speeds: Sequence[float] | None = None,
+    ) -> Finding | None:
         """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
 
         Args:
@@ -131,29 +179,75 @@ class TrackingMonitor:
             q: Coordinates, shape (n,).
             innovation: v - v-, shape (n,); None: there is no prediction.
             u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
+            speeds: Speeds of the joints, m or more [joint unit/s]; None: not known.
         """
         if innovation is None or u is None or elapsed > self._longest:
             self.begin()
             return None
         self._elapsed += elapsed
         self._sum += innovation
+        self._sent += elapsed * u
         np.minimum(self._least, u, out=self._least)
         np.maximum(self._most, u, out=self._most)
+        if speeds is not None:
+            np.maximum(self._fastest, np.abs(speeds[: len(u)]), out=self._fastest)
+        if self._half is None and self._elapsed >= WINDOW / 2:
+            self._half = self._elapsed, self._sum.copy(), self._sent.copy()
         if self._elapsed < WINDOW:
             return None
-        d = self._observer(t, q, self._sum / self._elapsed)
         used = float((np.maximum(self._most, -self._least) / self._limits).max())
         swing = float(((self._most - self._least) / self._limits).max())
+        window = Window(self._observer(t, q, self._sum / self._elapsed), swing, used)
+        finding = self._level(window, t, q) or self._rate(window, t, q)
         self._begin_window()
-        allowed = (self._share + MODEL * used + self._lag * swing) * self._limits
+        return finding
+
+    def _allowed(self, window: Window, model: float) -> Array:
+        allowed: Array = (self._share + model * window.used + self._lag * window.swing) * self._limits
+        return allowed
+
+    def _level(self, window: Window, t: float, q: Array) -> Finding | None:
+        """A finding if the disturbance is too large in two windows in a row; it stops the machine."""
+        d, allowed = window.d, self._allowed(window, ESTIMATED if self._estimated else MODEL)
         if (np.abs(d) > allowed).any():
             allowed = allowed + self.floor(t, q)
         worst = int(np.argmax(np.abs(d) / allowed))
         if not abs(d[worst]) > allowed[worst]:
-            self._row = 0
+            self._beyond = 0
             return None
-        self._row += 1
-        if self._row < IN_A_ROW:
+        self._beyond += 1
+        if self._beyond < IN_A_ROW:
             return None
         reason = f"its motion needs {d[worst]:+.3g} more than the torque sent, at most {allowed[worst]:.3g} is allowed"
-        return Finding(self._drives[worst].name, f"{reason}: {REMEDY}", True, motion=True)
+        cause = self._cause(d, t, q)
+        return Finding(self._drives[cause.drive].name, f"{reason}: {cause.words}: {REMEDY}", True, motion=True)
+
+    def _rate(self, window: Window, t: float, q: Array) -> Finding | None:
+        """A finding if the disturbance has changed at once and stayed; a load alone does not stop the machine."""
+        if not self._estimated:
+            return None
+        before = window.d if self._before is None else self._before
+        change, allowed = window.d - before, self._allowed(window, MODEL)
+        if (np.abs(change) > allowed).any():
+            allowed = allowed + self.floor(t, q)
+        if not (np.abs(change) > allowed).any():
+            self._before, self._came = window.d, 0
+            return None
+        self._came += 1
+        if self._came < IN_A_ROW:
+            return None
+        self._before, self._came = window.d, 0
+        cause = self._cause(change, t, q)
+        name, more = self._drives[cause.drive].name, change[cause.drive]
+        reason = f"its motion needs {more:+.3g} more than {WINDOW * IN_A_ROW:g} s before: {cause.words}"
+        return Finding(name, reason if cause.load else f"{reason}: {REMEDY}", not cause.load, motion=True)
+
+    def _cause(self, d: Array, t: float, q: Array) -> Cause:
+        """What explains a disturbance, by the two halves of this window."""
+        assert self._half is not None
+        time, moved, sent = self._half
+        later = self._elapsed - time, self._sum - moved, self._sent - sent
+        first, second = (Half(self._observer(t, q, v / h), u / h) for h, v, u in (self._half, later))
+        speeds = zip(self._fastest.tolist(), self._drives, strict=True)
+        still = [fastest < STILL * drive.speed_limit for fastest, drive in speeds]
+        return cause_of(d, first, second, self._observer.shares(t, q), self._limits, still)

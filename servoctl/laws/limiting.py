@@ -60,7 +60,7 @@ def limiting(
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
     keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
     weights = np.array(law.weights) if law.allocation == "weighted" else None
-    G, g, scale = (None, None, None) if law.bounds is None else law.bounds.inequalities(terms, law.bound_numbers)
+    G, g, scale = (None, None, None) if law.bounds is None else terms.held_rows or law.bound_inequalities(terms)
     limited = within_limits(
         levels,
         lower,

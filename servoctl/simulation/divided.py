@@ -31,6 +31,7 @@ def division(system: System) -> list[Part]:
     """The parts whose laws can be separated; empty if anything couples them, or if there is one part alone."""
     model, passive = system.model, system.passive
     coupled = model.singular or passive.projection or passive.clearance or system.friction is not None
+    coupled = coupled or system.estimator is not None
     if len(model.parts) < 2 or coupled or not isinstance(system.law, BoundConstraintFollowing):
         return []
     return model.parts if system.law.separable else []

@@ -231,3 +231,10 @@ def test_an_estimator_works_without_a_config() -> None:
 def test_what_does_not_fit_is_refused_by_name(mass: Path, change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         sc.load(mass, [change])
+
+
+def test_a_machine_of_separate_parts_is_compiled_with_its_estimator() -> None:
+    """A Scara's slide acts on no other joint, so that its law alone is divided."""
+    run = sc.load("scara", ["run.period=0.001", "run.duration=0.01", "estimation.kind=model"], engine="vm")
+    assert run.loop.engine == "vm"
+    assert run.simulate().metadata["engine"] == "vm"

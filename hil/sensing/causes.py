@@ -1,0 +1,82 @@
+"""What a disturbance torque may be: torque that does not arrive, a joint that is blocked, or a load.
+
+    lost      d = (k - 1) u:      the torque that arrives is a share k of the torque sent, whatever that is
+    blocked   d' = -u':           whatever is added in torque moves nothing, and the joint stands still
+    load      d' = 0:             it stays while the torque changes
+
+Design: these differ in how d follows the torque, not in its size, so the two halves of a window are compared. A motor
+whose torque is lost is alone; a load is felt by several joints. With redundant motors d is their smallest torque, of
+which one motor shows its share p alone: `d_j^2 / p_j = |d|^2` if motor j explains everything.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from servoctl.types import Array
+
+ALONE = 0.8
+"""One drive explains a disturbance from this share of its square on."""
+
+FOLLOWS = 0.03
+"""Smallest change of a torque that tells causes apart, relative to its limit."""
+
+
+class Half(NamedTuple):
+    """Means over half a window.
+
+    Attributes:
+        d: Disturbance torques, shape (m,).
+        u: Torques sent, shape (m,).
+    """
+
+    d: Array
+    u: Array
+
+
+class Cause(NamedTuple):
+    """What explains a disturbance best.
+
+    Attributes:
+        drive: Index of the drive that shows it most.
+        words: The cause for the operator.
+        load: Whether it is a load, which a machine may carry on with.
+    """
+
+    drive: int
+    words: str
+    load: bool = False
+
+
+def cause_of(
+    d: Array, first: Half, second: Half, shares: Array, limits: Array, still: Sequence[bool] = ()
+) -> Cause:  # fmt: skip
+    """The cause of a disturbance.
+
+    Args:
+        d: The disturbance that came, shape (m,).
+        first, second: The two halves of the last window.
+        shares: Share of each torque that the motion shows, shape (m,).
+        limits: Torque limits, shape (m,).
+        still: Which joints stand still; empty: none.
+    """
+    square = d**2 / np.maximum(shares, 1e-9)
+    alone = int(np.argmax(np.where(shares > 1e-9, square, 0.0)))
+    worst = int(np.argmax(np.abs(d) / limits))
+    du, change = second.u - first.u, second.d - first.d
+    for i in range(len(d)):
+        if still and still[i] and abs(du[i]) > FOLLOWS * limits[i] and 0.5 < -change[i] / du[i] < 1.5:
+            return Cause(
+                i, "the joint is blocked: it stands still whatever torque is added (brake, end stop, or its encoder)"
+            )
+    if square[alone] > ALONE * float(d @ d) and abs(second.u[alone]) > FOLLOWS * limits[alone]:
+        share = 1.0 + second.d[alone] / shares[alone] / second.u[alone]
+        proportional = first.d[alone] * second.u[alone] / (first.u[alone] or np.inf)
+        if abs(second.d[alone] - proportional) < 0.5 * abs(change[alone]) and abs(du[alone]) > FOLLOWS * limits[alone]:
+            return Cause(
+                alone,
+                f"{100.0 * max(share, 0.0):.0f} % of its torque arrives: a coupling that slips, or a wrong constant",
+            )
+        return Cause(alone, "a load on this joint alone, or torque that does not arrive", load=True)
+    return Cause(worst, "a load that the model does not have", load=True)
