@@ -28,6 +28,7 @@ class Scene {
     this.look = { ...this.home };
     this.hidden = new Set();
     this.time = 0;
+    this.weight = 1; // width of links, relative to the usual one
     this.low = [Infinity, Infinity, Infinity];
     this.high = [-Infinity, -Infinity, -Infinity];
     this.measure();
@@ -214,7 +215,7 @@ class Scene {
       c.fill();
       return;
     }
-    c.lineWidth = count > 8 ? 1.5 : 3;
+    c.lineWidth = this.weight * (count > 8 ? 1.5 : 3);
     c.beginPath();
     points.forEach((point, k) => c[k ? "lineTo" : "moveTo"](...point));
     if (closed) {
