@@ -59,10 +59,13 @@ def arm7(count: int = 7, damping: float = 0.0, seed: int = 0) -> Description:
     return Description("arm", (*links, LinkDescription("tool")), (*joints, tool))
 
 
-def random_tree(seed: int, joints: int, mimics: int = 0, fixed: int = 0) -> Description:
-    """A random tree of moving joints of all kinds, the last ones mimic others, with links fixed to random ones."""
+def random_tree(seed: int, joints: int, mimics: int = 0, fixed: int = 0, hinges: bool = False) -> Description:
+    """A random tree of moving joints of all kinds, the last ones mimic others, with links fixed to random ones.
+
+    With `hinges` all joints that move are hinges.
+    """
     random = np.random.default_rng(seed)
-    kinds: list[JointKind] = ["revolute", "revolute", "continuous", "prismatic"]
+    kinds: list[JointKind] = ["revolute", "revolute", "continuous", "revolute" if hinges else "prismatic"]
     links, parts = [LinkDescription("base", random_inertial(random))], []
     for i in range(joints + fixed):
         kind = "fixed" if i >= joints else kinds[int(random.integers(4))]

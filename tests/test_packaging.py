@@ -274,7 +274,7 @@ TOOLS = {
 }
 
 
-IMPORTED_AS = {"dask": "distributed", "pin": "pinocchio"}
+IMPORTED_AS = {"damiao-motor": "damiao_motor", "dask": "distributed", "pin": "pinocchio"}
 
 
 def test_every_package_of_an_extra_is_used() -> None:

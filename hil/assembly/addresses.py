@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from hil.codecs import cia402
+from hil.codecs import cia402, damiao
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
@@ -124,7 +124,9 @@ def _cia402(settings: SensorSettings) -> Ids:
 
 
 def _mit(settings: SensorSettings) -> Ids:
-    return Ids(frozenset({settings.node}), frozenset({options_of(MitOptions, settings).host}))
+    options = options_of(MitOptions, settings)
+    registers = {damiao.REQUEST} if options.status == "damiao" else set()
+    return Ids(frozenset({settings.node}), frozenset({options.host} | registers))
 
 
 _IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit}

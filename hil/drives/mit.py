@@ -2,7 +2,7 @@
 
 All motors reply with the id of the host, and have their own id in the first byte. A motor without status counts as
 enabled or disabled after it has answered the command to do so. A watchdog that the config declares counts only after it
-has run out in a test. No motor reports which ranges it uses, so a wrong table of ranges cannot be found here.
+has run out in a test. Only a Damiao reports which ranges it uses; of others a wrong table cannot be found here.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
+from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
 from hil.drives.mit_options import EXPECTED, MitOptions
 from hil.drives.options import options_of
@@ -50,6 +51,10 @@ class MitDrive(Drive):
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
+        self._registers: DamiaoRegisters | None = None
+        if options.status == "damiao":
+            self.unverified = ""
+            self._registers = DamiaoRegisters(settings, self._ranges, options.drive_watchdog, period, self.frame)
         self._feed = Feed()
         self._zero = self.frame(settings.node, codec.torque_command(self._ranges, 0.0))
         self._requested = Condition.UNKNOWN
@@ -92,7 +97,11 @@ class MitDrive(Drive):
             self.rejected += 1
         elif frame.id != self._host:
             self._other(frame)
-        elif frame.data and frame.data[0] & self._first_mask == self._first:
+        elif (
+            frame.data
+            and frame.data[0] & self._first_mask == self._first
+            and not (self._registers is not None and self._registers.take(frame))
+        ):
             self._reply(frame)
 
     def _other(self, frame: Frame) -> None:
@@ -154,8 +163,11 @@ class MitDrive(Drive):
         return [FrameTraffic(each, 1 / period, fd=settings.fd, brs=settings.brs) for each in (8, size)]
 
     def command(self, torque: float) -> Frame:
-        data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
         self._feed.fed = True
+        return self._torque_frame(torque)
+
+    def _torque_frame(self, torque: float) -> Frame:
+        data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
         return self.frame(self.settings.node, data)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
@@ -183,10 +195,10 @@ class MitDrive(Drive):
             self._requested, self._replies_since_request = condition, 0
 
     def identify(self, exchange: Exchange) -> Steps:
-        """Checks that the replies have the length that fits `status`; a motor cannot be asked for more.
+        """Checks that the replies have the length that fits `status`; of a Damiao, ranges, mode and watchdog too.
 
         Raises:
-            DriveError: They have another length.
+            DriveError: They have another length, or the registers of a Damiao differ from the config.
         """
         rejected, replies = self.rejected, after(lambda: self._replies, 1)
         answered = lambda: replies() or self.rejected > rejected  # noqa: E731
@@ -195,6 +207,8 @@ class MitDrive(Drive):
         if not replies():
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
+        if self._registers is not None:
+            yield from self._registers.compare()
 
     def configure(self, exchange: Exchange) -> Steps:
         """Disables the motor; its mode and limits cannot be set by MIT frames."""
@@ -240,14 +254,13 @@ class MitDrive(Drive):
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
-        seed = self.command(torque)
+        seed = self._torque_frame(torque)  # not as fed: on a full bus it may go out in a later tick
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed = seed
         try:
             # Some motors start with the last command that they received: it must be this one.
             yield HandshakeStep([seed], after(lambda: self._replies, 2), 0.5, "replies to the first torque")
             self._request(Condition.ENABLED)
-            self._feed.fed = True
             yield HandshakeStep([self._special(codec.ENABLE)], over, 0.5, "an answer to the command to enable")
         finally:
             self._feed.seed = None
@@ -271,6 +284,7 @@ class MitDrive(Drive):
     def disable_frames(self) -> Sequence[Frame]:
         """The command to disable; the motor counts as disabled after its answer."""
         self._request(Condition.DISABLED)
+        self._feed.fed = True  # it is answered like a command of zero torque, which is not needed in this tick too
         return (self._special(codec.DISABLE),)
 
 

@@ -1,12 +1,14 @@
 """An emulated drive that speaks MIT frames: position, velocity, gains and torque in eight bytes.
 
-Each command gets one reply. All drives reply with the host's id; the first byte is the drive's own id.
+Each command gets one reply. All drives reply with the host's id; the first byte is the drive's own id. A Damiao also
+answers requests about its registers, and uses the ranges, the time-out and the mode that they hold.
 
 Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8; ranges from the config.
 """
 
 from math import isfinite
 
+from hil.emulator.damiao import CTRL_MODE, MIT_MODE, MST_ID, PMAX, REQUEST, TICK, TIMEOUT, TMAX, VMAX, DamiaoRegisters
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
 from hil.emulator.timers import Watchdog
@@ -38,7 +40,7 @@ class Mit(EmulatedDrive):
 
     Options: `ranges` or `motor`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`; `drive_watchdog`:
     whether it has a watchdog, with the timeout of the settings. Quirks: `watchdog`: the same; `position_end`: `wrap` or
-    `saturate`, at the end of the position range.
+    `saturate`, at the end of the position range; `registers`: register of a Damiao -> its value at power-on.
     """
 
     def _set_up(self) -> None:
@@ -51,13 +53,42 @@ class Mit(EmulatedDrive):
         self.fault = 0
         self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
         self._regulating: Event | None = None
+        self._registers: DamiaoRegisters | None = None
 
     def listens(self) -> frozenset[int]:
-        return frozenset({self.settings.node})
+        return frozenset({self.settings.node, REQUEST} if self._status == "damiao" else {self.settings.node})
 
     def boot(self) -> None:
         self._running = True
         self.fault, self._starving, self._zero = 0, False, 0.0
+        if self._status == "damiao":
+            self._boot_registers()
+
+    def _boot_registers(self) -> None:
+        """Registers as they are saved in the drive."""
+        position, velocity, torque, _, _ = ranges_of(self._options).values()
+        watched = self.option("watchdog", self.option("drive_watchdog", False))
+        values: dict[int, float] = {
+            MST_ID: self._host, CTRL_MODE: MIT_MODE, PMAX: position, VMAX: velocity, TMAX: torque,
+            TIMEOUT: nanoseconds(self.settings.watchdog) // TICK if watched else 0,
+        }  # fmt: skip
+        values |= self.option("registers", {})
+        self._registers = DamiaoRegisters(
+            self.settings.node, values, lambda: self.encoder.read(self.world.now)[0], self._reply, self._written
+        )
+        for register in (PMAX, VMAX, TMAX):
+            self._written(register)
+
+    def _written(self, register: int) -> None:
+        """Uses a new value of a register."""
+        assert self._registers is not None
+        value = self._registers.values[register]
+        if register == PMAX:
+            self._position = value
+        elif register == VMAX:
+            self._velocity = value
+        elif register == TMAX:
+            self._torque, self.torque_table = value, 1.0
 
     def halt(self) -> None:
         self._running = False
@@ -73,6 +104,15 @@ class Mit(EmulatedDrive):
     def receive(self, frame: Frame) -> None:
         if not self._running or frame.remote or len(frame.data) != 8:
             return
+        if self._registers is not None:
+            if frame.id == REQUEST:
+                self._registers.values[TMAX] = self._torque * self.torque_table
+                if (answer := self._registers.answer(frame.data)) is not None:
+                    self.send(self._host, answer)
+                return
+            if self._registers.values[CTRL_MODE] != MIT_MODE and frame.data[:6] != b"\xff" * 6:
+                self._reply()  # a setpoint of another mode has another id
+                return
         if frame.data[:7] == b"\xff" * 7 and frame.data[7] in (ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT):
             self._special(frame.data[7])
         elif frame.data[:6] == b"\xff" * 6 and frame.data[7] == CLEAR_FAULT:
@@ -86,8 +126,8 @@ class Mit(EmulatedDrive):
             self._starving = False
             self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
             self.motor.enable(0.0)
-            if self.option("watchdog", self.option("drive_watchdog", False)):
-                self._watchdog.start(nanoseconds(self.settings.watchdog))
+            if timeout := self._timeout():
+                self._watchdog.start(timeout)
         elif code == DISABLE:
             self._off()
         elif code == SET_ZERO:
@@ -95,6 +135,13 @@ class Mit(EmulatedDrive):
             self._zero = position if isfinite(position) else self._zero
         elif code == CLEAR_FAULT:
             self.fault, self._starving = 0, False
+
+    def _timeout(self) -> int:
+        """Time without commands after which it stops [ns]; 0: never."""
+        if self._registers is not None:
+            return int(self._registers.values[TIMEOUT]) * TICK
+        watched = self.option("watchdog", self.option("drive_watchdog", False))
+        return nanoseconds(self.settings.watchdog) if watched else 0
 
     def _command(self, bits: int) -> None:
         self._watchdog.feed()

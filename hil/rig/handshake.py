@@ -1,5 +1,6 @@
 """Handshakes of several drives side by side, at a pace that a controller's transmit queue can take."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -8,7 +9,8 @@ from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
 BURST = 5
-"""Frames sent on one bus per call of `advance`: half of SocketCAN's default transmit queue (10 frames)."""
+"""Frames sent on one bus per call of `advance`, with one for each of its drives, which is fed in the same tick: half of
+SocketCAN's default transmit queue (10 frames). At least one is sent."""
 
 
 class StepInProgress(NamedTuple):
@@ -42,6 +44,7 @@ class Handshake:
         self._end = clock.now() + nanoseconds(limit)
         self._current: dict[Node, StepInProgress] = {}
         self._room: dict[str, int] = {}
+        self._drives = Counter(node.settings.bus for node in steps if isinstance(node, Drive))
 
     def advance(self) -> bool:
         """Continues as far as the drives have answered; returns whether every handshake is finished.
@@ -55,7 +58,7 @@ class Handshake:
             try:
                 problem = self._advance(node)
             except DriveError as error:
-                problem = f"{node.settings.name}: {error}"
+                problem = _explained(node, str(error))
             if problem is not None:
                 problems.append(problem)
         if not problems and self._steps and self._clock.now() > self._end:
@@ -84,13 +87,13 @@ class Handshake:
             step = current.step
             if not step.done():
                 late = self._clock.now() > current.deadline
-                return f"{node.settings.name}: {step.expected} within {step.limit:g} s" if late else None
+                return _explained(node, f"{step.expected} within {step.limit:g} s") if late else None
             del self._current[node]
 
     def _send_frames(self, node: Node, current: StepInProgress) -> StepInProgress:
         """Sends as many frames of a step as the bus can take now."""
         bus = node.settings.bus
-        room = self._room.get(bus, BURST)
+        room = self._room.get(bus, max(1, BURST - self._drives[bus]))
         for frame in current.left[:room]:
             self._send(bus, frame)
         self._room[bus] = max(0, room - len(current.left))
@@ -110,3 +113,9 @@ class Handshake:
                 node.quiet = False
         if failure is not None:
             raise failure
+
+
+def _explained(node: Node, problem: str) -> str:
+    """A problem of a node, with what its last frames tell about it."""
+    reason = node.explanation()
+    return f"{node.settings.name}: {problem}" + (f"; {reason}" if reason else "")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hil.drives.base import DriveError
+from hil.drives.base import Condition, DriveError, Feedback
 from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
 from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
@@ -195,8 +195,15 @@ class Stages:
 
     def _check_silence(self, now: int) -> None:
         if self._silent and self._since(now) > FIRST_SAMPLES:
-            silent = [drive.settings.name for drive in self._rig.drives if drive.sample is None]
-            self._monitor.report(now, EventKind.LOST, ", ".join(silent), f"no first sample in {FIRST_SAMPLES:g} s")
+            silent = [drive for drive in self._rig.drives if drive.sample is None]
+            names = ", ".join(drive.settings.name for drive in silent)
+            detail = f"no first sample in {FIRST_SAMPLES:g} s"
+            if self.mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
+                detail += (
+                    "; shadow sends nothing, and these drives send only when they are started and asked: another "
+                    "master must do it, or --calibrate, which enables nothing"
+                )
+            self._monitor.report(now, EventKind.LOST, names, detail)
             self._react(now)
 
     def _wait(self, tick: Tick, reading: Reading) -> list[float]:
@@ -229,7 +236,11 @@ class Stages:
                 name, _, reason = line.partition(": ")
                 self._monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
             self._react(tick.began)
-        return self._pose.stand(reading)
+        torques, first = self._pose.stand(reading), self._limits.previous
+        return [  # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
+            torque if drive.condition is Condition.ENABLED else seed
+            for drive, torque, seed in zip(self._rig.drives, torques, first, strict=True)
+        ]
 
     def _zero(self, tick: Tick, reading: Reading) -> list[float]:
         following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self._plan.stage, Phase.RAMP)

@@ -13,6 +13,7 @@ from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.free_motions import FreeMotions, free_motions
 from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
+from servoctl.assembly.shapes import unused_shapes
 from servoctl.assembly.start_warnings import start_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -75,6 +76,7 @@ class Run:
             *self.system.model.doubts,
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
+            *([] if self.loaded is None else unused_shapes(self.loaded)),
             *([] if self.engine_warning is None else [self.engine_warning]),
         ]
 

@@ -41,6 +41,19 @@ def build_shapes(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict
     return found
 
 
+def unused_shapes(loaded: LoadedConfig) -> list[str]:
+    """A warning for each shape and obstacle that no bound keeps clear of another."""
+    plant = loaded.config.plant
+    used = {name for entry in loaded.config.bounds for name in entry.clearance or ()}
+    parts = {"shapes": plant.shapes or {}, "obstacles": plant.obstacles or {}}
+    return [
+        f"plant.{part}.{name}: no bound uses it, so nothing keeps clear of it (give clearance: [..., {name}] in bounds)"
+        for part, shapes in parts.items()
+        for name in shapes
+        if name not in used
+    ]
+
+
 def build_clearance(
     entry: BoundConfig, path: FieldPath, plant: Plant, shapes: Mapping[str, ShapeOfLink | None], problems: Problems
 ) -> Clearance | None:

@@ -9,6 +9,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
+from servoctl.check.bounds import bound_section
 from servoctl.check.estimation import estimation_section
 from servoctl.check.model import add_hierarchy, add_passive, add_plant, add_reach, add_robot, add_task
 from servoctl.check.observer import observer_section
@@ -108,6 +109,15 @@ def _estimation(run: Run, report: CheckReport) -> None:
     report.errors += errors
 
 
+def _bounds(run: Run, report: CheckReport) -> None:
+    lines, values, warnings = ([], {}, []) if run.problems else bound_section(run)
+    if not lines:
+        return
+    report.sections.append(("bounds", shortened(lines)))
+    report.values["bounds"] = values
+    report.warnings += warnings
+
+
 def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
     lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
     if found:
@@ -181,6 +191,6 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 PARTS = (
     add_plant, add_robot, add_passive, add_hierarchy, _references, add_task, add_reach, _realism, _gains,
-    _uncertainty, _estimation, _internal, _diagnosis, _start, _engine,
+    _uncertainty, _estimation, _bounds, _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

@@ -129,7 +129,7 @@ def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: 
     if kind == "clearance":
         yield from clearance_problems(entry, values, path)
     if kind in ON_FRAMES and not has_robot(values):
-        yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give holonomic)")
+        yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)")
     if entry[kind] == "robot" and kind in ("position", "velocity") and not has_robot(values):
         yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)")
     if isinstance(entry[kind], Mapping) and not entry[kind]:

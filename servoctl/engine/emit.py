@@ -15,6 +15,7 @@ from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.mapped import MAPPED
 from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
+from servoctl.engine.recursions import RECURSIONS, ROOT
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
 from servoctl.engine.templates import definition, loops_of, template
@@ -90,6 +91,8 @@ def _called(function: Any) -> Sequence[Any]:
         return [REPEATED[function.name()].step]
     if function.name() in MAPPED:
         return [MAPPED[function.name()].one]
+    if function.name() in RECURSIONS:
+        return [RECURSIONS[function.name()].one]
     if _sums_pairs(function.name()):
         return [_pair(function.name())]
     return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
@@ -110,6 +113,8 @@ def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
         return _loop(function)
     if function.name() in MAPPED:
         return _mapped(function)
+    if function.name() in RECURSIONS:
+        return _recursion(function)
     if _sums_pairs(function.name()):
         return _pairs(function)
     body = Statements(function, single)
@@ -144,9 +149,34 @@ def _loop(function: Any) -> CFunction:
 def _mapped(function: Any) -> CFunction:
     """A function that evaluates another for each of many like things."""
     one, count = MAPPED[function.name()].one, MAPPED[function.name()].count
-    own, results = one.nnz_in(1), one.nnz_out(0)
-    lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, x1 + {own} * k, y0 + {results} * k);"]
+    own = "".join(f"x{i} + {one.nnz_in(i)} * k, " for i in range(1, one.n_in()))
+    lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, {own}y0 + {one.nnz_out(0)} * k);"]
     return CFunction(_text(function, lines), Cost(), 1, count * (one.name(),))
+
+
+def _recursion(function: Any) -> CFunction:
+    """A function that goes along a tree."""
+    recursion = RECURSIONS[function.name()]
+    name, parents, count = recursion.one.name(), recursion.parents, len(recursion.parents)
+    k, one = recursion.one.numel_in(0), recursion.one
+    own = "".join(f"x{i} + {one.numel_in(i)} * i, " for i in range(2, one.n_in()))
+    chain = parents == tuple(range(ROOT, count - 1))
+    parent = "i - 1" if chain else "parent[i]"
+    lines = [] if chain else [f"  static const int parent[] = {{{', '.join(map(str, parents))}}};"]
+    if recursion.inwards:
+        lines += [
+            f"  V part[{k}];",
+            f"  for (int i = 0; i < {k * count}; ++i) y0[i] = x0[i];",
+            f"  for (int i = {count - 1}; i >= 0; --i) {{",
+            f"    if ({parent} < 0) continue;",
+            f"    f_{name}(y0 + {k} * i, x1, {own}part);",
+            f"    for (int m = 0; m < {k}; ++m) y0[{k} * ({parent}) + m] += part[m];",
+            "  }",
+        ]
+    else:
+        at = f"{parent} < 0 ? x0 : y0 + {k} * ({parent})"
+        lines.append(f"  for (int i = 0; i < {count}; ++i) f_{name}({at}, x1, {own}y0 + {k} * i);")
+    return CFunction(_text(function, lines), Cost(k * count), 2 * k, count * (name,))
 
 
 def _sums_pairs(name: str) -> bool:

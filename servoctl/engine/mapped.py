@@ -16,6 +16,9 @@ import numpy as np
 from servoctl.engine.symbol import Symbol, from_sx, symbols, to_sx
 from servoctl.types import Array
 
+Table = Sequence[Array] | Array
+"""Numbers and symbols of many things, shape (things, entries)."""
+
 _DEPTH = 5
 """Depth to which two arguments are compared."""
 
@@ -25,7 +28,7 @@ class Mapped:
     """What the C code needs to write the loop.
 
     Attributes:
-        one: CasADi function (shared, own) -> results of one thing.
+        one: CasADi function (shared, own arguments of each table) -> results of one thing.
         count: Number of things.
     """
 
@@ -37,37 +40,66 @@ MAPPED: dict[str, Mapped] = {}
 """Name of a CasADi function that maps another -> what it maps."""
 
 
-def for_each(function: Callable[[Array], Array], arguments: Sequence[Array]) -> Array:
-    """The results of a function for each vector of arguments, shape (things, results), on symbols.
+def for_each(function: Callable[..., Array], *arguments: Table) -> Array:
+    """The results of a function for each of many things, shape (things, results), on symbols.
 
     Args:
-        function: Arguments -> results, two vectors. It is called once, on placeholders.
-        arguments: Numbers and symbols for each thing, shape (things, entries).
+        function: (arguments of each table) -> results, vectors. It is called once, on placeholders.
+        arguments: Tables of numbers and symbols, shape (things, entries). One that a call returned as a whole is passed
+            on in C without a copy.
     """
-    table = np.array([[_number(x) for x in row] for row in arguments], dtype=object)
-    first = table[0]
-    differs = np.array([any(not _same(row[j], x) for row in table) for j, x in enumerate(first)], dtype=bool)
-    constant = np.array([not isinstance(x, Symbol) for x in first], dtype=bool) & ~differs
-    once = ~differs & ~constant
-    placeholders = first.copy()
-    shared, own = symbols("shared", int(once.sum())), symbols("own", int(differs.sum()))
-    placeholders[once], placeholders[differs] = shared, own
-    results = ca.cse(to_sx(function(placeholders)))
-    one = ca.Function("one", [to_sx(shared), to_sx(own)], [ca.densify(results)])
+    columns = Arguments(arguments)
+    results = ca.cse(to_sx(function(*columns.placeholders)))
+    one = ca.Function("one", columns.given, [ca.densify(results)])
     name = hashlib.sha256(one.serialize().encode()).hexdigest()[:24]
-    one = ca.Function(f"one_{name}", [to_sx(shared), to_sx(own)], [ca.densify(results)], {"never_inline": True})
-    found = _mapped(one, len(table))(to_sx(first[once]), to_sx(table[:, differs].ravel()))
-    return from_sx(found, (len(table) * one.nnz_out(0),)).reshape(len(table), -1)
+    one = ca.Function(f"one_{name}", columns.given, [ca.densify(results)], {"never_inline": True})
+    found = _mapped(one, columns.things)(*columns.values)
+    return from_sx(found, (columns.things * one.nnz_out(0),)).reshape(columns.things, -1)
+
+
+class Arguments:
+    """Tables of arguments of many like things, and the placeholders of one thing.
+
+    Attributes:
+        things: Number of things.
+        placeholders: Table -> arguments of one thing: symbols, and numbers that are the same for all.
+        given: Inputs of the function of one thing: what is the same expression for all, then what differs, by table.
+        values: What they stand for: the first once, the others for each thing, one after the other.
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        """Sorts numbers and symbols; each table has the shape (things, entries)."""
+        self.things = len(tables[0])
+        self.placeholders: list[Array] = []
+        shared: list[Array] = [symbols("shared", 0)]
+        values: list[Array] = [np.zeros(0)]
+        given, own_values = [], []
+        for number, rows in enumerate(tables):
+            table = np.array([[_number(x) for x in row] for row in rows], dtype=object)
+            first = table[0]
+            differs = np.array([any(not _same(row[j], x) for row in table) for j, x in enumerate(first)], dtype=bool)
+            once = ~differs & np.array([isinstance(x, Symbol) for x in first], dtype=bool)
+            of_all, own = symbols(f"shared{number}", int(once.sum())), symbols(f"own{number}", int(differs.sum()))
+            placeholders: Array = first.copy()
+            placeholders[once], placeholders[differs] = of_all, own
+            self.placeholders.append(placeholders)
+            shared.append(of_all)
+            values.append(first[once])
+            given.append(to_sx(own))
+            own_values.append(to_sx(table[:, differs].ravel()))
+        self.given = [to_sx(np.concatenate(shared)), *given]
+        self.values = [to_sx(np.concatenate(values)), *own_values]
 
 
 def _mapped(one: Any, count: int) -> Any:
     """CasADi function (shared, own arguments of all, one thing after the other) -> results in that order."""
     name = f"map_{count}_{one.name()}"
-    shared, own = ca.MX.sym("shared", one.nnz_in(0)), ca.MX.sym("own", one.nnz_in(1) * count)
+    sizes = [one.nnz_in(i) for i in range(1, one.n_in())]
+    shared, own = ca.MX.sym("shared", one.nnz_in(0)), [ca.MX.sym("own", size * count) for size in sizes]
     every = one.map(f"every_{name}", "serial", count, [0], []) if count > 1 else one
-    results = every(shared, ca.reshape(own, one.nnz_in(1), count))
+    results = every(shared, *(ca.reshape(each, size, count) for each, size in zip(own, sizes, strict=True)))
     MAPPED[name] = Mapped(one, count)
-    return ca.Function(name, [shared, own], [ca.vec(results)], {"never_inline": True})
+    return ca.Function(name, [shared, *own], [ca.vec(results)], {"never_inline": True})
 
 
 def _number(value: Any) -> Any:

@@ -16,6 +16,9 @@ from servoctl.errors import CompileError
 
 LARGEST_FLOAT = 3.4028234663852886e38
 
+FEW = 16
+"""Longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments."""
+
 USE_VM = " (take --engine vm)"
 """What to do where there is no C, for somebody who runs a config."""
 
@@ -198,7 +201,12 @@ class Statements:
                 names.append(whole)
                 continue
             names.append(f"c{i}_{k}")
-            self._declare(f"const V c{i}_{k}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), len(values))
+            if len(values) > FEW and all(value.startswith("number(") for value in values):
+                end = "f" if self._single else ""
+                numbers = ", ".join(value[7:-1] + end * (value[-2].isdigit() or value[-2] == ".") for value in values)
+                self._declare(f"CONSTANTS(c{i}_{k}, {len(values)}, {numbers})", Cost(), len(values))
+            else:
+                self._declare(f"const V c{i}_{k}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), len(values))
         position = 0
         for k in range(called.n_out()):
             size = called.nnz_out(k)

@@ -21,6 +21,7 @@ from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
 from servoctl.engine.mapped import MAPPED, Mapped
 from servoctl.engine.pairwise import PAIRS, Pairs, derivative_of
+from servoctl.engine.recursions import RECURSIONS, Recursion
 from servoctl.engine.repeat import REPEATED, Repeated
 
 SUFFIX = ".trace"
@@ -79,10 +80,11 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
     mapped = {name: MAPPED[name] for name in called if name in MAPPED}
     sums = {derivative_of(name) or name for name in called}
     pairs = {name: PAIRS[name] for name in sums if name in PAIRS}
+    recursions = {name: RECURSIONS[name] for name in called if name in RECURSIONS}
     tables = [TABLES[name] for name in called if name in TABLES]
     writer = ca.StringSerializer()
     try:
-        ones = [*(each.one for each in mapped.values()), *(each.one for each in pairs.values())]
+        ones = [each.one for group in (mapped, pairs, recursions) for each in group.values()]
         writer.pack([kernel.function, *(each.step for each in repeated.values()), *ones])
         functions = writer.encode()
     except RuntimeError:
@@ -94,6 +96,7 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
             "mapped": [[name, each.count] for name, each in mapped.items()],
             "pairs": [[name, each.bodies, each.opposite] for name, each in pairs.items()],
+            "recursions": [[name, each.parents, each.inwards] for name, each in recursions.items()],
             "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
             "facts": facts,
             "functions": functions,
@@ -111,8 +114,11 @@ def _read(content: bytes) -> tuple[Kernel, Any] | None:
             REPEATED.setdefault(name, Repeated(step, most, done))
         for (name, count), one in zip(values["mapped"], ones, strict=False):
             MAPPED.setdefault(name, Mapped(one, count))
-        for (name, bodies, opposite), one in zip(values["pairs"], ones[len(values["mapped"]) :], strict=True):
+        ones = ones[len(values["mapped"]) :]
+        for (name, bodies, opposite), one in zip(values["pairs"], ones, strict=False):
             PAIRS.setdefault(name, Pairs(one, bodies, opposite))
+        for (name, parents, inwards), one in zip(values["recursions"], ones[len(values["pairs"]) :], strict=True):
+            RECURSIONS.setdefault(name, Recursion(one, tuple(parents), inwards))
         for breaks, rows, shape in values["tables"]:
             table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
             TABLES.setdefault(table.name, table)

@@ -220,14 +220,12 @@ class BoundEstimator:
         """
         held, (t, q, v) = self.commands, now
         first, kept, passed = np.zeros(len(q)), torque, 0.0
-        for age in range(held.late, 0, -1):
-            share = 1.0 - held.fresh if age == held.late else 1.0
-            mean, torque = held.torque([(share, sent[age - 1])], torque)
+        for i, (time, mean, lagging) in enumerate(held.on_their_way(sent, torque)):
             a = plant.acceleration(State(t + passed, q, v), mean)
-            q, v = _moved(q, v, a + d, share * held.period)
-            passed += share * held.period
-            if age == held.late and self.foreknown:
-                first, kept = a, torque
+            q, v = _moved(q, v, a + d, time)
+            passed += time
+            if i == 0 and self.foreknown:
+                first, kept = a, lagging
         later = minimum(t + passed, maximum(t, self.ends))
         if held.engaged:  # on drives the task stands still up to time 0
             later = where(t > 0.0, later, t)

@@ -12,7 +12,7 @@ from servoctl.estimation.bound import BoundEstimator
 from servoctl.estimation.gains import Gains, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.model import Model
-from servoctl.reference.signal import Signal
+from servoctl.reference.signal import end_of
 from servoctl.types import State
 
 Kind = Literal["model", "alpha_beta", "difference"]
@@ -146,12 +146,6 @@ class Estimator:
             tuple(model.plant.actuators), period, self.delay, self.lag, self.lower, self.upper, self.engaged
         )
         noise = np.broadcast_to(np.asarray(self.noise, dtype=float), len(names))
-        ends = [
-            signal.curve.end
-            for constraint in model.task.values()
-            for signal in constraint.signals.values()
-            if isinstance(signal, Signal) and signal.curve.extrapolate == "error"
-        ]
         return BoundEstimator(
             kind=self.kind,
             coordinates=names,
@@ -168,6 +162,6 @@ class Estimator:
             innovation=tuple(each.innovation for each in gains),
             sigma=tuple(each.sigma[2] for each in gains),
             weight=tuple((noise / noise.max()).tolist()),
-            ends=float(min(ends, default=math.inf)),
+            ends=end_of(constraint.signals for constraint in model.task.values()),
             rank_tolerance=rank_tolerance,
         )

@@ -17,7 +17,7 @@ from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.held_bounds import Numbers as BoundNumbers
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import Acceleration, BoundLaw
 from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
@@ -165,8 +165,13 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """States of the observer, then the estimate of an adaptive term."""
-        return {**self._observer_memory, **({} if self.robust is None else self.robust.memory)}
+        """States of the observer, of late bounds, then the estimate of an adaptive term."""
+        adaptive = {} if self.robust is None else self.robust.memory
+        return {**self._observer_memory, **self._bounds_memory, **adaptive}
+
+    @property
+    def _bounds_memory(self) -> Mapping[str, float]:
+        return {} if self.bounds is None else self.bounds.memory
 
     @property
     def _observer_memory(self) -> Mapping[str, float]:
@@ -176,6 +181,9 @@ class BoundConstraintFollowing(BoundLaw):
     def memory_period(self) -> float | None:
         if self.observer is not None:
             return self.observer.commands.period
+        if self.foresees:
+            assert self.bounds is not None
+            return self.bounds.period
         return self.robust.period if self.robust is not None and self.robust.adaptive else None
 
     @property
@@ -190,12 +198,30 @@ class BoundConstraintFollowing(BoundLaw):
     def _of_observer(self, memory: Array) -> Array:
         return memory[: len(self._observer_memory)]
 
+    def _of_bounds(self, memory: Array) -> Array:
+        first = len(self._observer_memory)
+        return memory[first : first + len(self._bounds_memory)]
+
+    @property
+    def foresees(self) -> bool:
+        return self.bounds is not None and self.bounds.commands is not None
+
+    def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
+        return state if self.bounds is None else self.bounds.foreseen(state, self._of_bounds(memory), acceleration)
+
+    def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
+        assert self.bounds is not None
+        return self.bounds.inequalities(terms, self.bound_numbers)
+
     def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         task, rates = terms.matrices.task, []
         if self.observer is not None:
             d, own = self.disturbance(terms, memory), self._of_observer(memory)
             after = self.observer.after(task, terms.rhs, command.u, terms.task_map, own, d)
             rates.append((after - own) / self.observer.commands.period)
+        if self.bounds is not None and self.bounds.commands is not None:
+            own = self._of_bounds(memory)
+            rates.append((self.bounds.after(command.u, own) - own) / self.bounds.commands.period)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)
             rates.append(np.array([self.robust.rate(beta, Numbers(*self.robust_numbers), memory[-1])]))

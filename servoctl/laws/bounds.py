@@ -20,8 +20,10 @@ from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
+from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
+from servoctl.reference.signal import end_of
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,20 @@ class Bounds:
     Attributes:
         entries: Name -> bound.
         period: Period of the law [s]; None: it acts continuously.
+        delay: From the state that the law gets to the torque [s].
+        lag: Time constant of each actuator [s]; one number for all.
+        lower, upper: Smallest and largest torque that each actuator gives; one number for all.
+        engaged: Whether the actuators hold the pose before the first tick, as drives do; else they give nothing.
         braking: Acceleration to brake with, per row of the model's bounds; `fitted` finds it.
     """
 
     entries: Mapping[str, Bound]
     period: float | None = None
+    delay: float = 0.0
+    lag: float | Sequence[float] = 0.0
+    lower: float | Sequence[float] = -np.inf
+    upper: float | Sequence[float] = np.inf
+    engaged: bool = False
     braking: tuple[float, ...] = field(default=())
 
     @property
@@ -142,11 +153,20 @@ class Bounds:
         default = barrier.default_rate(self.period)
         rates = [self.entries[row.group].rate for row in model.bound_rows]
         return {
-            "bounds": HeldBounds(rows, forces, self.period),
+            "bounds": HeldBounds(rows, forces, self.period, *self._late(model)),
             "bound_rates": tuple(default if rate is None else float(rate) for rate in rates),
             "bound_braking": self.braking or (np.inf,) * len(rows),
             "bound_reactions": tuple(float(of.value) for of in reactions.values()),
         }
+
+    def _late(self, model: Model) -> tuple[HeldCommands | None, float | None]:
+        """How the actuators follow if commands act late, and the time at which a reference ends."""
+        if self.period is None or not self.delay > 0.0:
+            return None, None
+        following = self.period, self.delay, self.lag, self.lower, self.upper, self.engaged
+        constraints = (*model.plain.task.values(), *model.bounds.values())
+        end = end_of(constraint.signals for constraint in constraints)
+        return HeldCommands.of(tuple(model.plant.actuators), *following), end if np.isfinite(end) else None
 
     def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
         of = self.entries[row.group].of

@@ -12,11 +12,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from servoctl.engine.linalg import frobenius
-from servoctl.engine.symbol import maximum, minimum
+from servoctl.engine.symbol import maximum, minimum, where
 from servoctl.laws import barrier
+from servoctl.laws.law import Acceleration
 from servoctl.laws.preload import ReactionRows, multiplier_rows
+from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.terms import Terms
-from servoctl.types import Array
+from servoctl.types import Array, State
 
 Kind = Literal["barrier", "decay", "stopping", "speed"]
 
@@ -69,11 +71,61 @@ class HeldBounds:
         rows: Of the model's bounds, in order.
         reactions: Bounds of reactions, which follow them.
         period: D [s]; None: the law acts continuously.
+        commands: How the actuators follow, if commands act late; None: they act at once.
+        ends: Time at which a reference of task or bounds ends [s].
     """
 
     rows: tuple[BoundRow, ...]
     reactions: tuple[ReactionRow, ...]
     period: float | None
+    commands: HeldCommands | None = None
+    ends: float | None = None
+
+    @property
+    def memory(self) -> dict[str, float]:
+        """Name -> initial value: earlier commands, lagging torques, whether it runs; empty if commands act at once."""
+        if self.commands is None:
+            return {}
+        names = [
+            f"sent{age + 1}.{actuator}" for age in range(self.commands.late) for actuator in self.commands.actuators
+        ]
+        names += [f"torque.{actuator}" for actuator in self.commands.actuators if self.commands.lag]
+        return dict.fromkeys([*(f"bounds.{name}" for name in names), "bounds.running"], 0.0)
+
+    def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
+        """The state to which the commands already sent lead, at the moment at which the command of this tick acts."""
+        commands = self.commands
+        assert commands is not None
+        sent, torque = self._sent(memory)
+        (t, q, v), later = state, state.t
+        for time, mean, _ in commands.on_their_way(sent, torque):
+            a = acceleration(State(self._time(later), q, v), mean)
+            q, v, later = q + time * v + time * time / 2.0 * a, v + time * a, later + time
+        if commands.engaged:  # before the first tick the drives hold the pose; the task stands still up to time 0
+            running = memory[-1] > 0.5
+            q, v, later = where(running, q, state.q), where(running, v, state.v), where(t > 0.0, later, t)
+        return State(self._time(later), q, v)
+
+    def _time(self, t: Any) -> Any:
+        return t if self.ends is None else minimum(t, self.ends)
+
+    def after(self, u: Array, memory: Array) -> Array:
+        """The memory at the next tick, after the command u of this one."""
+        commands = self.commands
+        assert commands is not None
+        earlier, torque = self._sent(memory)
+        given = commands.limited(u)
+        if commands.engaged:
+            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (commands.late, 1)))
+        sent = np.vstack([given, earlier])
+        _, torque = commands.torque(commands.acting(sent), torque)
+        return np.concatenate([sent[: commands.late].ravel(), torque, [1.0]])
+
+    def _sent(self, memory: Array) -> tuple[Array, Array]:
+        """Earlier commands, shape (late, m), and the lagging torques."""
+        assert self.commands is not None
+        late, m = self.commands.late, len(self.commands.actuators)
+        return memory[: late * m].reshape(late, m), memory[late * m : -1]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ compiled closed loop), so it is plain NumPy with `servoctl.where` for branches.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
+
+Acceleration = Callable[[State, Array], Array]
+"""(state, inputs) -> q'' of the model, shape (n,)."""
 
 
 class Law(ABC):
@@ -115,6 +119,19 @@ class BoundLaw(ABC):
     def bound_values(self, terms: Terms, u: Array) -> Array:
         """h of each bound under the inputs u, shape (bounded,)."""
         return np.zeros(0)
+
+    @property
+    def foresees(self) -> bool:
+        """Whether the rows of the bounds are those of the state at which the command acts, which the loop computes."""
+        return False
+
+    def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
+        """The state at which the command of this tick acts, if the law `foresees`."""
+        return state
+
+    def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
+        """G, g and the size that pivots of G are relative to: `G u >= g` keeps the bounds."""
+        raise NotImplementedError
 
     @property
     def concedes(self) -> tuple[int, ...]:

@@ -54,11 +54,13 @@ def limiting(
         missed: What u gives up of that.
         status: That of u.
     """
-    lower, upper = np.array(law.lower), np.array(law.upper)
+    # without limits, infinite numbers: parameters would be compared with at every step
+    none = np.full(len(u), np.inf)
+    lower, upper = (np.array(law.lower), np.array(law.upper)) if law.limited else (-none, none)
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
     keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
     weights = np.array(law.weights) if law.allocation == "weighted" else None
-    G, g, scale = (None, None, None) if law.bounds is None else law.bounds.inequalities(terms, law.bound_numbers)
+    G, g, scale = (None, None, None) if law.bounds is None else terms.held_rows or law.bound_inequalities(terms)
     limited = within_limits(
         levels,
         lower,

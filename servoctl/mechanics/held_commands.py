@@ -5,7 +5,7 @@ Design: observers and estimators share this model of the actuators, so that both
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +78,18 @@ class HeldCommands:
         """
         older, newer = sent[self.late], sent[max(self.late - 1, 0)]
         return [(share, each) for share, each in ((1.0 - self.fresh, older), (self.fresh, newer)) if share]
+
+    def on_their_way(self, sent: Array, torque: Array) -> Iterator[tuple[float, Array, Array]]:
+        """Per earlier command that acts before one of now does: how long [s], mean torque, and the torque after it.
+
+        Args:
+            sent: Earlier commands from the newest to the oldest that still acts, shape (late, m).
+            torque: The lagging torque now; empty without a lag.
+        """
+        for age in range(self.late, 0, -1):
+            share = 1.0 - self.fresh if age == self.late else 1.0
+            mean, torque = self.torque([(share, sent[age - 1])], torque)
+            yield share * self.period, mean, torque
 
     def torque(self, parts: Sequence[tuple[float, Array]], torque: Array) -> tuple[Array, Array]:
         """Mean torque over some commands, shape (m,), and the lagging torque after them.

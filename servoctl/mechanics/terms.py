@@ -83,6 +83,7 @@ class Terms:
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
         bounds: The same of the bounds, shape (k, n); None: there are none.
+        held_rows: G, g and their size, of bounds whose rows are those of a later state; None: those of this one.
     """
 
     state: State
@@ -95,6 +96,7 @@ class Terms:
     inputs: Array
     rows: Array
     bounds: Array | None = None
+    held_rows: tuple[Array, Array, Any] | None = None
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""

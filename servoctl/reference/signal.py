@@ -1,5 +1,7 @@
 """A signal: one column of a reference, a function of time that equations use by its name."""
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,3 +43,9 @@ class Signal:
             return None
         limit = f"starts at t = {self.curve.start:g} s" if t < self.curve.start else f"ends at t = {self.curve.end:g} s"
         return f"reference '{self.reference}' {limit}; give extrapolate: hold, or shorten the run"
+
+
+def end_of(groups: Iterable[Mapping[str, Any]]) -> float:
+    """The time at which the first of some signals ends for good [s]; inf if none does."""
+    signals = [signal for group in groups for signal in group.values() if isinstance(signal, Signal)]
+    return float(min((x.curve.end for x in signals if x.curve.extrapolate == "error"), default=math.inf))

@@ -62,8 +62,8 @@ class Trajectory:
             (points, 3); `faces.<frame>` -> four indices of corners and the number of a colour, shape (faces, 5);
             `pose.<frame>` -> rotation by rows, then position [m], shape (frames, 12); `axes.<frame>` -> the same for
             frames of the task. Of bounds, `shape.<link>` -> start, end and radius of a sphere or capsule on a link
-            [m], shape (frames, 7); `obstacle.<bound>` -> the same of one that is fixed, shape (7,). Missing entries
-            are left out.
+            [m], shape (frames, 7); `obstacle.<bound>` -> the same of one that is fixed, shape (7,);
+            `enclosure.<bound>` -> of one that the machine stays inside of. Missing entries are left out.
     """
 
     columns: dict[str, Array]

@@ -24,6 +24,7 @@ from servoctl.simulation.divided import division
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
+from servoctl.simulation.late_bounds import foreseeing
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
@@ -72,6 +73,10 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     if system.estimator is not None and model.opaque is not None:
         loop: Loop = NumpyLoop(system)
         loop.note = f"plant and estimator run in NumPy: {model.opaque}"
+        return loop
+    if foreseeing(system) and model.opaque is not None:
+        loop = NumpyLoop(system)
+        loop.note = f"plant and bounds of late commands run in NumPy: {model.opaque}"
         return loop
     parts = division(system)
     sizes = [part.size for part in parts] or [(model.n, model.m, len(model.passive_rows), len(model.task_rows))]

@@ -123,8 +123,8 @@ class TracedPlant(PlantFunctions):
         rows = terms.matrices.passive
         constraints = {"A": rows.A, "violation": rows.violation, "violation_rate": rows.violation_rate}
         self._p = p
-        self._acceleration = _called("acceleration", given, {"acceleration": moved})
-        self._rows = _called("passive", {key: given[key] for key in ("t", "q", "v", "p")}, constraints)
+        self._acceleration = called_kernel("acceleration", given, {"acceleration": moved})
+        self._rows = called_kernel("passive", {key: given[key] for key in ("t", "q", "v", "p")}, constraints)
 
     def acceleration(self, state: State, u: Array) -> Array:
         return self._acceleration(np.array([state.t]), state.q, state.v, u, self._p)[0]
@@ -134,7 +134,8 @@ class TracedPlant(PlantFunctions):
         return Rows(A, np.zeros(len(violation)), violation, rate)
 
 
-def _called(name: str, given: Mapping[str, Array], outputs: Mapping[str, Array]) -> Kernel:
+def called_kernel(name: str, given: Mapping[str, Array], outputs: Mapping[str, Array]) -> Kernel:
+    """A function of symbols that is called, so that generated C holds it once."""
     kernel = Kernel.compile(name, given, outputs)
     return Kernel(kernel.called(), kernel.inputs, kernel.outputs)
 
@@ -162,7 +163,7 @@ class TracedLaw:
         state = State(given["t"][0], given["q"], given["v"])
         terms = trace(system.terms, state, matrices({**given, "p": p}))
         outputs = {"row": trace(lambda d, memory: row(disturbed(terms, d), memory), given["d"], given["memory"])}
-        self._p, self._kernel = p, _called("law", {**given, "p": p}, outputs)
+        self._p, self._kernel = p, called_kernel("law", {**given, "p": p}, outputs)
 
     def __call__(self, state: State, d: Array, memory: Array) -> Array:
         return self._kernel(np.array([state.t]), state.q, state.v, d, memory, self._p)[0]

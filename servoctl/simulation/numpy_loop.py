@@ -6,6 +6,7 @@ from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import NumericPlant
+from servoctl.simulation.late_bounds import foreseeing, with_late_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -42,7 +43,11 @@ class NumpyLoop(Loop):
             plant = NumericPlant(self.system, self._matrices)
             with np.errstate(all="ignore"):
                 return estimated.control(t, x, self.system, plant, self._law).astype(float)
-        return self._control(self._terms(state), memory, self.system).astype(float)
+        terms = self._terms(state)
+        if foreseeing(self.system) and terms.finite is not False:
+            with np.errstate(all="ignore"):
+                terms = with_late_bounds(terms, memory, self.system, self._matrices)
+        return self._control(terms, memory, self.system).astype(float)
 
     def _law(self, state: State, d: Array, memory: Array) -> Array:
         """The law's part of a row at an estimated state."""
@@ -56,7 +61,7 @@ class NumpyLoop(Loop):
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         state, memory = self.split(t, x)
         terms = self._terms(state)
-        if self.system.estimator is None:
+        if self.system.estimator is None and not foreseeing(self.system):
             command = self._control(terms, memory, self.system).astype(float)
         else:
             command = self.control(t, x)

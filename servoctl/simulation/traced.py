@@ -19,6 +19,7 @@ from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
+from servoctl.simulation.late_bounds import foreseeing, with_traced_late_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -82,20 +83,23 @@ class TracedLoop(Loop):
         if self.system.estimator is not None:
             return self._estimated(self._given["t"], self._given["x"], self._given["p"])
         memory = self._given["x"][2 * self.system.model.n :]
-        command: Array = trace(self._control, self._terms, memory, self._symbolic)
+        terms = self._terms
+        if foreseeing(self.system):
+            terms = with_traced_late_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
+        command: Array = trace(self._control, terms, memory, self._symbolic)
         return command
 
     def _estimated(self, t: Array, x: Array, p: Array) -> Array:
         """The command part of a row with an estimator."""
-        system, count = self._symbolic, len(self.system.model.parameters)
-
-        def matrices(given: Mapping[str, Array]) -> Matrices:
-            return self._traced_matrices({**given, "p": given["p"][:count]})
-
-        plant = TracedPlant(system, p, matrices)
-        law = TracedLaw(system, p, matrices, lambda terms, memory: self._control(terms, memory, system))
+        system = self._symbolic
+        plant = TracedPlant(system, p, self._matrices_at)
+        law = TracedLaw(system, p, self._matrices_at, lambda terms, memory: self._control(terms, memory, system))
         command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
         return command
+
+    def _matrices_at(self, given: Mapping[str, Array]) -> Matrices:
+        """The matrices at t, q and v from these symbols, with all parameters in p."""
+        return self._traced_matrices({**given, "p": given["p"][: len(self.system.model.parameters)]})
 
     def _of(self, system: System) -> Self:
         other = super()._of(system)

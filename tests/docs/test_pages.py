@@ -14,6 +14,7 @@ NOT_RUN = {
     ("drives", "needs a CAN adapter"),
     ("drives", "needs drives on a real bus"),
     ("drives", "needs drives on a real bus, armed"),
+    ("howto/damiao", "needs a CAN adapter"),
     ("index", "makes an environment"),
     ("papers", "takes minutes; the reference tests run its cases"),
     ("sweeps", "machines of a cluster; tests start one of their own"),

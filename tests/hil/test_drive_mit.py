@@ -1,6 +1,7 @@
 """The MIT driver in conversation with a scripted motor that answers every frame."""
 
 import math
+import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,6 +35,9 @@ class Motor(Peer):
     Args:
         status: Kind of status in its replies.
         watchdog: Time-out of its watchdog [ms]; None: it has none.
+
+    Attributes:
+        registers: Of a Damiao: register -> four bytes.
     """
 
     def __init__(self, status: str = "none", watchdog: int | None = None) -> None:
@@ -42,8 +46,13 @@ class Motor(Peer):
         self.error = 0
         self.heard = 0
         self.frames: list[tuple[bool, bytes]] = []
+        self.registers = {10: struct.pack("<I", 1), 9: struct.pack("<I", 20 * (watchdog or 0))}
+        self.registers |= {21 + i: struct.pack("<f", most) for i, most in enumerate((12.5, 50.0, 18.0))}
 
     def take(self, frame: Frame, now: int) -> Iterable[Frame]:
+        if self.status == "damiao" and frame.id == 0x7FF:
+            assert frame.data[:3] == bytes((NODE, 0, 0x33)) and frame.data[4:] == bytes(4)
+            return [Frame(0, frame.data[:4] + self.registers[frame.data[3]])]
         assert frame.id == NODE
         if self.watchdog and self.enabled and now - self.heard > self.watchdog * MILLISECOND:
             self.enabled, self.lost = False, True

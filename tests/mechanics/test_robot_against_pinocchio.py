@@ -19,6 +19,7 @@ ROBOTS = {
     "tree of 6 joints": random_tree(1, 6),
     "tree of 7 joints, two of them mimic": random_tree(2, 7, mimics=2, fixed=2),
     "tree of 14 joints": random_tree(3, 14, fixed=3),
+    "tree of 26 hinges": random_tree(5, 26, fixed=3, hinges=True),
     "tree of 29 joints": random_tree(4, 29, mimics=3, fixed=4),
 }
 CASES = [(name, base) for name in ROBOTS for base in ("fixed", "free")]

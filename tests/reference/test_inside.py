@@ -49,3 +49,12 @@ def test_a_rope_stays_taut_though_the_load_is_asked_to_fall_faster_than_it_can()
     assert held["passive_force.l"].min() == pytest.approx(20.0, abs=1e-6)
     assert np.abs(held["violation.trolley"]).max() < 2e-4
     assert np.abs(held["violation.height"][-1]) < 1e-4
+
+
+def test_an_obstacle_that_no_bound_uses_is_said_before_the_run() -> None:
+    warnings = servoctl.load("arm_obstacle", ["bounds=[]"], engine="numpy").warnings
+    assert [line for line in warnings if line.startswith("plant.")] == [
+        "plant.shapes.arm_2: no bound uses it, so nothing keeps clear of it (give clearance: [..., arm_2] in bounds)",
+        "plant.obstacles.disc: no bound uses it, so nothing keeps clear of it (give clearance: [..., disc] in bounds)",
+    ]
+    assert not any(line.startswith("plant.") for line in servoctl.load("arm_obstacle", engine="numpy").warnings)

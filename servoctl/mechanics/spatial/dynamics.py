@@ -80,7 +80,7 @@ def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: 
             continue
         parent = step.joint.parent
         motions.append(_moved(ground if parent == WORLD else motions[parent], step))
-    wrenches = [_wrench(body, motion) for body, motion in zip(bodies, motions, strict=True)]
+    wrenches = [body_wrench(body, motion) for body, motion in zip(bodies, motions, strict=True)]
     forces: list[Any] = [0.0] * len(tree.coordinates)
     for i in reversed(range(len(chain))):
         step, wrench, columns = chain[i], wrenches[i], tree.columns[i]
@@ -149,7 +149,7 @@ def _moved(parent: LocalMotion, step: JointStep) -> LocalMotion:
     return LocalMotion(spin + along, turn + spin.cross(along), acceleration)
 
 
-def _wrench(body: Moments, motion: LocalMotion) -> Wrench:
+def body_wrench(body: Moments, motion: LocalMotion) -> Wrench:
     """The wrench that gives a body its motion: `f = m a + F h`, n = the axial vector of `F J - (F J)^T`, plus h x a."""
     field, h, a = motion.field, body.first, motion.acceleration
     x, y, z = body.J.x, body.J.y, body.J.z

@@ -16,7 +16,8 @@ import numpy as np
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.spatial import dynamics, kinematics
+from servoctl.mechanics.spatial import dynamics, kinematics, long_trees
+from servoctl.mechanics.spatial.branches import is_long
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import RobotTree
@@ -165,6 +166,8 @@ class Robot(Plant):
 @fast_on_numbers
 def mass_matrix(robot: Robot, q: Array) -> Array:
     """M, shape (n, n)."""
+    if is_long(robot.tree):
+        return long_trees.mass_matrix(robot, q)
     return dynamics.mass_matrix(robot.tree, robot.body_moments(), q)
 
 
@@ -172,7 +175,9 @@ def mass_matrix(robot: Robot, q: Array) -> Array:
 def force(robot: Robot, q: Array, v: Array) -> Array:
     """Q, shape (n,): gravity, Coriolis forces and the damping of joints."""
     tree = robot.tree
-    Q = np.array(-dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v), dtype=object)
+    long = is_long(tree)
+    bias = long_trees.bias(robot, q, v) if long else dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v)
+    Q = np.array(-bias, dtype=object)
     for columns, joint in zip(tree.columns, tree.joints, strict=True):
         if joint.damping:
             Q[columns[0]] = Q[columns[0]] - joint.damping * joint.multiplier**2 * v[columns[0]]

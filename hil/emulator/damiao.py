@@ -1,0 +1,83 @@
+"""The registers of an emulated Damiao drive, as its owner's tools read and write them.
+
+Request with id 0x7FF: id of the drive (two bytes, low first), command, register, value (four bytes, low first). Its
+commands: 0x33 read, 0x55 write, 0xAA save, 0xCC reply as to a torque command. An answer repeats the request with the
+value.
+
+Source: DAMIAO_Control_Arduino; the table of registers in damiao-motor 1.0.6 (core/motor.py).
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+
+REQUEST = 0x7FF
+"""Id of requests to all drives."""
+
+READ, WRITE, SAVE, REFRESH = 0x33, 0x55, 0xAA, 0xCC
+
+MST_ID, ESC_ID, TIMEOUT, CTRL_MODE, GEAR, PMAX, VMAX, TMAX, CAN_BR = 7, 8, 9, 10, 20, 21, 22, 23, 35
+P_MOTOR, X_OUT = 80, 81
+
+TICK = 50_000
+"""Unit of `TIMEOUT` [ns]."""
+
+MIT_MODE = 1
+
+_COUNTS = frozenset({MST_ID, ESC_ID, TIMEOUT, CTRL_MODE, 13, 14, 15, 16, CAN_BR, 36})
+"""Registers of whole numbers; the others are single-precision numbers."""
+
+_WRITABLE = frozenset({*range(11), *range(21, 36)})
+_KNOWN = frozenset({*range(37), *range(50, 57), *range(59, 66), P_MOTOR, X_OUT})
+
+_USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10.0, 29: 32.0, 30: 1.0, 60: 24.0,
+          61: 25.0, 62: 25.0}  # fmt: skip
+"""Values of registers that have no effect here: voltages, temperatures, versions."""
+
+
+class DamiaoRegisters:
+    """Registers and the requests about them.
+
+    Args:
+        node: Id of the drive.
+        values: Register -> its value at power-on, of those that have an effect.
+        position: Position of the shaft [rad].
+        refresh: Sends a reply as to a command.
+        written: Called after a write with the register.
+
+    Attributes:
+        values: Register -> value.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        values: Mapping[int, float],
+        position: Callable[[], float],
+        refresh: Callable[[], None],
+        written: Callable[[int], None],
+    ) -> None:
+        self._node, self._position, self._refresh, self._written = node, position, refresh, written
+        self.values: dict[int, float] = {**dict.fromkeys(_KNOWN, 0.0), **_USUAL, ESC_ID: node, **values}
+
+    def answer(self, data: bytes) -> bytes | None:
+        """The answer to a request; None: it is for another drive, or has no answer of its own."""
+        if len(data) < 4 or data[0] | data[1] << 8 != self._node:
+            return None
+        command, register = data[2], data[3]
+        if command == REFRESH:
+            self._refresh()
+        elif command == SAVE:
+            return data[:4].ljust(8, b"\0")
+        elif register in _KNOWN and command == READ:
+            if register in (P_MOTOR, X_OUT):
+                self.values[register] = self._position()
+            return data[:4] + self._packed(register)
+        elif register in _WRITABLE and command == WRITE and len(data) == 8:
+            self.values[register] = struct.unpack_from("<I" if register in _COUNTS else "<f", data, 4)[0]
+            self._written(register)
+            return data[:4] + self._packed(register)
+        return None
+
+    def _packed(self, register: int) -> bytes:
+        value = self.values[register]
+        return struct.pack("<I", int(value)) if register in _COUNTS else struct.pack("<f", value)

@@ -1,0 +1,139 @@
+"""What a sampled law can promise about its bounds: start, rate against period, and how far a sample may miss.
+
+    passed <= |h''| D^2 / 8 + e / (p D)^2       of degree 2: e is what one period adds to h beside D h' + D^2 h'' / 2
+    passed <= |h''| D^2 / 8 + e                 of a coordinate's limit
+    passed <= e / (1 - e^(-p D)), e             of degree 1, of a speed's limit: e of h beside D h'
+
+Design: |h''| and e are measured over one held period at the start and at random states near it, with the law's command
+and with inputs at their limits. They are as large as those states make them, and no proof for faster motions.
+
+Source: |h''| D^2 / 8 is the most by which a parabola passes between two samples; a bound settles at -2 e / (p D)^2 / 2
+under a disturbance of 2 e / D^2 (see `laws.barrier`).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly import Run
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.held_bounds import BoundRow
+from servoctl.mechanics.initial import nearest
+from servoctl.run_folder.bounds import VIOLATED
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.types import Array, State
+
+STATES, CORNERS = 6, 4
+"""Random states near the start; random corners of the limits of the inputs at each."""
+
+
+def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
+    """Lines, the same as values, and warnings; empty without bounds."""
+    law = run.system.law
+    if not isinstance(law, BoundConstraintFollowing) or law.bounds is None:
+        return [], {}, []
+    held, period = law.bounds, law.bounds.period
+    h = _values(run, run.start)
+    passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
+    lines, values, warnings = [], {}, []
+    late = 0.0 if held.commands is None else held.commands.delay
+    for i, name in enumerate(held.names):
+        row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
+        facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
+        parts = [
+            f"{name}: h = {h[i]:.4g} at the start" + ("" if facts["inside"] else ", outside: the law returns inside")
+        ]
+        if row is not None:
+            facts |= _of_row(law, row, period)
+            parts += _in_words(held.rows[row], facts, period)
+        if period is not None and name in passed:
+            facts["between_samples"] = passed[name]
+            parts.append(f"samples, and the motion between them, pass 0 by at most {passed[name]:.2g}")
+        lines.append("; ".join(parts))
+        values[name] = facts
+        if not facts["inside"]:
+            warnings.append(f"bounds: {name}: the start is outside (h = {h[i]:.4g}); the law returns inside")
+    if late:
+        lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
+    return lines, values, warnings
+
+
+def _of_row(law: BoundConstraintFollowing, row: int, period: float | None) -> dict[str, Any]:
+    """Rate and acceleration of the first row of a bound; of a limit with two sides the smaller acceleration."""
+    assert law.bounds is not None
+    name = law.bounds.rows[row].name
+    braking = [law.bound_braking[i] for i, each in enumerate(law.bounds.rows) if each.name == name]
+    facts: dict[str, Any] = {"rate": law.bound_rates[row], "kind": law.bounds.rows[row].kind}
+    facts |= {} if period is None else {"rate_times_period": law.bound_rates[row] * period}
+    return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
+
+
+def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None) -> list[str]:
+    if row.kind == "stopping":
+        return [f"brakes with {facts['braking']:.4g} unit/s^2"]
+    if row.kind == "speed":
+        return ["reached within one period" if period else f"rate {facts['rate']:.4g} 1/s"]
+    text = f"rate {facts['rate']:.4g} 1/s"
+    return [text + (f", times the period {facts['rate_times_period']:.3g} of 2" if period else "")]
+
+
+def _values(run: Run, state: State) -> Array:
+    """h of each bound at a state, under the law's command."""
+    loop = NumpyLoop(run.system) if run.system.estimator is None else run.loop
+    x = np.concatenate([state.q, state.v, loop.memory_start])
+    command = loop.control(state.t, x)
+    values: Array = loop.motion(state.t, x, command)[1][_place(loop)]
+    return values
+
+
+def _place(loop: Any) -> slice:
+    """Where h stands in the logged part of a row."""
+    place, first = loop.layout.slices["bound"], loop.layout.command_size
+    return slice(place.start - first, place.stop - first)
+
+
+def _passed(run: Run, law: BoundConstraintFollowing, period: float) -> dict[str, float]:
+    """Bound -> the most by which it may be passed, over the states and inputs that are looked at."""
+    loop, model = run.loop, run.system.model
+    assert law.bounds is not None
+    found: dict[str, float] = {}
+    random = np.random.default_rng(0)
+    states = [run.start]
+    for state in model.samples(run.start, STATES):
+        states.append(nearest(model, state, among=[])[0] if model.passive_rows else state)
+    box = np.array([law.lower, law.upper]).T
+    steps = max(1, run.settings.integrator.substeps(period))
+    for state in states:
+        x = np.concatenate([state.q, state.v, loop.memory_start])
+        command = loop.control(state.t, x)
+        corners = [command[: model.m]]
+        if np.isfinite(box).all():
+            corners += [np.where(random.random(model.m) < 0.5, *box.T) for _ in range(CORNERS)]
+        for u in corners:
+            held = command.copy()
+            held[: model.m] = u
+            if not np.isfinite(held[: model.m]).all():
+                continue
+            rows = model.rows_of_bounds(state) if model.bound_rows else None
+            if rows is None:
+                continue
+            a = loop.held_derivative(state.t, x, held)
+            second = rows.A @ a[model.n : 2 * model.n] - rows.b
+            y = loop.after_hold(state.t, x, held, period, steps)
+            after = model.rows_of_bounds(State(state.t + period, y[: model.n], y[model.n : 2 * model.n]))
+            for i, row in enumerate(law.bounds.rows):
+                passed = _of_period(row, law.bound_rates[i], period, i, rows, after, second)
+                if np.isfinite(passed):
+                    found[row.name] = max(found.get(row.name, 0.0), passed)
+    return found
+
+
+def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after: Any, second: Array) -> float:
+    """The most by which a row may be passed, from one held period."""
+    h, slope = rows.violation[i], rows.violation_rate[i]
+    if row.kind in ("barrier", "stopping"):
+        missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i]))
+        settles = 1.0 if row.kind == "stopping" else 1.0 / min(p * period, 1.0) ** 2
+        return float(abs(second[i]) * period**2 / 8 + settles * missed)
+    missed = abs(after.violation[i] - (h + period * second[i]))
+    return float(missed / (1.0 - np.exp(-p * period)) if row.kind == "decay" else missed)

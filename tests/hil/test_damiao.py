@@ -1,0 +1,228 @@
+"""Damiao: registers are read back and compared, and an emulated drive answers as its owner's own program expects."""
+
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import can
+import pytest
+from drive_conversation import Conversation
+from emulation import Bench, bench, drive_settings
+from interfaces import BITRATE, EACH, keys_of
+from test_drive_mit import Motor, conversation
+from test_emulator_process import serving
+
+from hil.codecs import damiao as codec
+from hil.drives.base import DriveError
+from hil.drives.mit import MitDrive
+from hil.emulator.mit import Mit
+from hil.frame import Frame
+from hil.session.start import Request, start
+
+NODE, HOST = 4, 0x14
+OPTIONS = {"motor": "dm4310", "status": "damiao", "host": HOST, "drive_watchdog": True}
+ENABLE = Frame(NODE, b"\xff" * 7 + b"\xfc")
+
+
+def test_requests_and_answers_are_the_bytes_of_the_maker() -> None:
+    assert codec.read(1, codec.TMAX).hex() == "0100331700000000"
+    assert codec.read(0x203, codec.TIMEOUT).hex() == "0302330900000000"
+    answer = bytes.fromhex("03003317") + struct.pack("<f", 10.0)
+    assert codec.register_value(answer, 3) == (codec.TMAX, 10.0)
+    assert codec.register_value(bytes.fromhex("01005509e8030000"), 1) == (codec.TIMEOUT, 1000.0)  # 50 ms
+    assert codec.register_value(answer, 4) is None
+    # replies to commands: enabled, or at rest near the same position
+    assert codec.register_value(bytes.fromhex("13003317") + bytes(4), 3) is None
+    assert codec.register_value(bytes.fromhex("0300337ff7ff1919"), 3) is None
+
+
+def identified(motor: Motor, **options: object) -> tuple[MitDrive, Conversation]:
+    drive, talk = conversation(motor, options=options)
+    talk.run(drive.identify(talk))
+    return drive, talk
+
+
+def test_registers_that_agree_are_read_once_and_leave_nothing_to_say() -> None:
+    motor = Motor("damiao", watchdog=50)
+    motor.registers[21] = struct.pack("<f", 12.505)  # within a thousandth
+    drive, talk = identified(motor, drive_watchdog=True)
+    assert [line for line in talk.lines if "7FF" in line] == [
+        f"TX 7FF 03 00 33 {register:02X} 00 00 00 00" for register in (10, 9, 21, 22, 23)
+    ]
+    assert drive.unverified == "" and drive.rejected == 0
+
+
+FLOAT, COUNT = struct.Struct("<f").pack, struct.Struct("<I").pack
+
+
+@pytest.mark.parametrize(
+    ("register", "value", "said"),
+    [
+        (23, FLOAT(12.0), r"TMAX \(register 23\) is 12 N m, the range of torque in the config is 18 N m"),
+        (22, FLOAT(45.0), r"VMAX \(register 22\) is 45 rad/s, the range of velocity in the config is 50 rad/s"),
+        (21, FLOAT(95.5), r"PMAX \(register 21\) is 95.5 rad, the range of position in the config is 12.5 rad"),
+        (10, COUNT(2), r"CTRL_MODE \(register 10\) is 2 \(position and velocity\), torque commands need 1 \(MIT\)"),
+        (9, COUNT(0), r"TIMEOUT \(register 9\) is 0: no watchdog \(set it to 1000, 0.05 s; or drive_watchdog: false\)"),
+        (9, COUNT(4000), r"TIMEOUT \(register 9\) is 0.2 s, hil.safety.drive_watchdog is 0.05 s"),
+        (9, COUNT(40), r"TIMEOUT \(register 9\) is 0.002 s, less than 3 periods of the loop"),
+    ],
+)
+def test_a_register_that_differs_is_refused_with_both_values(register: int, value: bytes, said: str) -> None:
+    motor = Motor("damiao", watchdog=50)
+    motor.registers[register] = value
+    with pytest.raises(DriveError, match=said):
+        identified(motor, drive_watchdog=True)
+
+
+def test_all_registers_that_differ_are_named_at_once() -> None:
+    motor = Motor("damiao", watchdog=50)
+    motor.registers |= {10: COUNT(3), 22: FLOAT(1.0), 23: FLOAT(2.0)}
+    with pytest.raises(DriveError, match=r"CTRL_MODE .*; VMAX .*; TMAX "):
+        identified(motor, drive_watchdog=True)
+
+
+def test_a_drive_that_does_not_answer_about_a_register_is_named() -> None:
+    class Silent(Motor):
+        def take(self, frame: Frame, now: int):  # type: ignore[no-untyped-def]
+            return [] if frame.id == 0x7FF else super().take(frame, now)
+
+    with pytest.raises(TimeoutError, match=r"an answer to the request for CTRL_MODE \(register 10\)"):
+        identified(Silent("damiao", watchdog=50))
+
+
+def emulated(quirks: dict[str, object] | None = None) -> Bench:
+    host = bench(drive_settings("mit", node=NODE, options=OPTIONS, watchdog=0.02, torque_limit=15.0), quirks=quirks)
+    host.collect(1.0)
+    return host
+
+
+def ask(host: Bench, payload: str) -> list[tuple[int, str]]:
+    return [(frame.id, frame.data.hex()) for frame in host.ask(Frame(0x7FF, bytes.fromhex(payload)))]
+
+
+def test_an_emulated_drive_answers_about_its_registers() -> None:
+    host = emulated()
+    assert ask(host, "0400331700000000") == [(HOST, "04003317" + FLOAT(10.0).hex())]
+    assert ask(host, "0400330900000000") == [(HOST, "04003309" + COUNT(400).hex())]  # 20 ms
+    assert ask(host, "0500331700000000") == []  # another drive's
+    assert ask(host, "0400332800000000") == []  # there is no register 40
+    assert ask(host, "040055170000c040") == [(HOST, "040055170000c040")]
+    assert ask(host, "0400331700000000") == [(HOST, "040033170000c040")]
+    assert ask(host, "0400551400000000") == []  # the gear ratio cannot be written
+    assert ask(host, "0400aa0100000000") == [(HOST, "0400aa0100000000")]
+    ((identity, reply),) = ask(host, "0400cc0000000000")
+    assert (identity, reply[:2], len(reply)) == (HOST, "04", 16)
+
+
+def test_a_written_range_scales_torques_and_a_written_time_out_stops_the_drive() -> None:
+    host = emulated()
+    drive = host.emulator.nodes["a"]
+    assert isinstance(drive, Mit)
+    ask(host, "040055170000a041")  # TMAX 20 N m
+    ask(host, "0400550950000000")  # TIMEOUT 4 ms
+    host.ask(ENABLE)
+    host.ask(Frame(NODE, bytes.fromhex("7fff7ff000000c00")), 1.0)
+    assert drive.motor.torque() == pytest.approx(-20.0 + 0xC00 * 40.0 / 4095)
+    host.collect(5.0)
+    assert not drive.motor.enabled
+
+
+def test_a_drive_in_another_mode_makes_no_torque_of_these_commands() -> None:
+    host = emulated({"registers": {10: 2}})
+    drive = host.emulator.nodes["a"]
+    assert isinstance(drive, Mit)
+    host.ask(ENABLE)
+    assert len(host.ask(Frame(NODE, bytes.fromhex("7fff7ff000000c00")), 1.0)) == 1
+    assert drive.motor.enabled and drive.motor.torque() == 0.0
+
+
+DRIVE = "bus: main, gear: 2, torque_limit: 5, torque_rate_limit: 1000, speed_limit: 1, position_limits: [-0.3, 0.3]"
+BUS = "hil.buses={main: {interface: emulated, fd: true, data_bitrate: 5000000}}"
+ENCODER = "coordinate: x2, bus: main, protocol: odrive, fd: true, node: 7, gear: 50, offset: 0.5, speed_limit: 0.5"
+
+
+def belt(*overrides: str) -> Request:
+    """The belt of the shipped config with a Damiao and an ODrive encoder on an FD bus."""
+    drive = f"{{actuator: F, protocol: mit, status: damiao, motor: dm4310, node: 1, drive_watchdog: true, {DRIVE}}}"
+    rig = (BUS, f"hil.drives=[{drive}]", f"hil.sensors=[{{{ENCODER}}}]")
+    return Request("two_mass_spring_drive", (*rig, *overrides), duration=0.1, engine="vm")
+
+
+def test_a_drive_with_another_range_is_refused_before_it_is_enabled(tmp_path: Path) -> None:
+    fault = "hil.faults=[{kind: torque_table, drive: F, factor: 1.2, since: power_on}]"
+    ended = start(belt(fault)).run(tmp_path / "run", lambda event: None)
+    assert ended.exit_code == 3
+    said = "TMAX (register 23) is 12 N m, the range of torque in the config is 10 N m"
+    assert [said in event.detail for event in ended.events] == [True]
+
+
+def test_six_mit_drives_on_one_bus_come_up(tmp_path: Path) -> None:
+    """More commands, answers and frames of the handshake in one tick than the host's queue of ten holds."""
+    one = "bus: main, protocol: mit, motor: ak70-10, drive_watchdog: false, torque_limit: 12, torque_rate_limit: 400, "
+    one += "speed_limit: 6, position_limits: [-3, 3]"
+    drives = ", ".join(f"{{actuator: u{i}, node: {i}, host: {16 + i}, {one}}}" for i in range(1, 7))
+    overrides = (
+        f"hil.drives=[{drives}]", "plant.parameters.g=0", "hil.safety.zero_time=0.01", "hil.safety.ramp_time=0.02"
+    )  # fmt: skip
+    ended = start(Request("coordinated_robots", overrides, duration=0.01, engine="vm")).run(
+        tmp_path / "run", lambda event: None
+    )
+    summary = ended.trajectory.summary()
+    assert (ended.exit_code, summary["status"], summary["observer"]) == (0, "done", [])
+    assert summary["bus"]["main"]["refused"] == 0
+
+
+def wait_until(done: Callable[[], bool], every: Callable[[], None] = lambda: None) -> None:
+    end = time.monotonic() + 20.0
+    while not done():
+        assert time.monotonic() < end
+        every()
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("fd", [False, True], ids=["classic", "fd"])
+@pytest.mark.parametrize("interface", [EACH[0], EACH[2]])  # it takes its own echoes on udp_multicast for answers
+def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`damiao-motor` reads and writes registers, enables, commands a torque, and sees its commands run out."""
+    pytest.importorskip("damiao_motor")
+    from damiao_motor import DaMiaoController
+    from damiao_motor.core.motor import REGISTER_TABLE
+
+    settings = drive_settings("mit", node=NODE, options=OPTIONS, watchdog=1.0, torque_limit=15.0, fd=fd, brs=fd)
+    with keys_of(interface) as keys:
+        keys |= {"fd": True, "data_bitrate": 5 * BITRATE} if fd else {}
+        rest = {key: keys[key] for key in ("port", "hop_limit") if key in keys}
+        if fd:
+            rest |= {"protocol": can.CanProtocol.CAN_FD} if interface == "virtual" else {"fd": True}
+        with serving(keys, settings) as server:
+            theirs = can.Bus(interface=interface, channel=keys["channel"], ignore_config=True, **rest)
+            monkeypatch.setattr(can.interface, "Bus", lambda channel, bustype: theirs)
+            controller = DaMiaoController(keys["channel"], interface)
+            motor = controller.add_motor(NODE, HOST, "4310")
+            try:
+                assert [motor.get_register(each, timeout=10.0) for each in (7, 8, 9, 10)] == [HOST, NODE, 20_000, 1]
+                assert [motor.get_register(each, timeout=10.0) for each in (21, 22, 23)] == [12.5, 30.0, 10.0]
+                motor.ensure_control_mode("MIT")
+                every = motor.read_all_registers(timeout=10.0)
+                assert len(every) == len(REGISTER_TABLE)
+                assert not [value for value in every.values() if isinstance(value, str)]
+                motor.request_motor_feedback()
+                wait_until(lambda: motor.state.get("status") == "DISABLED")
+                motor.enable()
+                wait_until(lambda: motor.state.get("status") == "ENABLED")
+                began = motor.state["pos"]
+                wait_until(
+                    lambda: abs(motor.state["torq"] - 1.0) < 0.01 and motor.state["pos"] > began + 0.01,
+                    lambda: motor.send_cmd_mit(feedforward_torque=1.0),
+                )
+                assert server.emulator.drive("a").motor.enabled
+                motor.set_can_timeout(20)
+                wait_until(lambda: not server.emulator.drive("a").motor.enabled)  # nobody commands any more
+                motor.request_motor_feedback()
+                wait_until(lambda: motor.state["status"] == "LOST_COMM")
+                motor.clear_error()
+                wait_until(lambda: motor.state["status"] == "DISABLED")
+                motor.store_parameters()
+            finally:
+                controller.shutdown()

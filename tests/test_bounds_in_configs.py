@@ -1,0 +1,145 @@
+"""`bounds` of a config: every kind, from YAML to the columns of a run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_robot import SMALL, small_urdf
+
+import servoctl as sc
+from servoctl.check.report import check
+from servoctl.errors import ConfigError
+from servoctl.run_folder.trajectory import Trajectory
+
+LIFT = '''
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Lift(sc.Plant):
+    """A driven support carries a mass on a rope."""
+    m1: float = 2.0
+    m2: float = 1.0
+    g: float = 9.8
+    coordinates = {"z1": "m", "z2": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.diag([self.m1, self.m2])
+
+    def force(self, q, v, t):
+        return np.array([-self.m1 * self.g, -self.m2 * self.g])
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [0.0]])
+
+    def passive_constraints(self, q, t):
+        return {"cable": q[0] - q[1] - 0.5}
+'''
+HANGING = """\
+plant: {class: "lift.py:Lift"}
+initial: {q: {z1: 0.5, z2: 0}}
+task:
+  - {name: z, holonomic: "z2 + 0.3*(1 - cos(8*t))"}
+bounds:
+  - {name: rope, reaction: cable, at_most: 0}
+  - {name: floor, holonomic: "z2 + 0.9"}
+  - {name: gentle, nonholonomic: "4 - der(z1)", rate: 40}
+law: {correction: {second_order: {damping: 20, stiffness: 100}}, limits: {F: 200}}
+run: {duration: 0.6, period: 0.005}
+"""
+
+
+@pytest.fixture
+def lift(tmp_path: Path) -> Path:
+    (tmp_path / "lift.py").write_text(LIFT)
+    path = tmp_path / "lift.yaml"
+    path.write_text(HANGING)
+    return path
+
+
+@pytest.fixture
+def robot(tmp_path: Path) -> Path:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "small.urdf").write_text(small_urdf())
+    path = tmp_path / "c.yaml"
+    path.write_text(SMALL.replace("run: {duration: 0.1", "run: {duration: 1, period: 0.005"))
+    return path
+
+
+def run_of(path: Path, *changes: str) -> Trajectory:
+    return sc.load(path, list(changes), engine="vm").simulate()
+
+
+def test_a_rope_stays_taut_and_pulls_with_the_force_of_the_mass_on_it(lift: Path) -> None:
+    run = run_of(lift)
+    tension = 9.8 + np.gradient(run["v.z2"], run.t)  # of 1 kg
+    assert run["bound.rope"].min() >= -1e-12
+    assert np.abs(run["bound.rope"] - run["passive_force.z2"]).max() < 1e-10
+    assert np.median(np.abs(run["bound.rope"] - tension)) < 0.2
+    free = run_of(lift, "bounds=[]")
+    assert free["passive_force.z2"].min() < -1.0  # the task alone would push the rope
+    event = next(event for event in run.metadata["events"] if event["event"] == "bound")
+    assert event["bound"] == "rope" and event["given_up"]["z"] > 1.0
+    assert set(run.summary()["bounds"]) == {"rope", "floor", "gentle"}
+
+
+def test_a_reaction_that_dependent_rows_share_is_refused(lift: Path) -> None:
+    twice = LIFT.replace('{"cable": q[0] - q[1] - 0.5}', '{"cable": q[0] - q[1] - 0.5, "rod": 2*q[0] - 2*q[1] - 1}')
+    (lift.parent / "lift.py").write_text(twice)
+    with pytest.raises(ConfigError, match=r"bounds.rope.reaction: the reaction of cable is not unique"):
+        sc.load(lift)
+
+
+@pytest.mark.parametrize("delay", ["2*ms", "5*ms", "8*ms"])
+def test_late_commands_keep_bounds_by_the_state_that_they_lead_to(lift: Path, delay: str) -> None:
+    near = "bounds.floor.holonomic=z2 + 0.3"
+    run = run_of(lift, near, f"realism={{delay: {delay}}}")
+    assert run.metadata["status"] == "done"
+    assert run["bound.floor"].min() >= -1e-5
+    assert run["bound_active.floor"].sum() > 5
+    assert run_of(lift, "bounds=[]", f"realism={{delay: {delay}}}")["q.z2"].min() < -0.4
+
+
+def test_bounds_that_do_not_hold_leave_late_commands_as_they_were(lift: Path) -> None:
+    far = "bounds=[{name: floor, holonomic: z2 + 9}]"
+    late = "realism={delay: 5*ms}"
+    assert np.array_equal(run_of(lift, far, late).u, run_of(lift, "bounds=[]", late).u)
+
+
+def test_a_robot_keeps_the_limits_of_its_file_and_a_distance(robot: Path) -> None:
+    text = robot.read_text() + (
+        "bounds:\n"
+        "  - {name: joints, position: robot}\n"
+        "  - {name: speeds, velocity: robot}\n"
+        "  - {name: ball, distance: [tool, [0.7, 0, 0.2]], at_least: 0.15}\n"
+        "  - {name: near, distance: [tool, ground], at_most: 0.65}\n"
+    )
+    robot.write_text(text.replace("value: 0.9", "value: 0.55 - 0.4*sin(2*t)"))
+    run = run_of(robot)
+    names = ["joints.shoulder", "joints.elbow", "speeds.shoulder", "speeds.elbow", "ball", "near"]
+    assert list(run.summary()["bounds"]) == names
+    q = np.array([run["q.shoulder"], run["q.elbow"]])
+    assert np.allclose(run["bound.joints.elbow"], np.minimum(q[1] - 0.2, 2.8 - q[1]))
+    assert np.allclose(run["bound.speeds.elbow"], 3.0 - np.abs(run["v.elbow"]))
+    turn = q.sum(axis=0)
+    tool = np.array([0.4 * np.cos(q[0]) + 0.3 * np.cos(turn), 0.4 * np.sin(q[0]) + 0.3 * np.sin(turn)])
+    assert np.allclose(run["bound.near"], 0.65 - np.hypot(*tool), atol=1e-9)
+    for name in names:  # speeds change within a period, because the other joint moves
+        assert run[f"bound.{name}"].min() > (-5e-3 if name.startswith("speeds") else -1e-4), name
+    assert sum(bool(run[f"bound_active.{name}"].any()) for name in names) >= 2
+
+
+def test_check_says_how_far_a_sampled_bound_may_be_passed_and_where_the_start_is(lift: Path) -> None:
+    run = sc.load(lift, ["bounds.floor.holonomic=z2 - 0.1"], engine="vm", strict=False)
+    report = check(run)
+    floor, gentle = (report.values["bounds"][name] for name in ("floor", "gentle"))
+    assert floor["h"] == pytest.approx(-0.1) and not floor["inside"]
+    assert floor["rate"] == 15.0 and floor["rate_times_period"] == pytest.approx(0.075)
+    assert gentle["rate"] == 40.0
+    assert any("bounds: floor: the start is outside" in warning for warning in report.warnings)
+    # a lift with constant forces moves in parabolas: only the motion between samples may pass the bound
+    fastest = max(abs(200.0 / 3.0 - 9.8), abs(-200.0 / 3.0 - 9.8))
+    assert 0.5 * fastest * 0.005**2 / 8 < floor["between_samples"] <= 1.01 * fastest * 0.005**2 / 8
