@@ -16,7 +16,7 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
-from servoctl.run_folder.bounds import bound_metrics
+from servoctl.run_folder.bounds import bound_events, bound_metrics
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -224,7 +224,10 @@ class Trajectory:
         if "status" in self.columns:
             counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
-        out["events"] = self.metadata.get("events", [])
+        events = list(self.metadata.get("events", []))
+        if not any(event.get("event") == "bound" for event in events):  # a run on drives has none of them
+            events += bound_events(self)
+        out["events"] = events
         return dict(plain(out))
 
     def violation_metrics(self, name: str) -> dict[str, Any]:
