@@ -28,7 +28,7 @@ from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
-from servoctl.types import Array, Command
+from servoctl.types import Array, Command, Status
 
 CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-std=c99", "-Werror")
@@ -77,6 +77,34 @@ def test_the_law_compiles_without_a_warning_and_equals_numpy(name: str, tmp_path
     n = len(load(name).start.q)
     assert made.vectors == 20
     assert passes(built(made, tmp_path, "-O2")) == 20 + 1 + 2 * n  # vectors; t, q and v not finite
+
+
+@needs_compiler
+def test_a_law_with_bounds_equals_numpy_and_says_which_of_them_hold_the_inputs(tmp_path: Path) -> None:
+    """One bound that the start leaves, and one that is far away."""
+    rows = "{name: tilt, holonomic: 'theta3 - 0.05'}, {name: joint, position: {theta1: [-3, 3]}, acceleration: 5}"
+    made = export(load("coordinated_robots", [f"bounds=[{rows}]"]))
+    assert passes(built(made, tmp_path, "-O2")) > 20
+    header = made.files["coordinated_robots_law.h"]
+    assert "int bound_active[2]; /* tilt, joint: 1 while the bound holds the inputs, else 0 */" in header
+    assert "[1/s] how fast a bound may be approached; default 15" in header
+    program = tmp_path / "start.c"
+    program.write_text(
+        """#include "coordinated_robots_law.h"
+        #include <stdio.h>
+        int main(void) {
+          const double q[5] = {1.0471975511965976, -1.0471975511965976, 0, 1.0471975511965976, -1.0471975511965976};
+          const double v[5] = {0};
+          coordinated_robots_command out;
+          const int status = coordinated_robots_law(0, 0, q, v, &out);
+          printf("%d %d %d %g %g", status, out.bound_active[0], out.bound_active[1], out.bound_lack[0], out.u[0]);
+          return 0;
+        }"""
+    )
+    sources = [str(program), str(tmp_path / "coordinated_robots_law.c")]
+    subprocess.run([str(CC), *STRICT, "-o", str(tmp_path / "start"), *sources, "-lm"], check=True)
+    said = subprocess.run([str(tmp_path / "start")], capture_output=True, text=True, check=True).stdout.split()
+    assert said[:4] == [str(Status.BOUNDED.code), "1", "0", "0"] and np.isfinite(float(said[4]))
 
 
 @needs_compiler
@@ -175,7 +203,7 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
     assert "double upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
     assert "default 12, 12, 8.1, 12, 12, 7 */" in text
     assert (
-        "COORDINATED_ROBOTS_LIMITED_SATURATED = 2, /* an input is at its limit and part of what the task asks" in text
+        "COORDINATED_ROBOTS_LIMITED_SATURATED = 3, /* an input is at its limit and part of what the task asks" in text
     )
 
 

@@ -46,7 +46,7 @@ typedef struct {{
   {real} residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^2 */
   {real} pivot; /* [-] smallest pivot counted in the rank: near the rank tolerance the task is nearly singular */
   {name}_status status;
-{memory[0]}}} {name}_command;
+{_bounds(facts)}{memory[0]}}} {name}_command;
 
 /*
   Computes the command at a state. Returns out->status.
@@ -125,6 +125,18 @@ def _memory(facts: Facts) -> tuple[str, str]:
     starts = ", ".join(f"{name} = {value:g}" for name, value in zip(names, facts.loop.memory_start, strict=True))
     rate = f"  {facts.real} memory_rate[{len(names)}]; /* add elapsed time [s] times this to the memory */\n"
     return rate, f"    memory  {comment(starts)} at the start\n"
+
+
+def _bounds(facts: Facts) -> str:
+    law = facts.loop.system.law
+    if law is None or not law.bounded:
+        return ""
+    names, count = comment(", ".join(law.bounded)), len(law.bounded)
+    return (
+        f"  int bound_active[{count}]; /* {names}: 1 while the bound holds the inputs, else 0 */\n"
+        f"  {facts.real} bound_lack[{count}]; /* what inputs within their limits cannot give it, in its unit / s^2, "
+        "or / s of a bound on velocities */\n"
+    )
 
 
 def _memory_word(facts: Facts) -> str:

@@ -99,7 +99,7 @@ def _varied(system: System, border: Interface, random: np.random.Generator) -> A
             for place in member.places:
                 values[place] *= 1.0 + VARIATION * random.uniform(-1.0, 1.0)
     position = 0
-    for thing in (system.model.plant, *system.model.task.values()):
+    for thing in (system.model.plant, *system.model.task.values(), *system.model.bounds.values()):
         part = slice(position, position + len(parameter_values(thing)))
         if not _allowed(thing, values[part]):
             values[part] = border.values[part]
@@ -128,5 +128,6 @@ def system_at(system: System, values: Array) -> System:
 
     model.plant = take(model.plant)
     model.task = {name: take(constraint) for name, constraint in model.task.items()}
+    model.bounds = {name: take(constraint) for name, constraint in model.bounds.items()}
     law = take(system.law)
     return System(model, law, system.inputs, take(system.passive))
