@@ -470,3 +470,54 @@ def test_the_vectors_cover_other_parameters() -> None:
     assert len(rows) == 20
     assert rows[0] == rows[2] == "1.0, 2.0, 10.0, 0.5"
     assert len(set(rows)) == 11  # the config's own, and ten others
+
+
+ESTIMATED = (
+    "run.period=0.001", "run.output_step=0.001", "run.duration=0.2", "realism.delay=0.001", "realism.measured=q",
+    "realism.quantisation.q=2*pi/65536", "realism.parameter_error.m1=0.3",
+    "estimation.kind=model",
+)  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("single", [False, True])
+def test_a_law_with_an_estimator_passes_its_own_test(single: bool, tmp_path: Path) -> None:
+    run = load("two_mass_spring", ESTIMATED, "vm")
+    made = export(run, single)
+    assert "const double *v" not in made.files["two_mass_spring_law.h"]
+    assert passes(built(made, tmp_path, "-O2")) >= 10 + 1 + len(run.loop.memory_names)
+
+
+@needs_compiler
+def test_a_law_with_an_estimator_repeats_a_run_from_positions_alone(tmp_path: Path) -> None:
+    """Measured positions go in, the commands of the run come out, within the last digits."""
+    run = load("two_mass_spring", ESTIMATED, "vm")
+    write(export(run).files, tmp_path)
+    library = tmp_path / "law.so"
+    subprocess.run(
+        [str(CC), "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", library, "two_mass_spring_law.c", "-lm"],
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    law = ctypes.CDLL(str(library)).two_mass_spring_law
+    count = len(run.loop.memory_names)
+
+    class Answer(ctypes.Structure):
+        _fields_ = (
+            ("u", ctypes.c_double * 1), ("rank", ctypes.c_int), ("residual", ctypes.c_double),
+            ("pivot", ctypes.c_double), ("status", ctypes.c_int), ("memory_rate", ctypes.c_double * count),
+        )  # fmt: skip
+
+    logged = run.simulate()
+    realism = run.system.realism
+    assert realism is not None
+    out, memory, largest = Answer(), run.loop.memory_start.copy(), 0.0
+    late = logged.u[1:]  # the drive makes each command one period later
+    rows = zip(logged.t[:-1], logged.q, logged.v, late, logged["status"], strict=False)
+    for t, q, v, u, status in rows:
+        seen = np.ascontiguousarray(realism.measured(np.hstack([q, v]), np.zeros(2 * len(q) + 1))[: len(q)])
+        pointers = (x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (seen, memory))
+        assert law(None, ctypes.c_double(t), *pointers, ctypes.byref(out)) == status
+        largest = max(largest, abs(out.u[0] - u[0]))
+        memory += 0.001 * np.array(out.memory_rate)
+    assert np.abs(logged.u).max() > 1.0
+    assert largest < 1e-12 * np.abs(logged.u).max()

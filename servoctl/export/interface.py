@@ -83,6 +83,7 @@ class Interface:
         fixed: Names of parameters that it does not depend on.
         values: All parameters of the loop, as exported.
         sources: C expression of each of these; None for one that stays at its value.
+        period: Period of a law with an estimator [s], which takes measured positions alone; None: it has none.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Interface:
     fixed: tuple[str, ...]
     values: Array
     sources: tuple[str | None, ...]
+    period: float | None = None
 
     @property
     def groups(self) -> dict[str, list[Member]]:
@@ -134,7 +136,8 @@ def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
     sources[twin] = sources[shared]
     plant = model.plant
     memory = tuple(loop.memory_names)
-    return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources))
+    period = None if system.estimator is None else system.estimator.commands.period
+    return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources), period)
 
 
 def _members(loop: CompiledLoop) -> Iterator[Member]:

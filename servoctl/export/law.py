@@ -46,10 +46,10 @@ const {name}_parameters {name}_defaults = {{
   if (!p) p = &{name}_defaults;
   for (i = 0; i < {n}; ++i) {{
     x[i] = q[i];
-    x[{n} + i] = v[i];
+    x[{n} + i] = {"v[i]" if border.period is None else "0"};
   }}
 {remember}{parameters}
-  for (i = 0; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
+  for (i = {0 if border.period is None else n}; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
   for (i = 0; i < {count}; ++i) if (isnan(parameters[i])) sound = 0;
   if (sound) {facts.source.entry}(&t, x, parameters, row);
   else {{
