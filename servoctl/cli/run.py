@@ -1,6 +1,6 @@
 """`servoctl run`: simulates a config and prints how the run went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Annotated, Any
 
@@ -95,7 +95,7 @@ def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases)
         say("\n" * (i == 0) + line)
 
 
-def say_bounds(summary: dict[str, Any]) -> None:
+def say_bounds(summary: Mapping[str, Any]) -> None:
     """The table of the bounds; nothing without any."""
     keys = ("min", "active_time", "violated_time")
     rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in summary.get("bounds", {}).items()]
