@@ -27,6 +27,9 @@ MOVED = 0.01
 COARSE, FINE = 12, 150
 """Samples on which all signs are tried, and on which the best ones are checked."""
 
+CALM = 0.3
+"""Share of the samples on which the signs are checked where nodes do not sample together: the slowest."""
+
 HOPELESS = 1e3
 """Signs with so large a misfit at one sample are not tried any further."""
 
@@ -164,7 +167,9 @@ class Calibrator:
         """The signs that fit best, the largest residual of each node, and the misfit over the whole motion."""
         spread = np.linspace(0, len(travel) - 1, COARSE, dtype=int)
         rates = np.gradient(travel, motion.t, axis=0)
-        slack = np.abs(rates) * (0.0 if motion.synced else self._skew)
+        skew = 0.0 if motion.synced else self._skew
+        slack = np.abs(rates) * skew + np.abs(np.gradient(rates, motion.t, axis=0)) * skew**2
+        slack += np.maximum(0.0, motion.steps - self._displacements.errors)  # an encoder coarser than its wire
         # the residual of a large motion tells most: the sample farthest from the start in each part of the motion
         size = np.abs(travel / motion.steps).max(axis=1)
         far = np.array([a + int(np.argmax(size[a:b])) for a, b in pairwise(spread)])
@@ -173,8 +178,13 @@ class Calibrator:
             return self._misfit(y0 + signs * travel[far], slack[far], q0)[0]
 
         fit = fitting_signs(misfit, signs, judged)
-        every = np.unique(np.linspace(0, len(travel) - 1, FINE, dtype=int))
-        excess, residual = self._misfit(y0 + fit.signs * travel[every], slack[every], q0)
+        # where nodes do not sample together, only slow samples tell more than the times of the others
+        loose = (slack / motion.steps).max(axis=1)
+        edges = np.unique(np.linspace(0, len(travel), FINE + 1, dtype=int))
+        calm = np.array([a + int(np.argmin(loose[a:b])) for a, b in pairwise(edges)])
+        if not motion.synced:
+            calm = np.sort(calm[np.argsort(loose[calm])[: max(COARSE, round(CALM * len(calm)))]])
+        excess, residual = self._misfit(y0 + fit.signs * travel[calm], slack[calm], q0)
         return fit, residual, excess
 
     def _misfit(self, y: Array, slack: Array, q: Array) -> tuple[float, Array]:

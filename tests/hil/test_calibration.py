@@ -20,6 +20,7 @@ from hil.safety.plan import Stage
 from hil.session.calibration import calibrated
 from hil.session.run import HilRun, Result
 from hil.session.start import Request, start
+from servoctl.bench.faults.scenario import PROTOCOLS, machine
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
@@ -242,3 +243,28 @@ def test_a_real_bus_needs_armed_even_though_nothing_is_enabled() -> None:
     bus = "hil.buses.main={interface: virtual, channel: nobody}"
     with pytest.raises(ConfigError, match=r"none that enables a drive \(add --armed to allow them\)"):
         start(Request("coordinated_robots", (bus,), engine="vm", calibrate=True))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_that_can_be_read_without_torque_is_calibrated(protocol: str, tmp_path: Path) -> None:
+    """Two carts; an encoder node checks the first drive, nothing checks the second."""
+    faults = [
+        {"kind": "encoder_flip", "drive": "a", "since": "power_on"},
+        {"kind": "encoder_jump", "drive": "b", "delta": 0.25, "since": "power_on"},
+    ]
+    setup = machine(protocol, "standstill").renewed(faults)
+    emulator = make_emulator(setup, "vm")
+    run = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 3.0, tmp_path / "run", {})
+    first, second = run.run(lambda event: None).calibration
+    assert (first.sign, first.evidence, first.problem) == (-1, "the other encoders", "")
+    assert first.residual < 3.0
+    assert (second.sign, second.evidence, second.problem) == (1, "the first move, counted as positive", "")
+    steps = [drive.visible() for drive in setup.drives]
+    assert abs(first.offset) < 2 * steps[0]
+    assert abs(second.offset + 0.25) < 2 * steps[1]
+    sent = [frame for _, is_sent, frame, _ in read_frames(tmp_path / "run") if is_sent]
+    kinds = {frame.id if protocol == "mit" else frame.id & (0x780 if protocol == "cia402" else 0x1F) for frame in sent}
+    asks = {"cia402": {0x000, 0x080, 0x600}, "odrive": {0x00}, "mit": {0x7FF, 0x0E0}}  # Get_Version; refresh, read
+    assert kinds == asks[protocol]
+    if protocol == "mit":
+        assert {frame.data[2] for frame in sent if frame.id == 0x7FF} == {0x33, 0xCC}
