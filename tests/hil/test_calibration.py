@@ -115,6 +115,15 @@ def test_an_axis_that_did_not_move_is_named() -> None:
     assert set(problems.values()) == {""}
 
 
+def test_axes_that_move_together_do_not_tell_their_signs() -> None:
+    y = motion_of("arm_on_drives")[1].copy()
+    y[:, 1] -= y[:, 0] - y[0, 0]  # the second motor goes back while a hand moves the first joint
+    problems = {axis.name: axis.problem for axis in by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6, y=y)}
+    assert "moved together with joint2" in problems.pop("joint1")
+    assert "moved together with joint1: its first move does not tell its sign" in problems.pop("joint2")
+    assert set(problems.values()) == {""}
+
+
 def test_swapped_nodes_of_an_arm_are_noticed_by_the_order_of_the_moves() -> None:
     y = motion_of("arm_on_drives")[1][:, [0, 2, 1, 3, 4, 5]]
     axes = by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6, y=y)
