@@ -4,7 +4,7 @@ Design: the nodes are the same; the bus is a real one, so no bit times are emula
 of this process and stops while the process does not run, so that drives do not catch up on missed frames.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any
 
@@ -71,15 +71,15 @@ class Outlet:
         self.world, self.heard = world, 0
         self._stations: list[Station] = []
 
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: Iterable[int]) -> Station:
+    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
         """Attaches a node to the bus."""
         station = Station(self, name, receive, ids)
         self._stations.append(station)
         return station
 
-    def listen(self, station: Station, ids: Iterable[int]) -> None:
+    def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a node receives."""
-        station.ids = frozenset(ids)
+        station.ids = ids
 
     def power(self, station: Station, powered: bool) -> None:
         """Switches a node off or on."""

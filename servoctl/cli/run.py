@@ -134,19 +134,10 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
     held = [event for event in summary["events"] if event["event"] == "bound"]
-    lines += [_given_up(event) for event in held[:BOUND_LINES]]
+    lines += [f"at {number(event['t'])} s {event['text']}" for event in held[:BOUND_LINES]]
     if len(held) > BOUND_LINES:
         lines.append(f"and {len(held) - BOUND_LINES} more times (summary.json has all events)")
     return lines + [f"{n} of {total} rows: {_sentence(name)}" for name, n in counts.items() if name != "OK"]
-
-
-def _given_up(event: dict[str, Any]) -> str:
-    """What was given up for a bound, from when to when."""
-    until = "the end" if event["until"] is None else f"{number(event['until'])} s"
-    amounts = [f"{task} by up to {number(value)}" for task, value in event["given_up"].items()]
-    cost = f"gives up {', '.join(amounts)} [unit/s^2]" if amounts else "costs the task nothing"
-    short = f"; within their limits the inputs lack {number(event['lack'])} [unit/s^2]" if "lack" in event else ""
-    return f"bound {event['bound']} holds from {number(event['t'])} s to {until}: {cost}{short}"
 
 
 def _sentence(status: str) -> str:

@@ -39,7 +39,8 @@ def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
     t, given_up, lack = trajectory.t, trajectory.group("given_up"), trajectory.group("bound_lack")
     for name, h in trajectory.group("bound").items():
         if len(h) and h[0] < -VIOLATED:
-            events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0])})
+            text = f"the start is outside bound {name} (h = {h[0]:.4g})"
+            events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0]), "text": text})
     for name, active in trajectory.group("bound_active").items():
         for first, end in _intervals(active > 0.5):
             most = {
@@ -55,8 +56,18 @@ def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
                 "given_up": {task: value for task, value in most.items() if value > VIOLATED},
             }
             short = float(np.nanmax(lack[name][first:end]))
-            events.append(event | ({"lack": short} if short > 0.0 else {}))
+            event |= {"lack": short} if short > 0.0 else {}
+            events.append(event | {"text": _in_words(event)})
     return events
+
+
+def _in_words(event: dict[str, Any]) -> str:
+    """What was given up for a bound, and until when."""
+    until = "the end" if event["until"] is None else f"{event['until']:.4g} s"
+    amounts = [f"{task} by up to {value:.4g}" for task, value in event["given_up"].items()]
+    cost = f"gives up {', '.join(amounts)} [unit/s^2]" if amounts else "costs the task nothing"
+    short = f"; within their limits the inputs lack {event['lack']:.4g} [unit/s^2]" if "lack" in event else ""
+    return f"bound {event['bound']} holds the inputs until {until}: {cost}{short}"
 
 
 def _time(t: Array, where: Array) -> float:

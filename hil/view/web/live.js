@@ -231,7 +231,7 @@ function fill(table, rows) {
 }
 
 /* draws the machine; one in space can be turned by mouse or finger */
-const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [] };
+const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [], enclosures: [] };
 const trails = {};
 let scene = null;
 function sketch(links, poses, shapes, t) {
@@ -243,7 +243,7 @@ function sketch(links, poses, shapes, t) {
   drawn.solids = Object.entries(about.solids).map(([name, solid]) => ({ ...solid, pose: { x: numbers(poses[name]) } }));
   drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
   drawn.shapes = Object.entries(shapes).map(([name, shape]) => ({ name, x: numbers(shape) }));
-  drawn.obstacles = about.obstacles;
+  drawn.obstacles = about.obstacles; drawn.enclosures = about.enclosures;
   drawn.traces = drawn.axes.map(({ name, x }) => {
     const trail = trails[name] ??= [];
     trail.push(...x.slice(9));
