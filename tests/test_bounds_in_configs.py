@@ -172,3 +172,13 @@ def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(error: float
     assert kept["bound.disc"].min() >= least
     ends = [np.hypot(run["violation.x"], run["violation.y"])[-1] for run in (kept, free)]
     assert ends[0] <= 2.0 * ends[1] + 1e-6
+
+
+def test_a_late_bound_of_what_a_task_moves_gives_up_that_task_and_asks_for_no_enormous_inputs() -> None:
+    ceiling = "{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}"
+    changes = [f"bounds=[{ceiling}]", "run.period=0.002", "run.duration=1.6", "realism={delay: 2*ms}"]
+    run = sc.load("coordinated_robots", changes, engine="vm").simulate()
+    assert run["bound.ceiling"].min() >= 0.0
+    assert np.abs(run.u).max() < 20.0
+    assert np.abs(run["violation.level"]).max() < 1e-9  # the other rows of the task cost nothing
+    assert run["given_up.object_y"].max() > 1.0

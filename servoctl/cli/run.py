@@ -1,6 +1,6 @@
 """`servoctl run`: simulates a config and prints how the run went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Annotated, Any
 
@@ -90,11 +90,16 @@ def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases)
         for name, metrics in summary["inputs"].items()
     ]
     _say_long_table(["input", "unit", *keys], rows)
+    say_bounds(summary)
+    for i, line in enumerate(_evidence(summary)):
+        say("\n" * (i == 0) + line)
+
+
+def say_bounds(summary: Mapping[str, Any]) -> None:
+    """The table of the bounds; nothing without any."""
     keys = ("min", "active_time", "violated_time")
     rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in summary.get("bounds", {}).items()]
     _say_long_table(["bound", "least h", "held inputs [s]", "violated [s]"], rows)
-    for i, line in enumerate(_evidence(summary)):
-        say("\n" * (i == 0) + line)
 
 
 def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

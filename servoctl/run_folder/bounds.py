@@ -1,13 +1,11 @@
 """What a run says about its bounds: how near it came, when they held the inputs, and what was given up for them."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from servoctl.types import Array
-
-if TYPE_CHECKING:
-    from servoctl.run_folder.trajectory import Trajectory
 
 VIOLATED = 1e-9
 """A bound counts as violated where h is below minus this [unit of the bound]; less is rounding."""
@@ -16,7 +14,19 @@ APART = 5
 """Times at which a bound holds are one event if fewer rows lie between them."""
 
 
-def bound_metrics(trajectory: "Trajectory") -> dict[str, dict[str, Any]]:
+class Recorded(Protocol):
+    """What is read of a `Trajectory`, which calls this module."""
+
+    @property
+    def t(self) -> Array: ...
+
+    @property
+    def tasks(self) -> Mapping[str, Sequence[str]]: ...
+
+    def group(self, prefix: str) -> Mapping[str, Array]: ...
+
+
+def bound_metrics(trajectory: Recorded) -> dict[str, dict[str, Any]]:
     """Bound -> least h, and the time in which it held the inputs and in which it was violated [s]."""
     active, t = trajectory.group("bound_active"), trajectory.t
     return {
@@ -29,7 +39,7 @@ def bound_metrics(trajectory: "Trajectory") -> dict[str, dict[str, Any]]:
     }
 
 
-def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
+def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
     """Each time in which a bound held the inputs, with what each task gave up meanwhile; and bounds left at the start.
 
     An event has `t`, `until` (None: to the end), `bound`, `given_up` (task -> largest acceleration that it asked for
