@@ -168,11 +168,12 @@ class MoteusDrive(Drive):
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
 
     def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: of single precision at the largest travel, at 1 rev/s, and at the limit."""
+        """Smallest steps at the joint: of the encoder, or of single precision; at 1 rev/s, and at the torque limit."""
         settings, turn = self.settings, abs(self._turn)
         largest = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
         torque = settings.gear * single_step(abs(settings.motor_torque(settings.torque_limit)))
-        return turn * single_step(max(largest, 1.0)), turn * single_step(1.0), torque
+        bits = self._options.encoder_bits
+        return turn * (2.0**-bits if bits else single_step(max(largest, 1.0))), turn * single_step(1.0), torque
 
     def visible(self) -> float:
         return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
