@@ -36,7 +36,9 @@ def metrics() -> str:
 
     rows = ["| metric | unit | meaning | use |", "|---|---|---|---|"]
     for metric in METRICS:
-        unit = {"task": "of the task", "actuator": "of the actuator"}.get(metric.unit, metric.unit)
+        unit = {"task": "of the task", "actuator": "of the actuator", "bound": "of the bound"}.get(
+            metric.unit, metric.unit
+        )
         rows.append(f"| `{metric.form}` | {unit} | {_cell(metric.meaning)} | {metric.use} |")
     return "\n".join(rows)
 

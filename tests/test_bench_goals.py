@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from servoctl.bench import peers, pendulum, spatial_chain
+from servoctl.bench import bounds, peers, pendulum, spatial_chain
 from servoctl.bench.fresh import cost
 from servoctl.bench.report import Effort, at_most
 from servoctl.bench.spatial_chain import GAIN, chain, target
@@ -80,3 +80,17 @@ def test_the_pendulum_in_cartesian_coordinates_swings_as_its_closed_solution() -
     facts = pendulum.process(3.0)
     assert facts["engine"] == "vm" and facts["choice"].endswith("not compiled")
     assert facts["angle_error"] < 1e-9 and facts["energy_error"] < 1e-8
+
+
+@pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+def test_the_benchmark_of_bounds_times_the_same_law_with_none_free_and_binding_rows() -> None:
+    report = bounds.bounds(QUICK, lambda share: None)
+    (entries,) = report.values.values()
+    assert [entry["name"] for entry in entries] == [bounds.NONE, bounds.FREE, bounds.BINDING]
+    assert all(entry["equal"] for entry in entries)
+    without, free, binding = report.tables[1].rows
+    assert without[1:4] == ["-", "-", "0.0e+00"]
+    assert free[1:4] == ["0.00 of 3", "0.0e+00", "0.0e+00"]  # to the bit
+    assert binding[1:3] == ["3.00 of 3", "0.0e+00"] and float(binding[3]) > 1.0
+    goals = {finding.peer: finding.theirs / entries[0]["median"] for finding in report.findings}
+    assert goals == pytest.approx({"at most 1.3 times the law without": 1.3, "at most 2.5 times the law without": 2.5})

@@ -340,6 +340,7 @@ def test_a_fresh_process_is_measured_and_a_failing_one_named(tmp_path: Any) -> N
 
 NAMES = (
     "tick",
+    "bounds",
     "dynamics",
     "closed_loop",
     "robots",

@@ -143,3 +143,42 @@ def test_check_says_how_far_a_sampled_bound_may_be_passed_and_where_the_start_is
     # a lift with constant forces moves in parabolas: only the motion between samples may pass the bound
     fastest = max(abs(200.0 / 3.0 - 9.8), abs(-200.0 / 3.0 - 9.8))
     assert 0.5 * fastest * 0.005**2 / 8 < floor["between_samples"] <= 1.01 * fastest * 0.005**2 / 8
+
+
+AROUND = """\
+plant: {class: "bounded_arm.py:Arm"}
+initial: {q: {a: -0.3, b: 1.0}, v: {a: 0.2, b: 0.2}, project: true}
+task:
+  - {name: x, holonomic: "l*cos(a) + l*cos(a + b) - (0.9 + 0.3*cos(1.5*t))"}
+  - {name: y, holonomic: "l*sin(a) + l*sin(a + b) - (0.3 + 0.3*sin(1.5*t))"}
+bounds:
+  - name: disc
+    holonomic: "sqrt((l*cos(a) + l*cos(a + b) - 0.7334)**2 + (l*sin(a) + l*sin(a + b) - 0.5425)**2) - 0.08"
+law: {correction: {second_order: {damping: 20, stiffness: 100}}}
+run: {duration: 4, period: 0.002}
+realism: {delay: 0.002, measured: q, noise: {q: 1e-5}, parameter_error: {m: 0.3}}
+estimation: {kind: model, disturbance: 60}
+"""
+
+
+@pytest.mark.parametrize(("error", "least"), [(0.3, 0.0), (-0.3, -1e-3)])
+def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(error: float, least: float, tmp_path: Path) -> None:
+    source = Path(__file__).parent / "laws" / "bounded_arm.py"
+    (tmp_path / "bounded_arm.py").write_text(source.read_text())
+    path = tmp_path / "around.yaml"
+    path.write_text(AROUND)
+    wrong = f"realism.parameter_error.m={error}"
+    kept, free = run_of(path, wrong), run_of(path, wrong, "bounds=[]")
+    assert kept["bound.disc"].min() >= least
+    ends = [np.hypot(run["violation.x"], run["violation.y"])[-1] for run in (kept, free)]
+    assert ends[0] <= 2.0 * ends[1] + 1e-6
+
+
+def test_a_late_bound_of_what_a_task_moves_gives_up_that_task_and_asks_for_no_enormous_inputs() -> None:
+    ceiling = "{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}"
+    changes = [f"bounds=[{ceiling}]", "run.period=0.002", "run.duration=1.6", "realism={delay: 2*ms}"]
+    run = sc.load("coordinated_robots", changes, engine="vm").simulate()
+    assert run["bound.ceiling"].min() >= 0.0
+    assert np.abs(run.u).max() < 20.0
+    assert np.abs(run["violation.level"]).max() < 1e-9  # the other rows of the task cost nothing
+    assert run["given_up.object_y"].max() > 1.0

@@ -28,7 +28,7 @@ from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
-from servoctl.types import Array, Command
+from servoctl.types import Array, Command, Status
 
 CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-std=c99", "-Werror")
@@ -77,6 +77,34 @@ def test_the_law_compiles_without_a_warning_and_equals_numpy(name: str, tmp_path
     n = len(load(name).start.q)
     assert made.vectors == 20
     assert passes(built(made, tmp_path, "-O2")) == 20 + 1 + 2 * n  # vectors; t, q and v not finite
+
+
+@needs_compiler
+def test_a_law_with_bounds_equals_numpy_and_says_which_of_them_hold_the_inputs(tmp_path: Path) -> None:
+    """One bound that the start leaves, and one that is far away."""
+    rows = "{name: tilt, holonomic: 'theta3 - 0.05'}, {name: joint, position: {theta1: [-3, 3]}, acceleration: 5}"
+    made = export(load("coordinated_robots", [f"bounds=[{rows}]"]))
+    assert passes(built(made, tmp_path, "-O2")) > 20
+    header = made.files["coordinated_robots_law.h"]
+    assert "int bound_active[2]; /* tilt, joint: 1 while the bound holds the inputs, else 0 */" in header
+    assert "[1/s] how fast a bound may be approached; default 15" in header
+    program = tmp_path / "start.c"
+    program.write_text(
+        """#include "coordinated_robots_law.h"
+        #include <stdio.h>
+        int main(void) {
+          const double q[5] = {1.0471975511965976, -1.0471975511965976, 0, 1.0471975511965976, -1.0471975511965976};
+          const double v[5] = {0};
+          coordinated_robots_command out;
+          const int status = coordinated_robots_law(0, 0, q, v, &out);
+          printf("%d %d %d %g %g", status, out.bound_active[0], out.bound_active[1], out.bound_lack[0], out.u[0]);
+          return 0;
+        }"""
+    )
+    sources = [str(program), str(tmp_path / "coordinated_robots_law.c")]
+    subprocess.run([str(CC), *STRICT, "-o", str(tmp_path / "start"), *sources, "-lm"], check=True)
+    said = subprocess.run([str(tmp_path / "start")], capture_output=True, text=True, check=True).stdout.split()
+    assert said[:4] == [str(Status.BOUNDED.code), "1", "0", "0"] and np.isfinite(float(said[4]))
 
 
 @needs_compiler
@@ -175,7 +203,7 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
     assert "double upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
     assert "default 12, 12, 8.1, 12, 12, 7 */" in text
     assert (
-        "COORDINATED_ROBOTS_LIMITED_SATURATED = 2, /* an input is at its limit and part of what the task asks" in text
+        "COORDINATED_ROBOTS_LIMITED_SATURATED = 3, /* an input is at its limit and part of what the task asks" in text
     )
 
 
@@ -442,3 +470,54 @@ def test_the_vectors_cover_other_parameters() -> None:
     assert len(rows) == 20
     assert rows[0] == rows[2] == "1.0, 2.0, 10.0, 0.5"
     assert len(set(rows)) == 11  # the config's own, and ten others
+
+
+ESTIMATED = (
+    "run.period=0.001", "run.output_step=0.001", "run.duration=0.2", "realism.delay=0.001", "realism.measured=q",
+    "realism.quantisation.q=2*pi/65536", "realism.parameter_error.m1=0.3",
+    "estimation.kind=model",
+)  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("single", [False, True])
+def test_a_law_with_an_estimator_passes_its_own_test(single: bool, tmp_path: Path) -> None:
+    run = load("two_mass_spring", ESTIMATED, "vm")
+    made = export(run, single)
+    assert "const double *v" not in made.files["two_mass_spring_law.h"]
+    assert passes(built(made, tmp_path, "-O2")) >= 10 + 1 + len(run.loop.memory_names)
+
+
+@needs_compiler
+def test_a_law_with_an_estimator_repeats_a_run_from_positions_alone(tmp_path: Path) -> None:
+    """Measured positions go in, the commands of the run come out, within the last digits."""
+    run = load("two_mass_spring", ESTIMATED, "vm")
+    write(export(run).files, tmp_path)
+    library = tmp_path / "law.so"
+    subprocess.run(
+        [str(CC), "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", library, "two_mass_spring_law.c", "-lm"],
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    law = ctypes.CDLL(str(library)).two_mass_spring_law
+    count = len(run.loop.memory_names)
+
+    class Answer(ctypes.Structure):
+        _fields_ = (
+            ("u", ctypes.c_double * 1), ("rank", ctypes.c_int), ("residual", ctypes.c_double),
+            ("pivot", ctypes.c_double), ("status", ctypes.c_int), ("memory_rate", ctypes.c_double * count),
+        )  # fmt: skip
+
+    logged = run.simulate()
+    realism = run.system.realism
+    assert realism is not None
+    out, memory, largest = Answer(), run.loop.memory_start.copy(), 0.0
+    late = logged.u[1:]  # the drive makes each command one period later
+    rows = zip(logged.t[:-1], logged.q, logged.v, late, logged["status"], strict=False)
+    for t, q, v, u, status in rows:
+        seen = np.ascontiguousarray(realism.measured(np.hstack([q, v]), np.zeros(2 * len(q) + 1))[: len(q)])
+        pointers = (x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (seen, memory))
+        assert law(None, ctypes.c_double(t), *pointers, ctypes.byref(out)) == status
+        largest = max(largest, abs(out.u[0] - u[0]))
+        memory += 0.001 * np.array(out.memory_rate)
+    assert np.abs(logged.u).max() > 1.0
+    assert largest < 1e-12 * np.abs(logged.u).max()

@@ -198,6 +198,11 @@ def test_import_servoctl_imports_next_to_nothing() -> None:
     assert {name for name in loaded if name.startswith("servoctl")} == {"servoctl"}
 
 
+def test_starting_a_command_imports_no_scipy() -> None:
+    """It takes a third of the time that the imports of `servoctl run` take."""
+    assert "scipy" not in loaded_after("import servoctl.cli.run, servoctl.assembly.direct, servoctl.mechanics.model")
+
+
 def test_help_imports_neither_arrays_nor_symbols() -> None:
     help_text = "import io, contextlib, servoctl.cli\nwith contextlib.redirect_stdout(io.StringIO()):\n"
     loaded = loaded_after(f"{help_text} try: servoctl.cli.main(['--help'])\n except SystemExit: pass")

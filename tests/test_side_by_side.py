@@ -22,6 +22,7 @@ ALPHA = "law.correction.baumgarte.alpha"
 SHORT = ["run.duration=0.3"]
 MEMORY = "flexible_joint_motor_raised"
 RK4 = "run.integrator={method: rk4, step: 0.005}"
+BOUND = "bounds=[{name: wall, holonomic: '0.03 - x1'}]"
 SUMS = 1e-13
 """Relative: sums of squares over some hundred rows, in another order."""
 
@@ -189,6 +190,7 @@ VARIED = [
     ("coordinated_robots", SHORT, "plant.passive.correction.baumgarte.alpha", (3.0, 9.0)),
     ("coordinated_robots", SHORT, "plant.parameters.g", (9.8, 1.6)),
     (MEMORY, [*SHORT, RK4], "law.correction.poles", (-4.0, -6.0)),
+    ("two_mass_spring", [*SHORT, BOUND], "plant.parameters.k", (10.0, 12.0)),
 ]
 
 

@@ -346,6 +346,28 @@ def test_a_metric_whose_greatest_value_is_best_cannot_be_minimised(config: Path)
         problem(config, "tune.share=1.5")
 
 
+def test_a_search_keeps_the_distance_to_a_bound_that_a_constraint_asks_for(config: Path) -> None:
+    """A wall before x1, which the gains bring nearer or not; a batch measures the same distance."""
+    from servoctl.errors import ConfigError
+
+    wall = "bounds=[{name: wall, holonomic: 'x1 + 0.5'}]"
+    free = problem(config, wall, "tune.uncertainty={}")
+    assert "bounds.wall.min" in free.metrics
+    gains = [{ALPHA: 4.0, BETA: 2.0}, {ALPHA: 60.0, BETA: 60.0}]
+    least = [free.run.simulate().summary()["bounds"]["wall"]["min"]]
+    least += [row["bounds.wall.min"] for row in run_all(free.run, gains)]
+    assert len({round(value, 6) for value in least}) == 3, least
+    between = (least[1] + least[2]) / 2
+    alone = [f"tune.{reserve}=none" for reserve in ("share", "overshoot", "gain_margin")]
+    asked = problem(config, wall, "tune.uncertainty={}", f"tune.constraints={{bounds.wall.min: {between}}}", *alone)
+    found = Evaluator(asked).evaluate(gains)
+    refused = [one for one, value in zip(found, least[1:], strict=True) if value < between]
+    assert [one.status for one in refused] in (["infeasible"], ["pruned"])
+    assert re.fullmatch(r"bounds\.wall\.min .* is below .*", refused[0].reason or "")
+    with pytest.raises(ConfigError, match=r"bounds.wal.min: there is no such metric \(did you mean 'bounds.wall.min'"):
+        problem(config, wall, "tune.constraints={bounds.wal.min: 0}")
+
+
 def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from servoctl.sweep.metrics import GREATEST, METRICS
 
@@ -354,7 +376,7 @@ def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytes
     said = " ".join(capsys.readouterr().out.split())
     given = problem(config, "tune.sensitivity={spring: {plant.parameters.k: 12}}")
     known = {name.partition(".")[0] for name in given.metrics}
-    assert known == {metric.name for metric in METRICS} > GREATEST
+    assert known | {"bounds"} == {metric.name for metric in METRICS} > GREATEST
     for metric in METRICS:
         assert f"{metric.form} " in said and f"({metric.use})" in said
     assert "gain_margin factor on one actuator's gain at which the sampled loop becomes unstable" in said

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from hil.codecs import cia402, damiao
+from hil.codecs import cia402, damiao, moteus, robstride
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.mit_options import MitOptions
+from hil.drives.moteus_options import MoteusOptions
 from hil.drives.options import options_of
 from hil.drives.protocols import classic_problem
+from hil.drives.robstride import RobstrideOptions
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
@@ -85,7 +87,7 @@ ODRIVE_IDS = 32
 
 
 class Ids(NamedTuple):
-    """Ids of one node, 11 bits.
+    """Ids of one node; those above 0x7FF have 29 bits.
 
     Attributes:
         exclusive: Ids that no other node may use.
@@ -129,4 +131,19 @@ def _mit(settings: SensorSettings) -> Ids:
     return Ids(frozenset({settings.node}), frozenset({options.host} | registers))
 
 
-_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit}
+def _moteus(settings: SensorSettings) -> Ids:
+    node, source = settings.node, options_of(MoteusOptions, settings).source
+    return Ids(
+        frozenset({moteus.reply_identifier(node, source), *moteus.command_identifiers(node, source)}), frozenset()
+    )
+
+
+def _robstride(settings: SensorSettings) -> Ids:
+    """Ids hold data; each stands for those that differ in it. Only motors of this protocol can have the same."""
+    node, host = settings.node, options_of(RobstrideOptions, settings).host
+    commands = {robstride.identifier(kind, 0, node) for kind in robstride.COMMANDS}
+    answers = {robstride.identifier(kind, node, host) for kind in (robstride.FEEDBACK, robstride.READ)}
+    return Ids(frozenset(commands | answers), frozenset())
+
+
+_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit, "moteus": _moteus, "robstride": _robstride}

@@ -35,6 +35,7 @@ class Environment:
         facts: Returns further entries of the summary; called at the end.
         engaged: Called once, when the task begins.
         faults: Scripted faults of the loop itself; None: none.
+        emulator_lateness: Returns the largest lateness of an emulator in another process [s]; None: not known.
         guided: Called once, when a calibration begins, with its duration [s]: an emulated hand moves the machine.
     """
 
@@ -46,4 +47,5 @@ class Environment:
     facts: Callable[[], dict[str, Any]] = dict
     engaged: Callable[[], None] = lambda: None
     faults: HostFaults | None = None
+    emulator_lateness: Callable[[], float | None] = lambda: None
     guided: Callable[[float], None] = lambda duration: None

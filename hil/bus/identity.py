@@ -1,7 +1,9 @@
 """How a loop recognises emulated drives on a loopback bus: they answer a frame that no real drive uses.
 
-Design: three frames with ids of 29 bits. The loop asks, an emulator answers whether it is free, and the loop tells it
-when the task begins, because scripted faults may be timed from there. None of them is sent on a real bus.
+Design: frames with ids of 29 bits. The loop asks, an emulator answers whether it is free, and the loop tells it when
+the task begins, because scripted faults may be timed from there. After a run with old samples the loop asks how late
+the emulator was; before a calibration it asks for a hand, which moves the machine from the beginning of the task on.
+None of these frames is sent on a real bus.
 """
 
 from hil.bus.base import Bus, BusError
@@ -17,9 +19,18 @@ REPLY = 0x1FFF5E51
 BEGINNING = 0x1FFF5E52
 """Id of the frame that announces the start of the task, 29 bits."""
 
+LATENESS_REQUEST = 0x1FFF5E53
+"""Id of the question how late the emulator was, 29 bits."""
+
+LATENESS = 0x1FFF5E54
+"""Id of the answer: the largest lateness in microseconds, an unsigned integer of 64 bits, 29 bits."""
+
+HAND = 0x1FFF5E55
+"""Id of the frame that asks for a hand: its time in microseconds, as in `LATENESS`, 29 bits."""
+
 VERSION = 2
 PAYLOAD = b"servoctl"[:7] + bytes([VERSION])
-"""Payload of all three frames; its version changes with what loop and emulator must agree on."""
+"""Payload of the frames without a number; its version changes with what loop and emulator must agree on."""
 BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])
 """Payload of the answer while another loop uses the drives."""
 
@@ -47,6 +58,50 @@ def beginning() -> Frame:
 def is_beginning(frame: Frame) -> bool:
     """Whether a frame announces the start of the task."""
     return _is(frame, BEGINNING)
+
+
+def lateness_question() -> Frame:
+    """The frame that asks how late the emulator was since it powered its drives on."""
+    return Frame(LATENESS_REQUEST, PAYLOAD, extended=True)
+
+
+def is_lateness_question(frame: Frame) -> bool:
+    """Whether a frame asks how late the emulator was."""
+    return _is(frame, LATENESS_REQUEST)
+
+
+def lateness_answer(lateness: int) -> Frame:
+    """The largest lateness of the emulator [ns]."""
+    return Frame(LATENESS, (lateness // 1000).to_bytes(8, "little"), extended=True)
+
+
+def hand(duration: float) -> Frame:
+    """The frame that asks for a hand that moves the machine for a time [s]."""
+    return Frame(HAND, round(1e6 * duration).to_bytes(8, "little"), extended=True)
+
+
+def hand_time(frame: Frame) -> float | None:
+    """The time for which a hand is asked for [s]; None for another frame."""
+    return _microseconds(frame, HAND)
+
+
+def _microseconds(frame: Frame, identity: int) -> float | None:
+    fits = frame.extended and not frame.remote and frame.id == identity and len(frame.data) == 8
+    return int.from_bytes(frame.data, "little") / 1e6 if fits else None
+
+
+def emulator_lateness(bus: Bus, clock: Clock, timeout: float) -> float | None:
+    """The largest lateness of the emulator on a loopback bus [s]; None if it does not answer in time [s].
+
+    Raises:
+        BusError: The bus is down.
+    """
+    bus.send(lateness_question())
+    until = clock.now() + nanoseconds(timeout)
+    while (frame := bus.receive(until)) is not None:
+        if (lateness := _microseconds(frame, LATENESS)) is not None:
+            return lateness
+    return None
 
 
 def _is(frame: Frame, identity: int, payload: bytes = PAYLOAD) -> bool:

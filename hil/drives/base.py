@@ -85,6 +85,21 @@ class Exchange(ABC):
         """
 
 
+class IdFamily(NamedTuple):
+    """Ids of 29 bits that hold data: all that agree in some bits.
+
+    Attributes:
+        mask: Those bits.
+        value: Their value.
+    """
+
+    mask: int
+    value: int
+
+    def __contains__(self, identity: object) -> bool:
+        return isinstance(identity, int) and identity & self.mask == self.value
+
+
 class Node(ABC):
     """A node on a bus that measures one displacement.
 
@@ -95,12 +110,14 @@ class Node(ABC):
         settings: Its settings in the config.
         feedback: What makes it send a sample.
         sample: The last valid sample; None before the first.
-        identities: Ids of 11 bits that it accepts; it is not given other frames.
+        identities: Ids that it accepts; apart from those of `families` it is not given other frames.
+        families: Further ids that it accepts, of 29 bits, which hold data.
         rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
         fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
     """
 
     feedback: Feedback
+    families: tuple[IdFamily, ...] = ()
     fd_remedy: ClassVar[str] = ""
 
     def __init__(self, settings: SensorSettings) -> None:
@@ -112,6 +129,10 @@ class Node(ABC):
     @abstractmethod
     def identities(self) -> frozenset[int]:
         """Ids of frames to pass to `accept`: those that this node sends, and those that only another master sends."""
+
+    def takes(self, identity: int) -> bool:
+        """Whether frames with this id are to be passed to `accept`."""
+        return identity in self.identities or any(identity in family for family in self.families)
 
     @abstractmethod
     def accept(self, frame: Frame) -> None:
@@ -170,6 +191,7 @@ class Drive(Node):
 
     Attributes:
         settings: Its settings in the config.
+        command_bits: Bits of the id of a command that do not depend on its torque.
         condition: Its state.
         fault: Its fault in words, with the code; empty for no fault.
         saturated: Whether it reports that it cannot make the commanded torque.
@@ -185,6 +207,7 @@ class Drive(Node):
     """
 
     settings: DriveSettings
+    command_bits = 0x1FFF_FFFF
     heartbeat: float | None = None
     watchdog = True
     watchdog_known = True

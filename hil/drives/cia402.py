@@ -64,7 +64,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._controlword = codec.DISABLE_VOLTAGE
         self._status: codec.Cia402Status | None = None
         self._statuses = 0
-        self._emergency = 0
+        self._emergency = self._last_emergency = 0
         self._boots = 0
         self._started = self._restarted = False
         self._exchange: Exchange | None = None
@@ -123,6 +123,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         if emergency is None:
             return False
         self._emergency = emergency[0] if emergency[0] >> 8 else 0
+        self._last_emergency = self._emergency or self._last_emergency
         self._judge()
         return True
 
@@ -153,6 +154,12 @@ class Cia402Drive(Cia402Encoder, Drive):
         warning = self._emergency and self._nmt == codec.OPERATIONAL and not self._restarted
         if self.fault and not (warning and self.condition in (Condition.ENABLED, Condition.STOPPING)):
             self.condition = Condition.FAULT
+
+    def explanation(self) -> str:
+        """Its last emergency, also one that it has taken back, and its NMT state."""
+        emergency = f"its last emergency: {codec.error_text(self._last_emergency)}" if self._last_emergency else ""
+        state = "" if self._nmt is None else f"its NMT state: {codec.NMT_STATES[self._nmt]}"
+        return ", ".join(filter(None, (emergency, state)))
 
     @property
     def confirmed_off(self) -> bool:

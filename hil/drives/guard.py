@@ -11,7 +11,7 @@ class Feed:
     """Which command to repeat for a drive whose watchdog, or whose replies, depend on commands alone.
 
     Attributes:
-        fed: Whether a command was encoded since the last call of `frames`.
+        fed: Whether a frame that the drive answers was encoded since the last call of `frames`: a command, or a stop.
         seed: Command to repeat while the drive is being enabled; None at all other times.
     """
 
@@ -34,6 +34,15 @@ class Feed:
         if self.seed is not None:
             return (self.seed,)
         return () if enabled else (zero,)
+
+
+BRAKED_TEST = 0.01
+"""Time of the watchdog while it is tested on an axis with a brake, which opens for so long [s]: it must not fall."""
+
+
+def tested_time(settings: DriveSettings) -> float:
+    """Time of a watchdog that is tested by enabling the drive without torque [s]."""
+    return min(settings.watchdog, BRAKED_TEST) if settings.brake else settings.watchdog
 
 
 def motor_torque(settings: DriveSettings, torque: float) -> float:

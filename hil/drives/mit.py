@@ -14,7 +14,8 @@ from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
-from hil.drives.mit_options import EXPECTED, MitOptions
+from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
+from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -36,10 +37,7 @@ class MitDrive(Drive):
     feedback = Feedback.REPLY
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
-    unverified = (
-        "the ranges of MIT frames cannot be read back: wrong ranges scale every torque, and only the motion shows it "
-        "(compare motor or ranges with its data sheet)"
-    )
+    unverified = UNREADABLE
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings)
@@ -59,8 +57,7 @@ class MitDrive(Drive):
         self._zero = self.frame(settings.node, codec.torque_command(self._ranges, 0.0))
         self._requested = Condition.UNKNOWN
         self._replies = self._replies_since_request = 0
-        self._last_position: float | None = None
-        self._unwrapped_span = 0.0
+        self._unwrapped = Unwrapping(self._ranges.position)
 
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
@@ -82,11 +79,7 @@ class MitDrive(Drive):
         if options.drive_watchdog and options.status != "damiao":
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
-        if (options.motor is None) == (options.ranges is None):
-            what = "both are given" if options.motor else "is missing, and so is `ranges`"
-            problems.append(Problem(("motor",), f"{what} (give either motor, or {EXPECTED})"))
-            return problems
-        return problems + _torque_problems(settings, options.table)
+        return [*problems, *range_problems(settings, options, codec.MOST_12)]
 
     @property
     def identities(self) -> frozenset[int]:
@@ -123,14 +116,6 @@ class MitDrive(Drive):
         self._replies += 1
         self._replies_since_request += 1
         self._judge(reply)
-
-    def _unwrapped(self, position: float) -> float:
-        """Motor angle without the jumps from one end of its range to the other [rad]."""
-        span = 2 * self._ranges.position
-        if self._last_position is not None and abs(position - self._last_position) > span / 2:
-            self._unwrapped_span += span if position < self._last_position else -span
-        self._last_position = position
-        return position + self._unwrapped_span
 
     def _judge(self, reply: codec.Reply) -> None:
         """Sets condition and fault from a reply."""
@@ -286,13 +271,3 @@ class MitDrive(Drive):
         self._request(Condition.DISABLED)
         self._feed.fed = True  # it is answered like a command of zero torque, which is not needed in this tick too
         return (self._special(codec.DISABLE),)
-
-
-def _torque_problems(settings: DriveSettings, ranges: codec.Ranges) -> list[Problem]:
-    torque, half_step = abs(settings.motor_torque(settings.torque_limit)), ranges.torque / codec.MOST_12
-    what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the motor"
-    if torque > ranges.torque:
-        return [Problem(("torque_limit",), f"{what}, its range ends at {ranges.torque:g} N m (lower it)")]
-    if torque < half_step:
-        return [Problem(("torque_limit",), f"{what}, the smallest on the wire is {half_step:.4g} N m (raise it)")]
-    return []

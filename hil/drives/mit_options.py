@@ -50,23 +50,16 @@ def tables() -> Mapping[str, Ranges]:
 
 
 @dataclass(frozen=True)
-class MitOptions:
-    """Options of a drive.
+class RangeOptions:
+    """Options of a drive whose numbers are linear over ranges.
 
     Attributes:
         motor: Name of the motor in the table of ranges; None if `ranges` are given.
         ranges: Ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`.
-        host: Id of all replies.
-        status: Kind of status in a reply: `cubemars`, `damiao` or `none`.
-        drive_watchdog: Whether the drive stops by itself when commands stop; None: unknown, which is refused on a real
-            bus.
     """
 
     motor: str | None = word("a motor of the table", tables(), None)
     ranges: Ranges | None = option(EXPECTED, read_ranges, None)  # noqa: RUF009 (it makes a field)
-    host: int = number("an id from 0 to 2047", 0, least=0, below=2048, whole=True)
-    status: str = word("cubemars, damiao or none", ("cubemars", "damiao", "none"), "none")
-    drive_watchdog: bool | None = flag("true or false", None)
 
     @property
     def table(self) -> Ranges:
@@ -75,3 +68,19 @@ class MitOptions:
             return self.ranges
         assert self.motor is not None
         return tables()[self.motor]
+
+
+@dataclass(frozen=True)
+class MitOptions(RangeOptions):
+    """Options of a drive.
+
+    Attributes:
+        host: Id of all replies.
+        status: Kind of status in a reply: `cubemars`, `damiao` or `none`.
+        drive_watchdog: Whether the drive stops by itself when commands stop; None: unknown, which is refused on a real
+            bus.
+    """
+
+    host: int = number("an id from 0 to 2047", 0, least=0, below=2048, whole=True)
+    status: str = word("cubemars, damiao or none", ("cubemars", "damiao", "none"), "none")
+    drive_watchdog: bool | None = flag("true or false", None)

@@ -113,6 +113,13 @@ class OdriveDrive(OdriveEncoder, Drive):
         else:  # a procedure that moves the motor by itself, or an unknown state
             self.condition = Condition.UNKNOWN
 
+    def explanation(self) -> str:
+        """Its axis state and its errors, by its last heartbeat."""
+        if not self._heartbeats:
+            return ""
+        state = f"its axis state: {codec.state_text(self._heartbeat.state)}"
+        return f"{state}, its errors: {self.fault}" if self.fault else state
+
     def command(self, torque: float) -> Frame:
         data = codec.input_torque(motor_torque(self.settings, torque))
         self._feed.fed = True

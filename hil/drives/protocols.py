@@ -26,7 +26,9 @@ class Protocol(NamedTuple):
 PROTOCOLS = {
     "cia402": Protocol("hil.drives.cia402:Cia402Drive", "hil.drives.cia402_encoder:Cia402Encoder"),
     "mit": Protocol("hil.drives.mit:MitDrive", ""),
+    "moteus": Protocol("hil.drives.moteus:MoteusDrive", ""),
     "odrive": Protocol("hil.drives.odrive:OdriveDrive", "hil.drives.odrive_encoder:OdriveEncoder"),
+    "robstride": Protocol("hil.drives.robstride:RobstrideDrive", ""),
 }
 
 

@@ -16,6 +16,9 @@ from hil.loop.virtual_time import World
 Tap = Callable[[Frame, Station], None]
 """Called with each frame sent without error, and its sender."""
 
+MOST_ROUTES = 4096
+"""Routes that are kept: ids may hold data, so there may be any number of them."""
+
 
 class Delivery:
     """Delivers frames to stations.
@@ -57,6 +60,8 @@ class Delivery:
         route = self._routes.get(number)
         if route is None:
             route = [s for s in self._stations if s.ids is None or number in s.ids]
+            if len(self._routes) > MOST_ROUTES:
+                self._routes.clear()
             self._routes[number] = route
         for station in route:
             if station is not sender and (all_online or station.online):

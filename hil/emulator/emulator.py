@@ -14,11 +14,13 @@ from hil.emulator.fault_effects import schedule
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.mit import Mit
+from hil.emulator.moteus import Moteus
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import JITTER, WAITING, Observer
 from hil.emulator.odrive import ODrive, ODriveEncoder
 from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
+from hil.emulator.robstride import RobStride
 from hil.emulator.wire import Wire
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock, World
@@ -26,7 +28,9 @@ from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402]] = {"cia402": CiA402, "odrive": ODrive, "mit": Mit}
+DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402] | type[Moteus] | type[RobStride]] = {
+    "cia402": CiA402, "odrive": ODrive, "mit": Mit, "moteus": Moteus, "robstride": RobStride,
+}  # fmt: skip
 """Protocol -> drive."""
 
 ENCODERS: dict[str, type[ODriveEncoder] | type[CiA402Encoder]] = {"odrive": ODriveEncoder, "cia402": CiA402Encoder}

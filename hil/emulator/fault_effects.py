@@ -22,8 +22,8 @@ from hil.loop.virtual_time import World
 End = Callable[[], None]
 """Ends the effect of a fault."""
 
-USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2}
-"""Protocol -> its error code for over-current."""
+USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2, "moteus": 33, "robstride": 2}
+"""Protocol -> its error code for over-current, or of its power stage."""
 
 REBOOT_TIME = 0.3
 """Time of a reboot if the fault gives none [s]."""

@@ -175,7 +175,7 @@ KINDS: dict[str, FaultKind] = {
     # in an encoder
     "encoder_jump": FaultKind("node", {"delta": _number("a displacement of the joint", 0.1)}),
     "encoder_stuck": FaultKind("node"),
-    "encoder_nan": FaultKind("node", protocols=("odrive",)),
+    "encoder_nan": FaultKind("node", protocols=("odrive", "moteus")),
     "encoder_wrap": FaultKind("node", {"range": _number("a positive angle of the motor [rad]", 25.0, above=0.0)}),
     "encoder_flip": FaultKind("node"),
     "encoder_drift": FaultKind("node", {"rate": _number("a rate of the joint", 0.1)}),

@@ -15,6 +15,7 @@ class Motor:
 
     Attributes:
         enabled: Whether the drive makes torque.
+        shorted: Whether its phases are shorted: its torque then comes from the motion, and ends with it.
         told: Called with `torque on` or `torque off` at each change.
     """
 
@@ -29,7 +30,7 @@ class Motor:
         """
         self._world, self._plant, self.index, self._brake = world, plant, index, settings.brake
         self._closing: Event | None = None
-        self.enabled = False
+        self.enabled = self.shorted = False
         self.told: Callable[[str], None] = lambda word: None
         self.actuator = plant.actuators[index]
         if self._brake:
@@ -39,7 +40,7 @@ class Motor:
         """Enables torque, at first this one [N m], and opens the brake."""
         if not self.enabled:
             self.told("torque on")
-        self.enabled = True
+        self.enabled, self.shorted = True, False
         cancel(self._closing)
         self._closing = None
         if self._brake:
@@ -53,6 +54,9 @@ class Motor:
 
     def disable(self) -> None:
         """Switches torque off; the brake closes after its delay."""
+        if self.shorted:
+            self.short(0.0)
+            self.shorted = False
         if not self.enabled:
             return
         self.enabled = False
@@ -60,6 +64,12 @@ class Motor:
         self._plant.command(self.index, 0.0, self._world.now)
         if self._brake:
             self._closing = self._world.after(BRAKE_DELAY, self._close)
+
+    def short(self, torque: float) -> None:
+        """Makes the torque of shorted phases [N m], which needs no supply, while the drive is off."""
+        if not self.enabled:
+            self.shorted = True
+            self._plant.command(self.index, torque, self._world.now)
 
     def _close(self) -> None:
         self._plant.brake(self.index, True, self._world.now)

@@ -5,9 +5,11 @@ a drive, a motor with a brake. Faults set its attributes and nothing else.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.encoder import Encoder
@@ -29,16 +31,17 @@ HOLDING = 10.0
 class Medium(Protocol):
     """A bus for emulated nodes: the emulated wire, or a real bus."""
 
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: frozenset[int]) -> Station:
+    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
         """Attaches a node that receives frames with these ids."""
 
-    def listen(self, station: Station, ids: frozenset[int]) -> None:
+    def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a node receives."""
 
     def power(self, station: Station, powered: bool) -> None:
         """Switches a node's controller on or off."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class EmulatedNode(ABC):
     """A node with an encoder.
 
@@ -92,7 +95,7 @@ class EmulatedNode(ABC):
         return float(constant(self.option(name, default)))
 
     @abstractmethod
-    def listens(self) -> frozenset[int]:
+    def listens(self) -> Container[int]:
         """Keys (`station.key`) of the frames that it receives."""
 
     @abstractmethod
@@ -124,11 +127,11 @@ class EmulatedNode(ABC):
             self._medium.listen(self.station, self.listens())
 
     def send(self, identity: int, data: bytes) -> None:
-        """Sends a frame with an id of 11 bits, FD where its bus is."""
+        """Sends a frame, FD where its bus is, with an id of 29 bits where 11 do not hold it."""
         if self.silent:
             return
         sent = data if self.mangle is None else self.mangle(identity, data)
-        frame = Frame(identity, sent, fd=self._fd, brs=self._brs)
+        frame = Frame(identity, sent, extended=identity > 0x7FF, fd=self._fd, brs=self._brs)
         if self.delay:
             self.world.after(self.delay, partial(self._send, frame))
         else:
@@ -148,6 +151,7 @@ class EmulatedNode(ABC):
         return []
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class EmulatedDrive(EmulatedNode):
     """A drive: a node with a motor.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.ranges import ranges_of
-from hil.emulator.station import Station
+from hil.emulator.station import KeyFamily, Station, key
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -71,11 +71,16 @@ class Observer:
         for reader in self._readers:
             for identity in reader.identities if reader.bus == wire.name else ():
                 readers.setdefault(identity, []).append(reader)
+        families = [(reader.family, reader) for reader in self._readers if reader.family and reader.bus == wire.name]
 
         def tap(frame: Frame, sender: Station) -> None:
-            if sender.host and not frame.extended and not frame.remote:
-                for reader in readers.get(frame.id, ()):
-                    reader.read(frame)
+            if sender.host and not frame.remote:
+                number = key(frame)
+                for reader in readers.get(number, ()):
+                    reader.see(frame, sender)
+                for family, reader in families:
+                    if number in family:
+                        reader.see(frame, sender)
 
         wire.taps.append(tap)
 
@@ -94,12 +99,25 @@ class _Reader:
         self._torque, self._time, self._enabled = 0.0, 0, False
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
+        self._together = False
         self.quantum = 0.0
+        self.family: KeyFamily | None = None
 
     @property
     def identities(self) -> list[int]:
-        """Ids of the frames to read."""
+        """Keys (`station.key`) of the frames to read."""
         raise NotImplementedError
+
+    def see(self, frame: Frame, sender: Station) -> None:
+        """Reads a frame of the host, and notes whether the next one to the drive waits already.
+
+        Two commands that wait together were held up by the bus: the time between them says nothing about their step.
+        """
+        self.read(frame)
+        self._together = bool(sender.queue) and any(
+            number in self.identities or (self.family is not None and number in self.family)
+            for number in map(key, sender.queue)
+        )
 
     def read(self, frame: Frame) -> None:
         """Reads a frame of the host."""
@@ -140,10 +158,9 @@ class _Reader:
         elapsed = (frame.time - self._time + observer.jitter) / SECOND
         grown = size > abs(before) or torque * before < 0
         step = abs(torque - before)
-        seeded = (
-            drive.brake and not self._enabled
-        )  # the torque that holds the pose is sent before the drive is enabled and its brake opens
-        if grown and not seeded and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
+        # the torque that holds the pose is sent before the drive is enabled and its brake opens
+        exempt = (drive.brake and not self._enabled) or self._together
+        if grown and not exempt and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
             self._wrong(
                 f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "
                 f"the limit is {drive.torque_rate_limit:g} per second",
@@ -236,4 +253,55 @@ class _MitReader(_Reader):
             self.torque(-self._largest + number * 2 * self._largest / 4095, frame)
 
 
-_READERS: dict[str, type[_Reader]] = {"odrive": _ODriveReader, "cia402": _CiA402Reader, "mit": _MitReader}
+class _MoteusReader(_Reader):
+    """Mode (register 0) first; torque as a float in register 0x22, position NaN, gains 0."""
+
+    @property
+    def identities(self) -> list[int]:
+        return [1 << 29 | 0x8000 | self._drive.node, self._drive.node]
+
+    def read(self, frame: Frame) -> None:
+        data = frame.data
+        if data[:2] != b"\x01\x00":
+            if data[:1] < b"\x10":
+                self._wrong("registers without a mode before them", frame, frame.time)
+        elif data[2] == 10:
+            if data[3:8] != b"\x01\x20\x80\x0d\x22" or data[12:16] != b"\x02\x23\x00\x00":
+                self._wrong("a setpoint that is no torque", frame, frame.time)
+            else:
+                self.torque(struct.unpack("<f", data[8:12])[0], frame)
+            self.enable()
+        else:
+            self.disable()
+
+
+class _RobstrideReader(_Reader):
+    """Id of 29 bits: kind in bits 24 to 28, torque of kind 1 in bits 8 to 23, the motor below; kp and kd last."""
+
+    def __init__(self, observer: Observer, drive: DriveSettings) -> None:
+        super().__init__(observer, drive)
+        self._largest = ranges_of(drive.options)["torque"]
+        self.quantum = 2 * self._largest / 65535
+        self.family = KeyFamily(1 << 29 | 0xFF, 1 << 29 | drive.node)
+
+    @property
+    def identities(self) -> list[int]:
+        return []
+
+    def read(self, frame: Frame) -> None:
+        kind = frame.id // 0x100_0000
+        if kind == 3:
+            self.enable()
+        elif kind == 4:
+            self.disable()
+        elif kind == 1:
+            if len(frame.data) != 8 or any(frame.data[4:]):
+                self._wrong("gains that are not zero", frame, frame.time)
+            number = frame.id // 0x100 % 0x10000
+            self.torque(-self._largest + number * 2 * self._largest / 65535, frame)
+
+
+_READERS: dict[str, type[_Reader]] = {
+    "odrive": _ODriveReader, "cia402": _CiA402Reader, "mit": _MitReader, "moteus": _MoteusReader,
+    "robstride": _RobstrideReader,
+}  # fmt: skip

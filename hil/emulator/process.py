@@ -4,12 +4,12 @@ Design: the nodes are the same; the bus is a real one, so no bit times are emula
 of this process and stops while the process does not run, so that drives do not catch up on missed frames.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError, close_all
-from hil.bus.identity import answer, is_beginning, is_question
+from hil.bus.identity import answer, hand_time, is_beginning, is_lateness_question, is_question, lateness_answer
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator
@@ -21,6 +21,7 @@ from hil.frame import Frame
 from hil.loop.clock import SECOND, Clock
 from hil.loop.virtual_time import World
 from servoctl.errors import ConfigError
+from servoctl.types import Array
 
 LONGEST_GAP = SECOND // 20
 """A longer pause of this process does not count in the drives' time [ns]."""
@@ -33,6 +34,9 @@ LONGEST_WAIT = SECOND // 50
 
 QUIET = SECOND // 5
 """The drives are free for another loop after this time without frames [ns]."""
+
+Motion = Callable[[float], tuple[Array, Array]]
+"""Time since a hand began [s] -> q and v."""
 
 HOST_TARGETS = ("bus", "host", "host_or_node")
 
@@ -50,12 +54,16 @@ class Outlet:
         refused: Number of frames that the bus did not accept.
         asked: Called when a loop asks for an emulator; returns whether another loop has the drives.
         began: Called when a loop reports the start of its task.
+        guided: Called with the time [s] for which a loop asks for a hand that moves the machine.
+        lateness: Returns the largest lateness of the emulator so far [ns].
     """
 
     def __init__(self, world: World, bus: Bus) -> None:
         self.bus, self.refused, self.troubled = bus, 0, False
         self.asked: Callable[[], bool] = lambda: False
         self.began: Callable[[], None] = lambda: None
+        self.guided: Callable[[float], None] = lambda duration: None
+        self.lateness: Callable[[], int] = lambda: 0
         self.begin(world)
 
     def begin(self, world: World) -> None:
@@ -63,15 +71,15 @@ class Outlet:
         self.world, self.heard = world, 0
         self._stations: list[Station] = []
 
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: Iterable[int]) -> Station:
+    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
         """Attaches a node to the bus."""
         station = Station(self, name, receive, ids)
         self._stations.append(station)
         return station
 
-    def listen(self, station: Station, ids: Iterable[int]) -> None:
+    def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a node receives."""
-        station.ids = frozenset(ids)
+        station.ids = ids
 
     def power(self, station: Station, powered: bool) -> None:
         """Switches a node off or on."""
@@ -100,6 +108,12 @@ class Outlet:
         if is_beginning(frame):
             self.began()
             return
+        if is_lateness_question(frame):
+            self.bus.send(lateness_answer(self.lateness()))
+            return
+        if (duration := hand_time(frame)) is not None:
+            self.guided(duration)
+            return
         number = key(frame)
         failure: Exception | None = None
         for station in self._stations:
@@ -127,6 +141,7 @@ class EmulatorServer:
         buses: Mapping[str, Bus],
         clock: Clock,
         tell: Callable[[str], None] = lambda line: None,
+        hand: Callable[[float], Motion] | None = None,
     ) -> None:
         """Powers the drives on.
 
@@ -135,20 +150,24 @@ class EmulatorServer:
             buses: Name -> open bus.
             clock: Clock of the buses.
             tell: Called with a line when a drive switches its torque on or off, or brakes; must not block.
+            hand: Time [s] -> motion of a hand that takes so long; None: no hand moves the machine.
 
         Raises:
             ConfigError: A node has an unknown name, bus or protocol, or a fault acts on emulated wires or on the loop.
         """
         for fault in rig.faults:
             check_fault(fault)
-        self._rig, self._clock, self._tell_line = rig, clock, tell
+        self._rig, self._clock, self._tell_line, self._hand = rig, clock, tell, hand
+        self._motion: Motion | None = None
         self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
         for outlet in self.outlets.values():
-            outlet.asked, outlet.began = self._asked, self._begun
+            outlet.asked, outlet.began, outlet.guided = self._asked, self._begun, self._guided
+            outlet.lateness = lambda: self._latest
         self._power_on(rig.plant())
 
     def _power_on(self, plant: SimulatedPlant) -> None:
         world, self._lag, self._waiting = World(), self._clock.now(), True
+        self._latest, self._motion = 0, None
         for outlet in self.outlets.values():
             outlet.begin(world)
         self.emulator = Emulator(self._rig, world, plant, self.outlets)
@@ -169,10 +188,17 @@ class EmulatorServer:
         return False
 
     def _begun(self) -> None:
-        """Schedules the faults whose time counts from the start of the task."""
+        """Schedules the faults whose time counts from the start of the task; a hand that was asked for begins."""
         if self._waiting:
             self._waiting = False
             self.emulator.engaged()
+            if self._motion is not None:
+                self.emulator.plant.guide(self._motion, self.emulator.world.now)
+
+    def _guided(self, duration: float) -> None:
+        """Prepares a hand that will move the machine for a time [s]."""
+        if self._hand is not None:
+            self._motion = self._hand(duration)
 
     def serve(self, stop: Callable[[], bool]) -> None:
         """Runs until `stop()`.
@@ -190,6 +216,7 @@ class EmulatorServer:
             for outlet in outlets:
                 frame = outlet.bus.receive(until)
                 while frame is not None:
+                    self._latest = max(self._latest, self._clock.now() - frame.time)
                     self._follow()
                     outlet.deliver(frame)
                     frame = outlet.bus.receive(0)
@@ -202,6 +229,9 @@ class EmulatorServer:
     def _follow(self) -> None:
         """Advances the drives' time to that of the clock, less long pauses of this process."""
         world, now = self.emulator.world, self._clock.now()
+        due = world.next_event
+        if due is not None:
+            self._latest = max(self._latest, now - self._lag - due)
         gap = now - self._lag - world.now
         if gap > LONGEST_GAP:
             self._lag += gap - LONGEST_GAP

@@ -4,8 +4,8 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 7 (fault confinement); Linux,
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Container
+from typing import NamedTuple, Protocol
 
 from hil.bus.base import Link
 from hil.frame import Frame
@@ -30,6 +30,21 @@ def priority(frame: Frame) -> int:
 def key(frame: Frame) -> int:
     """Id of a frame as one number, different for ids of 11 and of 29 bits."""
     return frame.id | frame.extended << 29
+
+
+class KeyFamily(NamedTuple):
+    """Keys that agree in some bits: those of ids that hold data.
+
+    Attributes:
+        mask: Those bits.
+        value: Their value.
+    """
+
+    mask: int
+    value: int
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number & self.mask == self.value
 
 
 class Medium(Protocol):
@@ -83,14 +98,14 @@ class Station:
         wire: Medium,
         name: str,
         receive: Callable[[Frame], None],
-        ids: Iterable[int] | None = None,
+        ids: Container[int] | None = None,
         host: bool = False,
         capacity: int | None = None,
         restart: int | None = 0,
     ) -> None:
         """Made by `Wire.attach`; arguments as the attributes."""
         self.name, self.host, self.capacity, self.restart = name, host, capacity, restart
-        self.ids = None if ids is None else frozenset(ids)
+        self.ids = ids
         self.receive = receive
         self.queue: deque[Frame] = deque()
         self.rank = 0

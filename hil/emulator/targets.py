@@ -5,8 +5,14 @@ from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings, SensorSettings
 
-LARGEST_CODE = {"cia402": 0xFFFF, "odrive": 0xFFFF_FFFF, "mit": 0xFF}
-"""Protocol -> largest error code that its frames can hold."""
+CODES = {
+    "cia402": (1, 0xFFFF),
+    "odrive": (1, 0xFFFF_FFFF),
+    "mit": (1, 0xFF),
+    "moteus": (32, 95),
+    "robstride": (1, 0x3F),
+}
+"""Protocol -> first and last error code that its frames can hold."""
 
 DAMIAO_CODES = (0x2, 0xF)
 """First and last error code; 0 means disabled and 1 enabled."""
@@ -29,7 +35,7 @@ class Target(NamedTuple):
 
     def unfit_code(self, code: int) -> str | None:
         """Why the protocol cannot report an error code as a fault; None if it can."""
-        first, last = DAMIAO_CODES if self.status == "damiao" else (1, LARGEST_CODE[self.protocol])
+        first, last = DAMIAO_CODES if self.status == "damiao" else CODES[self.protocol]
         if first <= code <= last:
             return None
         spoken = f"{self.protocol} with status {self.status}" if self.status else self.protocol

@@ -7,7 +7,7 @@ at the data bit rate, all else, error frames included, at the nominal one.
 Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container
 from functools import partial
 
 from hil.bus.base import Link
@@ -81,7 +81,7 @@ class Wire:
         self,
         name: str,
         receive: Callable[[Frame], None],
-        ids: Iterable[int] | None = None,
+        ids: Container[int] | None = None,
         host: bool = False,
         capacity: int | None = None,
         restart: int | None = 0,
@@ -93,9 +93,9 @@ class Wire:
         self.recount()
         return station
 
-    def listen(self, station: Station, ids: Iterable[int]) -> None:
+    def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a station receives."""
-        station.ids = frozenset(ids)
+        station.ids = ids
         self._delivery.rerouted()
 
     def duration(self, bits: int) -> int:

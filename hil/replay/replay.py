@@ -298,7 +298,7 @@ def decoded(folder: str | PathLike[str], nodes: Sequence[Sequence[Node]]) -> Ite
         if sent or frame.error:
             continue
         for node in nodes[bus]:
-            if frame.id in node.identities:
+            if node.takes(frame.id):
                 before = node.sample
                 node.accept(frame)
                 if node.sample is not None and node.sample is not before:

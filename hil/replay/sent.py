@@ -98,7 +98,11 @@ def _compare_frames(
     run: Trajectory, folder: str | PathLike[str], drives: Sequence[Drive], buses: Sequence[str]
 ) -> tuple[int, list[tuple[int, str]]]:
     """Number of compared torque frames; row and explanation of each frame that differs from its row."""
-    sender = {(buses.index(drive.settings.bus), drive.command(0.0).id): drive for drive in drives}
+    sender = {
+        (buses.index(drive.settings.bus), drive.command_bits, drive.command(0.0).id & drive.command_bits): drive
+        for drive in drives
+    }
+    masks = sorted({drive.command_bits for drive in drives})
     torques = {drive.settings.name: run[f"u.{drive.settings.name}"] for drive in drives}
     began, decided = np.round(run.t * SECOND), np.round((run.t + run["read"]) * SECOND)
     stage = run["stage"]
@@ -106,7 +110,8 @@ def _compare_frames(
     working[1:] &= working[:-1]  # in the first such tick the drives may not be enabled yet
     compared, differing = 0, []
     for bus, sent, frame, time in read_frames(folder):
-        drive = sender.get((bus, frame.id)) if sent else None
+        senders = (sender.get((bus, mask, frame.id & mask)) for mask in masks if sent)
+        drive = next((each for each in senders if each is not None), None)
         in_frame = None if drive is None else drive.torque_bytes(frame)
         k = int(np.searchsorted(decided, time, "right")) - 1
         if drive is None or in_frame is None or k < 1 or not working[k] or (k + 1 < len(run) and time >= began[k + 1]):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from hil.bus.base import Bus, BusError, Health, Link, close_all
-from hil.drives.base import Drive, Exchange, Feedback, Node
+from hil.drives.base import Drive, Exchange, Feedback, IdFamily, Node
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
@@ -16,11 +16,12 @@ Record = Callable[[int, bool, Frame, int], None]
 
 
 class _Line(NamedTuple):
-    """A bus, its number in the log, the nodes that receive each id, and further listeners."""
+    """A bus, its number in the log, the nodes that receive each id, those of families of ids, and further listeners."""
 
     bus: Bus
     number: int
     routes: dict[int, list[Node]]
+    families: list[tuple[IdFamily, Node]]
     listeners: list[Callable[[Frame], None]]
 
 
@@ -53,11 +54,12 @@ class Dispatch:
         }
         self._several = len(self.buses) > 1
         self._lines = {
-            name: _Line(bus, number, {}, self.listeners[name]) for number, (name, bus) in enumerate(buses.items())
+            name: _Line(bus, number, {}, [], self.listeners[name]) for number, (name, bus) in enumerate(buses.items())
         }
         for node in nodes:
             for identity in node.identities:
                 self._lines[node.settings.bus].routes.setdefault(identity, []).append(node)
+            self._lines[node.settings.bus].families.extend((family, node) for family in node.families)
         self._synced = [
             name for name in buses if any(n.settings.bus == name and n.feedback is Feedback.SYNC for n in nodes)
         ]
@@ -125,7 +127,9 @@ class Dispatch:
             frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
         nodes = line.routes.get(frame.id)
-        if nodes is None:
+        if nodes is None and line.families and frame.extended:
+            nodes = [node for (mask, value), node in line.families if frame.id & mask == value]
+        if not nodes:
             self.unknown += 1
         else:
             for node in nodes:

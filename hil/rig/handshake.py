@@ -58,7 +58,7 @@ class Handshake:
             try:
                 problem = self._advance(node)
             except DriveError as error:
-                problem = f"{node.settings.name}: {error}"
+                problem = _explained(node, str(error))
             if problem is not None:
                 problems.append(problem)
         if not problems and self._steps and self._clock.now() > self._end:
@@ -87,7 +87,7 @@ class Handshake:
             step = current.step
             if not step.done():
                 late = self._clock.now() > current.deadline
-                return f"{node.settings.name}: {step.expected} within {step.limit:g} s" if late else None
+                return _explained(node, f"{step.expected} within {step.limit:g} s") if late else None
             del self._current[node]
 
     def _send_frames(self, node: Node, current: StepInProgress) -> StepInProgress:
@@ -113,3 +113,9 @@ class Handshake:
                 node.quiet = False
         if failure is not None:
             raise failure
+
+
+def _explained(node: Node, problem: str) -> str:
+    """A problem of a node, with what its last frames tell about it."""
+    reason = node.explanation()
+    return f"{node.settings.name}: {problem}" + (f"; {reason}" if reason else "")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from hil.drives.base import Condition, Drive, Feedback, Node, Steps
+from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
 from hil.drives.sample import Sample
 from hil.frame import Frame
 from hil.loop import SECOND, Clock, Reading, nanoseconds
@@ -23,6 +23,9 @@ from servoctl.types import Array, State
 
 ENABLE_TIME = 5.0
 """Time limit for enabling all drives [s]."""
+
+SAMPLE_TIME = 0.5
+"""Time limit for a sample of each drive before the loop starts [s]."""
 
 OFF_TIME = 0.5
 """Time limit for switching all drives off after the loop [s]."""
@@ -130,6 +133,8 @@ class CanRig(DriveRig):
         self._perform({node: node.identify(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
         self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
         self._perform({drive: drive.test_watchdog() for drive in self.drives}, deadline)
+        # While the watchdog of one drive runs out, the others on its bus are not asked for samples.
+        self._perform({drive: _sampled(drive) for drive in self.drives if drive.feedback is Feedback.REPLY}, deadline)
 
     def _perform(self, steps: Mapping[Node, Steps], deadline: int) -> None:
         """Runs a handshake with several nodes to its end."""
@@ -310,3 +315,9 @@ class CanRig(DriveRig):
     def unconfirmed(self) -> list[str]:
         """Drives that have not confirmed that they are off."""
         return [drive.settings.name for drive in self.drives if not drive.confirmed_off]
+
+
+def _sampled(node: Node) -> Steps:
+    """Waits for a sample that is newer than the last one."""
+    before = node.sample
+    yield HandshakeStep([], lambda: node.sample is not before, SAMPLE_TIME, "a sample after the watchdogs were tested")

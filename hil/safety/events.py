@@ -79,6 +79,7 @@ class EventKind(Enum):
         "enabled it",
     )
     RECORDER = (Reaction.WARN, Origin.RIG, "the record is incomplete")
+    EMULATOR = (Reaction.WARN, Origin.NOBODY, "the process of the emulated drives")
     GAIN = (Reaction.WARN, Origin.NOBODY, "gain changed by the operator")
     VIEW = (Reaction.WARN, Origin.NOBODY, "the live page has ended; the run continues")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")

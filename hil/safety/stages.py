@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hil.drives.base import Condition, DriveError
+from hil.drives.base import Condition, DriveError, Feedback
 from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
 from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
@@ -195,8 +195,15 @@ class Stages:
 
     def _check_silence(self, now: int) -> None:
         if self._silent and self._since(now) > FIRST_SAMPLES:
-            silent = [drive.settings.name for drive in self._rig.drives if drive.sample is None]
-            self._monitor.report(now, EventKind.LOST, ", ".join(silent), f"no first sample in {FIRST_SAMPLES:g} s")
+            silent = [drive for drive in self._rig.drives if drive.sample is None]
+            names = ", ".join(drive.settings.name for drive in silent)
+            detail = f"no first sample in {FIRST_SAMPLES:g} s"
+            if self.mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
+                detail += (
+                    "; shadow sends nothing, and these drives send only when they are started and asked: another "
+                    "master must do it, or --calibrate, which enables nothing"
+                )
+            self._monitor.report(now, EventKind.LOST, names, detail)
             self._react(now)
 
     def _wait(self, tick: Tick, reading: Reading) -> list[float]:

@@ -175,7 +175,7 @@ class Sensing:
             estimate = estimate._replace(q=q + carry * v, v=v)
         if self._tracking is not None:
             innovation = estimate.v - v if carry == 0.0 and complete and finite else None
-            deviation = self._tracking.judge(t, elapsed, estimate.q, innovation, u, self._rates)
+            deviation = self._tracking.judge(t, elapsed, estimate.q, innovation, u, y)
             if deviation is not None:
                 findings.append(deviation)
         if finite:

@@ -46,8 +46,8 @@ ESTIMATED = 0.4
 LAG = 4
 """Periods by which a torque may act late: from SYNC to its frame, to the drive's next period, with filters."""
 
-STILL = 0.002
-"""A joint stands still below this share of its speed limit."""
+STILL = 0.005
+"""A joint stands still if its mean speed over half a window is below this share of its speed limit."""
 
 GAP = 3
 """Periods without a tick after which the window restarts: what the drives did in the gap is not known."""
@@ -140,15 +140,16 @@ class TrackingMonitor:
 
     def begin(self) -> None:
         """Starts again; the next tick begins a window."""
-        self._beyond, self._came = 0, 0
+        self._beyond, self._came, self._stopped = 0, 0, False
         self._before: Array | None = None
         self._begin_window()
 
     def _begin_window(self) -> None:
         m = len(self._limits)
         self._elapsed, self._sum, self._sent = 0.0, np.zeros(self._observer.n), np.zeros(m)
-        self._least, self._most, self._fastest = np.full(m, np.inf), np.full(m, -np.inf), np.zeros(m)
+        self._least, self._most = np.full(m, np.inf), np.full(m, -np.inf)
         self._half: tuple[float, Array, Array] | None = None
+        self._where = np.full(m, np.nan)
 
     def set_errors(self, errors: Errors) -> None:
         """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
@@ -169,7 +170,7 @@ class TrackingMonitor:
         q: Array,
         innovation: Array | None,
         u: Array | None,
-        speeds: Sequence[float] | None = None,
+        positions: Sequence[float] | None = None,
     ) -> Finding | None:
         """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
 
@@ -179,7 +180,7 @@ class TrackingMonitor:
             q: Coordinates, shape (n,).
             innovation: v - v-, shape (n,); None: there is no prediction.
             u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
-            speeds: Speeds of the joints, m or more [joint unit/s]; None: not known.
+            positions: Displacements of the joints, m or more [joint unit]; None: not known.
         """
         if innovation is None or u is None or elapsed > self._longest:
             self.begin()
@@ -189,16 +190,17 @@ class TrackingMonitor:
         self._sent += elapsed * u
         np.minimum(self._least, u, out=self._least)
         np.maximum(self._most, u, out=self._most)
-        if speeds is not None:
-            np.maximum(self._fastest, np.abs(speeds[: len(u)]), out=self._fastest)
+        at = np.full(len(u), np.nan) if positions is None else np.array(positions[: len(u)])
         if self._half is None and self._elapsed >= WINDOW / 2:
-            self._half = self._elapsed, self._sum.copy(), self._sent.copy()
+            self._half, self._where = (self._elapsed, self._sum.copy(), self._sent.copy()), at
         if self._elapsed < WINDOW:
             return None
         used = float((np.maximum(self._most, -self._least) / self._limits).max())
         swing = float(((self._most - self._least) / self._limits).max())
         window = Window(self._observer(t, q, self._sum / self._elapsed), swing, used)
+        self._where = np.abs(at - self._where)
         finding = self._level(window, t, q) or self._rate(window, t, q)
+        self._stopped |= finding is not None and finding.stops
         self._begin_window()
         return finding
 
@@ -224,7 +226,7 @@ class TrackingMonitor:
 
     def _rate(self, window: Window, t: float, q: Array) -> Finding | None:
         """A finding if the disturbance has changed at once and stayed; a load alone does not stop the machine."""
-        if not self._estimated:
+        if not self._estimated or self._stopped:
             return None
         before = window.d if self._before is None else self._before
         change, allowed = window.d - before, self._allowed(window, MODEL)
@@ -248,6 +250,6 @@ class TrackingMonitor:
         time, moved, sent = self._half
         later = self._elapsed - time, self._sum - moved, self._sent - sent
         first, second = (Half(self._observer(t, q, v / h), u / h) for h, v, u in (self._half, later))
-        speeds = zip(self._fastest.tolist(), self._drives, strict=True)
-        still = [fastest < STILL * drive.speed_limit for fastest, drive in speeds]
+        speeds = (self._where / later[0]).tolist()
+        still = [speed < STILL * drive.speed_limit for speed, drive in zip(speeds, self._drives, strict=True)]
         return cause_of(d, first, second, self._observer.shares(t, q), self._limits, still)

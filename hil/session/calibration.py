@@ -55,6 +55,37 @@ def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
     return [*lines, "the drives are emulated: an emulated hand does all this"] if emulated else lines
 
 
+class HandCalibration:
+    """Collects the samples of a run in which a hand moves the machine, and judges them at its end.
+
+    Args:
+        setup: The config, ready for drives.
+
+    Attributes:
+        axes: What was found about each drive; empty before `judge`.
+    """
+
+    def __init__(self, setup: RigSetup) -> None:
+        self._setup, self._motion = setup, HandMotion((*setup.drives, *setup.sensors))
+        self.take = self._motion.add
+        self.axes: list[Axis] = []
+
+    def judge(self) -> list[tuple[str, str]]:
+        """Drive and reason for each drive whose calibration is refused."""
+        self.axes = calibrated(self._setup, self._motion)
+        return [(axis.name, axis.problem) for axis in self.axes if axis.problem]
+
+    def write(self, folder: Path | None) -> Path | None:
+        """Writes what was found into a folder; None if anything of it is refused, or there is no folder.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        if folder is None or not self.axes or any(axis.problem for axis in self.axes):
+            return None
+        return write_calibration(folder, self._setup.run.name, self.axes, self._setup.sensing.displacements)
+
+
 def calibrated(setup: RigSetup, motion: HandMotion) -> list[Axis]:
     """What the motion shows about each drive."""
     values = setup.settings.values

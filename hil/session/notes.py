@@ -40,6 +40,7 @@ def in_shadow(setup: RigSetup) -> list[str]:
     polled = [node.settings.name for node in nodes if node.feedback is not Feedback.CYCLIC]
     if polled:
         notes.append(
-            f"{', '.join(polled)}: send only when asked: shadow receives samples only if another master asks them"
+            f"{', '.join(polled)}: send only when they are started and asked: shadow hears them only if another master "
+            "does it; --calibrate --armed does it too, and enables nothing"
         )
     return notes

@@ -16,7 +16,6 @@ from hil.assembly.environment import Environment, TamperedController
 from hil.assembly.prepare import RigSetup
 from hil.bus import Health
 from hil.calibration.calibrate import Axis
-from hil.calibration.motion import HandMotion
 from hil.drives import DriveError
 from hil.loop import SECOND, Controller, Reading, Tick, TickLoop
 from hil.loop.realtime import Grant, without_collector
@@ -30,7 +29,7 @@ from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import UNPOWERED, Phase, Stage
 from hil.safety.stages import Stages
-from hil.session.calibration import as_facts, calibrated, write_calibration
+from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
@@ -148,8 +147,7 @@ class HilRun:
             truth=environment.truth,
             asks=self._stage is Stage.CALIBRATE,
         )
-        self._hand = HandMotion(nodes) if self._stage is Stage.CALIBRATE else None
-        self._axes: list[Axis] = []
+        self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
         parts = self._controller, self._rig, self._stages
@@ -265,7 +263,7 @@ class HilRun:
         self._logbook.enter(tick, reading, sent, times)
         self._ticks = tick.number + 1
         if self._hand is not None:
-            self._hand.add(self._environment.clock.now())
+            self._hand.take(self._environment.clock.now())
         if stages.mode is Phase.FULL:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(*self._table.parts[2:])
@@ -279,20 +277,30 @@ class HilRun:
     def _judge(self) -> None:
         """Reports what a calibration refuses, or the required tasks that a run missed, unless the run has failed."""
         if self._hand is not None and self._monitor.exit_code in (0, Origin.OPERATOR.value):
-            self._axes = calibrated(self._setup, self._hand)
-            self.facts["calibration"] = as_facts(self._axes)
-            for axis in self._axes:
-                if axis.problem:
-                    self._reporter.report(EventKind.CALIBRATION, axis.name, axis.problem)
+            for name, problem in self._hand.judge():
+                self._reporter.report(EventKind.CALIBRATION, name, problem)
+            self.facts["calibration"] = as_facts(self._hand.axes)
         missed, run = self._missed.missed(), self._setup.run
         if missed and not self._monitor.exit_code:
             why = why_missed(run.system, self._setup.start, run.task_map, missed)
             shares = ", ".join(f"{task} in {share:.0%} of the ticks" for task, share in missed.items())
             self._reporter.report(EventKind.UNMET, "", f"{shares}; {why}")
 
+    def _blame_emulator(self) -> None:
+        """Reports after old samples whether the emulator in its own process was late, or the loop or the bus."""
+        counts = self._monitor.counts
+        if not any(counts.get(kind) for kind in (EventKind.STALE, EventKind.LOST)):
+            return
+        late = self._environment.emulator_lateness()
+        if late is not None:
+            own = late >= self._monitor.bounds.stale_age / SECOND / 2
+            whose = "the old samples are its own" if own else "so the loop or the bus lost the samples"
+            self._reporter.report(EventKind.EMULATOR, "", f"it was late by at most {1e3 * late:.1f} ms: {whose}")
+
     def _close(self) -> Result:
         """Closes buses, folder and live page."""
         self._attempt(self._judge, None)
+        self._attempt(self._blame_emulator, None)
         more: dict[str, Any] = self._attempt(self._environment.facts, {})
         buses = bus_states(self._attempt(self._dispatch.healths, dict[str, Health]()))
         self._attempt(self._dispatch.close, None)
@@ -321,14 +329,10 @@ class HilRun:
                 self.operator.view.close(shown)
         folder = self.recorder.path if isinstance(self.recorder, Recorder) else None
         drawn = with_drawing(trajectory, self._setup.loop.system.model, folder)
-        patch = self._write_patch(folder)
-        return Result(code, tuple(self._monitor.events), unconfirmed, drawn, tuple(self._axes), patch)
-
-    def _write_patch(self, folder: Path | None) -> Path | None:
-        """Writes what a calibration found, if nothing of it is refused."""
-        if folder is None or not self._axes or any(axis.problem for axis in self._axes):
-            return None
-        return write_calibration(folder, self._setup.run.name, self._axes, self._setup.sensing.displacements)
+        events, hand = tuple(self._monitor.events), self._hand
+        if hand is None:
+            return Result(code, events, unconfirmed, drawn)
+        return Result(code, events, unconfirmed, drawn, tuple(hand.axes), hand.write(folder))
 
     def _attempt(self, action: Callable[[], T], default: T) -> T:
         """Result of an action; if it raises, the exception is reported and the run counts as failed."""

@@ -1,9 +1,10 @@
 """Serves a config's emulated drives on buses that a loop in another process can open."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from hil.assembly.emulation import emulated_rig
+from hil.assembly.emulation import emulated_rig, hand_of
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, close_all
 from hil.bus.open import is_loopback
@@ -85,7 +86,7 @@ def serve(
             raise ConfigError(
                 "hil.faults: on vcan the emulator does not learn when the loop engages (set since: power_on)"
             )
-        server = EmulatorServer(rig, buses, clock, tell)
+        server = EmulatorServer(rig, buses, clock, tell, partial(hand_of, setup))
     except BaseException:
         close_all(buses.values())
         raise

@@ -14,7 +14,7 @@ from hil.assembly.emulation import in_lockstep
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
-from hil.bus.identity import answers_as_emulator, beginning
+from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness, hand
 from hil.bus.open import is_loopback, open_bus
 from hil.bus.rates import BusRates
 from hil.loop import WallClock
@@ -23,11 +23,12 @@ from hil.loop.stop_signals import StopSignals
 from hil.recorder import Recorder
 from hil.recorder.columns import STAGES
 from hil.safety import Event
-from hil.safety.plan import Stage
+from hil.safety.plan import UNPOWERED, Stage
 from hil.session.accuracy import explained_errors
 from hil.session.calibration import DURATION, instructions, refuse_unreadable
 from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
+from hil.session.preflight import preflight
 from hil.session.run import HilRun, Result
 from hil.view import LivePage
 from servoctl.compiled import AS_PYTHON
@@ -42,6 +43,11 @@ from servoctl.version import VERSION
 IDENTITY_TIME = 0.5
 """Time limit for an emulator to answer [s]."""
 
+HAND_TIME = 30.0
+"""Time limit for an emulator to prepare a hand that moves the machine [s]."""
+
+LATENESS_TIME = 0.2
+"""Time limit for an emulator to say how late it was [s]."""
 
 BARE_TIME = 1.0
 """Before a run in real time, the lateness of an empty loop on this machine is measured for this time [s]."""
@@ -156,7 +162,13 @@ class ReadyRun:
         about: dict[str, Any] = {
             name: facts[name] for name in ("config", "torque_limits", "tasks", "stages", "lockstep", "emulated")
         }
+        names, units = self.setup.loop.system.model.plant.actuators, self.setup.sensing.displacements.units
+        guiding = self.setup.plan(self.stage, None).guiding
+        if guiding is not None:
+            about["torque_limits"] = dict(zip(names, guiding.limits, strict=True))
         about |= {
+            "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
+            "position_units": dict(zip(names, units, strict=False)),
             "units": dict(run.columns), "period": settings.values.period,
             "ramp": settings.values.live_ramp, "stage": self.stage.name.lower(), "stale": settings.values.safety.stale,
             "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
@@ -217,7 +229,7 @@ def start(request: Request) -> ReadyRun:
         notes.append(f"bus {name}: load at most {100 * load_of_bus.load:.0f} %, {load_of_bus.frames:.0f} frames/s")
     if setup.settings.lockstep and (request.require_rt or request.cpu is not None):
         notes.append("time is virtual: --require-rt and --cpu have no effect")
-    environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup)
+    environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup, request)
     try:
         stage = _stage(request, setup, environment, notes)
     except ConfigError:
@@ -234,6 +246,8 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     """
     default = Stage.FULL if environment.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
+    if request.armed and stage not in UNPOWERED:
+        notes += preflight(setup, stage, request.overrides)
     if stage is Stage.CALIBRATE:
         notes += instructions(setup, request.duration or DURATION, environment.emulated)
     if environment.emulated:
@@ -269,7 +283,7 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     return stage
 
 
-def _on_buses(setup: RigSetup) -> Environment:
+def _on_buses(setup: RigSetup, request: Request) -> Environment:
     """Open buses of python-can; they count as real unless an emulator answers on every one of them.
 
     No receive filter is set: the record holds every frame on the bus, also those of a node that should not send.
@@ -283,9 +297,17 @@ def _on_buses(setup: RigSetup) -> Environment:
             is_loopback(keys) and answers_as_emulator(buses[name], clock, IDENTITY_TIME)
             for name, keys in setup.settings.buses.items()
         )
+        first = next(iter(buses.values()))
+        if emulated and request.calibrate:
+            first.send(hand(request.duration or DURATION))
+            answers_as_emulator(first, clock, HAND_TIME)  # it answers when the hand is ready
     except BusError:
         close_all(buses.values())
         raise
-    first = next(iter(buses.values()))
-    engaged = partial(first.send, beginning()) if emulated else lambda: None
-    return Environment(buses, clock, emulated, lockstep=False, engaged=engaged)
+    if not emulated:
+        return Environment(buses, clock, emulated, lockstep=False)
+    return Environment(
+        buses, clock, emulated, lockstep=False, engaged=partial(first.send, beginning()),
+        emulator_lateness=partial(emulator_lateness, first, clock, LATENESS_TIME),
+        guided=lambda duration: first.send(beginning()),
+    )  # fmt: skip

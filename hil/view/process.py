@@ -49,6 +49,7 @@ def main(descriptor: int) -> None:
     about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
     about["solids"] = {} if machine is None else machine.solids
     about["obstacles"] = [] if machine is None else machine.obstacles
+    about["enclosures"] = [] if machine is None else machine.enclosures
     broadcast = Broadcast(about)
     try:
         server = PageServer(secrets.token_urlsafe(16), broadcast, operator.act)

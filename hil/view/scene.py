@@ -58,14 +58,17 @@ class MachineDrawing:
     Attributes:
         solids: Frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`.
         obstacles: Start, end and radius of each shape that does not move, seven numbers [m].
+        enclosures: The same of shapes that the machine stays inside of.
     """
 
     def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
         self._plant = plant
         self._shapes = [shape for shape in shapes if shape.link is not None]
         fixed = [shape for shape in shapes if shape.link is None]
-        still = np.zeros((1, len(plant.coordinates)))
-        self.obstacles = [[plain(x) for x in shape] for shape in shape_picture(plant, fixed, still).values()]
+        self.obstacles, self.enclosures = (
+            [[*shape.start, *shape.end, shape.radius] for shape in fixed if shape.encloses == encloses]
+            for encloses in (False, True)
+        )
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
         self.solids: dict[str, Any] = {

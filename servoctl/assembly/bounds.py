@@ -15,6 +15,8 @@ from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
+from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed
 from servoctl.mechanics.plant import Plant
@@ -68,6 +70,11 @@ def build_bounds(
     if predicted:
         acts = acts._replace(delay=0.0)  # the state that the law gets is that of the moment at which its command acts
     return Bounds(entries, *acts)
+
+
+def constraint_names(law: Law | None) -> list[str]:
+    """Names of the bounds of a law that are constraints."""
+    return list(law.bounds.constraints) if isinstance(law, ConstraintFollowing) and law.bounds is not None else []
 
 
 def _bound(

@@ -13,7 +13,7 @@ from servoctl.assembly.values import one_per_name
 from servoctl.config.estimation import EstimationConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError
-from servoctl.estimation.estimator import ACCELERATION, DISTURBANCE, NOISE, Estimator
+from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -64,7 +64,7 @@ def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_d
     noise = measured if values.noise is None else values.noise.q
     return Estimator(
         values.kind,
-        None if values.disturbance is None else each("disturbance", values.disturbance, DISTURBANCE),
+        None if values.disturbance is None else each("disturbance", values.disturbance, CHANGE),
         each("noise.q", noise, NOISE),
         each("acceleration", values.acceleration, ACCELERATION),
         values.filter_time,

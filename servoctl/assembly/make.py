@@ -8,6 +8,7 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.arguments import ENGINES
+from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
     build_correction,
     build_law,
@@ -287,6 +288,8 @@ def _bind(
         for line in str(error).splitlines():
             field, _, what = line.partition(": ")
             known = field.startswith(("law.", "plant.", "task.", "bounds."))
+            if place == "task" and field in constraint_names(law) and field not in ground.task:
+                field, known = f"bounds.{field}", True
             problems.add(*((what, *field.split(".")) if known else (line, place)))
         return None
 

@@ -47,6 +47,7 @@ class Inside:
         parameters: Parameters of the function.
 
     Attributes:
+        states: Time and state of each call in turn.
         results: Results of the last calls, shape (states, outputs).
         compiling: Processor time of the compiler [s].
 
@@ -70,6 +71,7 @@ class Inside:
             self._ffi.cdef(DECLARATION)
             self._library = self._ffi.dlopen(str(built))
         self._inputs = [np.ascontiguousarray(array, dtype=float) for array in (times, states, parameters)]
+        self.states = list(zip(*self._inputs[:2], strict=True))
         self.results = np.zeros((len(states), int(starts[-1])))
         new = self._ffi.new
         self._work = (

@@ -2,6 +2,7 @@
 
 from inspect import getdoc
 
+from servoctl.bench.bounds import bounds
 from servoctl.bench.closed_loop import closed_loop_run
 from servoctl.bench.dynamics import dynamics
 from servoctl.bench.example_robots import example_robots
@@ -28,6 +29,7 @@ from servoctl.bench.view import view
 
 BENCHMARKS: dict[str, Benchmark] = {
     "tick": tick,
+    "bounds": bounds,
     "dynamics": dynamics,
     "closed_loop": closed_loop_run,
     "robots": robots,

@@ -1,7 +1,7 @@
 """What a sampled law can promise about its bounds: start, rate against period, and how far a sample may miss.
 
     passed <= |h''| D^2 / 8 + e / (p D)^2       of degree 2: e is what one period adds to h beside D h' + D^2 h'' / 2
-    passed <= |h''| D^2 / 8 + e                 of a coordinate's limit
+    passed <= |h''| D^2 / 8 + e / max(p D, 1/2)^2       of a coordinate's limit
     passed <= e / (1 - e^(-p D)), e             of degree 1, of a speed's limit: e of h beside D h'
 
 Design: |h''| and e are measured over one held period at the start and at random states near it, with the law's command
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.held_bounds import BoundRow
 from servoctl.mechanics.initial import nearest
@@ -133,7 +134,7 @@ def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after:
     h, slope = rows.violation[i], rows.violation_rate[i]
     if row.kind in ("barrier", "stopping"):
         missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i]))
-        settles = 1.0 if row.kind == "stopping" else 1.0 / min(p * period, 1.0) ** 2
-        return float(abs(second[i]) * period**2 / 8 + settles * missed)
+        back = max(p * period, SHARE) if row.kind == "stopping" else p * period
+        return float(abs(second[i]) * period**2 / 8 + missed / min(back, 1.0) ** 2)
     missed = abs(after.violation[i] - (h + period * second[i]))
     return float(missed / (1.0 - np.exp(-p * period)) if row.kind == "decay" else missed)

@@ -14,7 +14,7 @@ from servoctl.cli.console import Phases, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.folders import fresh_folder
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
-from servoctl.cli.run import headline, number
+from servoctl.cli.run import headline, number, say_bounds
 from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ def say_figures(
         rows.append([name, *("-" if each is None or isnan(each) else number(each) for each in errors)])
     say()
     say_table(["task row", "max error", "rms error", "explained by the loop"], rows, numbers=3)
+    say_bounds(summary)
     say()
     _say_times(summary["timing"])
     if summary.get("realtime"):

@@ -1,6 +1,6 @@
 """`servoctl run`: simulates a config and prints how the run went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Annotated, Any
 
@@ -90,11 +90,16 @@ def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases)
         for name, metrics in summary["inputs"].items()
     ]
     _say_long_table(["input", "unit", *keys], rows)
+    say_bounds(summary)
+    for i, line in enumerate(_evidence(summary)):
+        say("\n" * (i == 0) + line)
+
+
+def say_bounds(summary: Mapping[str, Any]) -> None:
+    """The table of the bounds; nothing without any."""
     keys = ("min", "active_time", "violated_time")
     rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in summary.get("bounds", {}).items()]
     _say_long_table(["bound", "least h", "held inputs [s]", "violated [s]"], rows)
-    for i, line in enumerate(_evidence(summary)):
-        say("\n" * (i == 0) + line)
 
 
 def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -134,19 +139,10 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
     held = [event for event in summary["events"] if event["event"] == "bound"]
-    lines += [_given_up(event) for event in held[:BOUND_LINES]]
+    lines += [f"at {number(event['t'])} s {event['text']}" for event in held[:BOUND_LINES]]
     if len(held) > BOUND_LINES:
         lines.append(f"and {len(held) - BOUND_LINES} more times (summary.json has all events)")
     return lines + [f"{n} of {total} rows: {_sentence(name)}" for name, n in counts.items() if name != "OK"]
-
-
-def _given_up(event: dict[str, Any]) -> str:
-    """What was given up for a bound, from when to when."""
-    until = "the end" if event["until"] is None else f"{number(event['until'])} s"
-    amounts = [f"{task} by up to {number(value)}" for task, value in event["given_up"].items()]
-    cost = f"gives up {', '.join(amounts)} [unit/s^2]" if amounts else "costs the task nothing"
-    short = f"; within their limits the inputs lack {number(event['lack'])} [unit/s^2]" if "lack" in event else ""
-    return f"bound {event['bound']} holds from {number(event['t'])} s to {until}: {cost}{short}"
 
 
 def _sentence(status: str) -> str:

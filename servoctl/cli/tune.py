@@ -197,10 +197,10 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
 
 def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -> list[str]:
     """One line of the table: an objective or a metric with its bound, before and after."""
-    from servoctl.sweep.metrics import GREATEST
+    from servoctl.sweep.metrics import greatest_is_best
 
     bound = tuning.problem.bounds.get(name)
-    side = "at least" if name in GREATEST else "at most"
+    side = "at least" if greatest_is_best(name) else "at most"
     label = name if bound is None else f"{name} ({side} {bound:g})"
     change = f"{100 * (after / before - 1):+.3g} %" if before and isfinite(before + after) else ""
     return [label, tuning.unit(name), _number(before), _number(after), change]

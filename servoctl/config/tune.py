@@ -109,8 +109,8 @@ class Tune(Section):
     objective: Objective = Field(default=Objective(), description="objectives to minimise")
     constraints: dict[str, Real] = Field(
         default={},
-        description="metric -> largest allowed value with any plant of uncertainty (for gain_margin and pivot_min the "
-        "smallest)",
+        description="metric -> largest allowed value with any plant of uncertainty (for gain_margin, pivot_min and "
+        "bounds.ROW.min the smallest)",
     )
     share: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
         default=0.4,

@@ -18,7 +18,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import TABLE, emit
+from servoctl.engine.emit import TABLE, emit, expected_length
 from servoctl.engine.step import StepFunctions
 from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
@@ -70,6 +70,11 @@ class CSource:
         """Length of the source [byte] as a measure of the time to compile it: tables count a 64th (gcc 12: an 85th)."""
         lines = self.source.splitlines()
         return sum((len(line) + 1) // (64 if line.startswith(TABLE) else 1) for line in lines)
+
+    @property
+    def expected(self) -> int:
+        """`length`, or an estimate where the source is not written yet [byte]."""
+        return self.length
 
     @cached_property
     def key(self) -> str:
@@ -148,7 +153,7 @@ class Program(CSource):
         called, declarations = dict(self._functions), []
 
         def write() -> str:
-            text = emit([*functions, *([] if step is None else step.functions)])
+            text = emit(self._emitted)
             text += "".join(_entry(name, *counts) for name, counts in called.items())
             text += "" if step is None else step.source()
             return text + ("" if step is None or step.substeps is not None else template("dop853.h"))
@@ -158,7 +163,12 @@ class Program(CSource):
                 self._functions[STEP] = (4, 2)
             declarations += [STEPS] if step.substeps is not None else [STEPS, DOP853]
         declarations += [ENTRY.format(name) for name in self._functions]
+        self._emitted = [*functions, *([] if step is None else step.functions)]
         super().__init__(write, declarations, content=content)
+
+    @property
+    def expected(self) -> int:
+        return self.length if "source" in vars(self) else expected_length(self._emitted)
 
     def load(self, stop: compiler.Stop | None = None) -> "Library":
         """The library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.

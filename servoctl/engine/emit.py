@@ -25,6 +25,9 @@ from servoctl.types import Array
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
 
+STATEMENT, LOOPS = 36, 1000
+"""Usual length of a statement, and of a function of loops [byte]."""
+
 MANY = 2000
 """A function of more statements is marked as long, see `compiler.LONG`."""
 
@@ -81,6 +84,22 @@ def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = Fal
     for function in functions:
         add(function)
     return done
+
+
+def expected_length(functions: Sequence[Any]) -> int:
+    """About how long the C of functions is [byte], without writing it: that takes seconds for a large law."""
+    total, known, waiting = 0, set[str](), list(functions)
+    while waiting:
+        function = waiting.pop()
+        if function.name() in known:
+            continue
+        known.add(function.name())
+        waiting += _called(function)
+        name = function.name()
+        short = name in TABLES or name in REPEATED or name in MAPPED or name in RECURSIONS or _sums_pairs(name)
+        straight = not short and loops_of(name) is None and function.is_a("SXFunction")
+        total += STATEMENT * function.n_instructions() if straight else LOOPS
+    return total
 
 
 def _called(function: Any) -> Sequence[Any]:

@@ -31,6 +31,9 @@ DEEPEST = 40
 """Things inside one another beyond this depth have no fingerprint: they may contain themselves."""
 
 
+_names: dict[type, str] = {}  # of the classes whose names are known; asking for the files of their modules takes time
+
+
 class NoFingerprintError(ValueError):
     """A value contains a user's code, or something else that may change without notice."""
 
@@ -131,9 +134,15 @@ def _contents(thing: Any) -> dict[str, Any]:
 
 def _name(kind: type) -> str:
     """Module and name of a class that, like all its bases, is one of this package or of Python."""
+    if kind not in _names:
+        _require_known(kind)
+        _names[kind] = f"{kind.__module__}.{kind.__qualname__}"
+    return _names[kind]
+
+
+def _require_known(kind: type) -> None:
     for base in kind.__mro__:
         file = getattr(sys.modules.get(base.__module__), "__file__", None)
         ours = base.__module__.startswith("servoctl.") and file is not None and PACKAGE in Path(file).parents
         if not ours and base.__module__ not in PYTHON:
             raise NoFingerprintError(f"{base.__module__}.{base.__qualname__} is no class of servoctl")
-    return f"{kind.__module__}.{kind.__qualname__}"

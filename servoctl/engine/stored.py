@@ -23,6 +23,7 @@ from servoctl.engine.mapped import MAPPED, Mapped
 from servoctl.engine.pairwise import PAIRS, Pairs, derivative_of
 from servoctl.engine.recursions import RECURSIONS, Recursion
 from servoctl.engine.repeat import REPEATED, Repeated
+from servoctl.types import Array
 
 SUFFIX = ".trace"
 
@@ -67,6 +68,17 @@ def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kerne
     kernel = make()
     keep_kernel(key, name, kernel)
     return kernel
+
+
+def kept_numbers(key: str | None, name: str, make: Callable[[], Array]) -> Array:
+    """A vector that is expensive to find, from the cache or made now, equal to the bit; None for the key: made now."""
+    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
+    if content is not None and len(content) % np.dtype(float).itemsize == 0:
+        return np.frombuffer(content, dtype=float).copy()
+    numbers = make()
+    if key is not None:
+        cache.put_bytes(_file_key(key, name), np.ascontiguousarray(numbers, dtype=float).tobytes(), SUFFIX)
+    return numbers
 
 
 def _file_key(key: str, name: str) -> str:

@@ -210,11 +210,7 @@ def smallest_eigenvalue(M: "Array | Sparse") -> float:
 
 def diagonal_blocks(M: Sparse) -> list[Array]:
     """The smallest dense matrices on the diagonal of a square sparse matrix, up to the order of its coordinates."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    graph = coo_array((np.ones(len(M.rows)), (M.rows, M.columns)), shape=M.shape)
-    count, label = connected_components(graph, directed=False)
+    count, label = components(M.rows, M.columns, len(M))
     order = np.argsort(label, kind="stable")
     place = np.empty(len(M), dtype=int)
     first = np.searchsorted(label[order], np.arange(count))
@@ -223,6 +219,28 @@ def diagonal_blocks(M: Sparse) -> list[Array]:
     for i, j, value in zip(M.rows, M.columns, M.values, strict=True):
         blocks[label[i]][place[i], place[j]] = value
     return blocks
+
+
+def components(one: Array, other: Array, size: int) -> tuple[int, Array]:
+    """Number of connected components of a graph, and the component of each node, shape (size,).
+
+    SciPy has this too, but its import takes a tenth of the time to start a command.
+
+    Args:
+        one, other: The nodes that each edge connects, shape (edges,).
+        size: Number of nodes.
+    """
+    label = np.arange(size)
+    while True:
+        least = np.minimum(label[one], label[other])
+        following = label.copy()
+        np.minimum.at(following, one, least)
+        np.minimum.at(following, other, least)
+        following = following[following]  # a label leads to the one that its own node has
+        if np.array_equal(following, label):
+            found, numbered = np.unique(label, return_inverse=True)
+            return len(found), numbered
+        label = following
 
 
 def sparse_jacobian(expressions: Array, variables: Array) -> Sparse:

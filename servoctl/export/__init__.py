@@ -87,13 +87,9 @@ def export(run: Run, single: bool = False) -> Export:
         single: Whether the law computes in float; its error is then measured, which needs a C compiler.
 
     Raises:
-        ConfigError: There is no law, it is not compiled, it has an estimator, or float is too coarse for it.
+        ConfigError: There is no law, it is not compiled, or float is too coarse for it.
         CompileError: `single`, and there is no compiler.
     """
-    if run.system.estimator is not None:
-        raise ConfigError(
-            f"{run.name}: export: the estimator is not exported (leave estimation out: the law then takes q and v)"
-        )
     loop = _compiled(run)
     name = identifier(run.name)
     border, source = interface(loop, name, single), _source(run, loop, single)

@@ -44,7 +44,8 @@ class Facts:
         """Declaration of the law's function, without the semicolon."""
         name, real = self.border.name, self.real
         memory = f" const {real} *memory," if self.border.memory else ""
-        inputs = f"const {name}_parameters *p, {real} t, const {real} *q, const {real} *v,{memory}"
+        speeds = "" if self.border.period is not None else f" const {real} *v,"
+        inputs = f"const {name}_parameters *p, {real} t, const {real} *q,{speeds}{memory}"
         return f"int {name}_law({inputs}\n    {name}_command *out)"
 
     def initialiser(self, values: Array) -> str:

@@ -46,16 +46,15 @@ typedef struct {{
   {real} residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^2 */
   {real} pivot; /* [-] smallest pivot counted in the rank: near the rank tolerance the task is nearly singular */
   {name}_status status;
-{memory[0]}}} {name}_command;
+{_bounds(facts)}{memory[0]}}} {name}_command;
 
 /*
   Computes the command at a state. Returns out->status.
 
     p    parameters; 0 for the defaults
     t    [s] time of the task
-    q    {named(border.coordinates)}
-    v    {named(rates(border.coordinates))}
-{memory[1]}    out  the command
+    q    {named(border.coordinates)}{"" if border.period is None else "; NAN: no reading"}
+{_speeds(border)}{memory[1]}    out  the command
 */
 {facts.signature};
 
@@ -72,13 +71,14 @@ def _about(facts: Facts) -> list[str]:
     law = facts.loop.system.law
     assert law is not None
     stops = [status.name for status in Status if status.code in law.stops_on]
+    measured = "q and v are" if facts.border.period is None else "q is"
     lines = [
         f"The control law of {facts.title}, exported by servoctl {facts.version}.",
         "",
         f"Compile: cc -std=c99 -O2 -c {name}_law.c, or make",
         f"Test:    cc -std=c99 -O2 -o {name}_law_test {name}_law_test.c {name}_law.c -lm && ./{name}_law_test",
         "Call:    once per period:",
-        f"         if ({name}_law(0, t, q, v, {_memory_word(facts)}&out) < {name.upper()}_NOT_POSITIVE)",
+        f"         if ({name}_law(0, t, {_given_words(facts)}&out) < {name.upper()}_NOT_POSITIVE)",
         f"         apply out.u; else stop the machine. {name}_law_example.c is a whole program.",
         "",
         f"Cost:    at most {cost.operations} operations a call, counted from its instructions, called functions",
@@ -90,7 +90,7 @@ def _about(facts: Facts) -> list[str]:
         "",
         "Limits on use:",
         "- The command is right for the plant of the config only: its equations and its parameters.",
-        "- q and v are measured at time t, in the order and units below; t is the time in the equations of the task.",
+        f"- {measured} measured at time t, in the order and units below; t is the time in the equations of the task.",
         "- q is near the plant's own constraints, if it has any; the law does not move it there.",
         "- From NOT_POSITIVE on there is no command: u is NaN, and the caller decides what the drives do.",
         "- Inputs that are not finite, and parameters that are not a number, give NON_FINITE.",
@@ -99,12 +99,27 @@ def _about(facts: Facts) -> list[str]:
     ]
     if stops:
         lines.append(f"- The config has on_infeasible: fault; stop also at {', '.join(stops)}.")
+    if (h := facts.border.period) is not None:
+        lines += [
+            f"- The law estimates speeds and the disturbance from positions: call it every {h:g} s, and then add",
+            f"  {h:g} times memory_rate to the memory.",
+            "- Then put the torques that the drives really got into the entries estimation.sent of the memory, and the",
+            "  time to the next call into estimation.elapsed, where they differ from the command and the period.",
+        ]
     if facts.single:
         lines += [
             "- float has 24 bits: after an hour t has steps of 0.24 ms; restart t before that matters.",
             "- Tolerances too small for float are raised: see the defaults.",
         ]
     return lines
+
+
+def _speeds(border: Interface) -> str:
+    return "" if border.period is not None else f"    v    {named(rates(border.coordinates))}\n"
+
+
+def _given_words(facts: Facts) -> str:
+    return ("q, v, " if facts.border.period is None else "q, ") + _memory_word(facts)
 
 
 def _lines(lines: Sequence[str]) -> str:
@@ -125,6 +140,18 @@ def _memory(facts: Facts) -> tuple[str, str]:
     starts = ", ".join(f"{name} = {value:g}" for name, value in zip(names, facts.loop.memory_start, strict=True))
     rate = f"  {facts.real} memory_rate[{len(names)}]; /* add elapsed time [s] times this to the memory */\n"
     return rate, f"    memory  {comment(starts)} at the start\n"
+
+
+def _bounds(facts: Facts) -> str:
+    law = facts.loop.system.law
+    if law is None or not law.bounded:
+        return ""
+    names, count = comment(", ".join(law.bounded)), len(law.bounded)
+    return (
+        f"  int bound_active[{count}]; /* {names}: 1 while the bound holds the inputs, else 0 */\n"
+        f"  {facts.real} bound_lack[{count}]; /* what inputs within their limits cannot give it, in its unit / s^2, "
+        "or / s of a bound on velocities */\n"
+    )
 
 
 def _memory_word(facts: Facts) -> str:

@@ -35,6 +35,9 @@ LAW_FIELDS = {
     "rank_tolerance": "[-] a direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F",
     "passive_rank_tolerance": "[-] a passive direction counts when its pivot exceeds this times |Ahat L^-T|_F",
     "residual_tolerance": "[-] infeasible: residual above this times (1 + |bbar|_inf)",
+    "bound_rates": "[1/s] how fast a bound may be approached",
+    "bound_braking": "[unit / s^2] acceleration to brake with before a limit of a coordinate",
+    "bound_reactions": "[N, N m] limit of a reaction",
     "input_damping": "where the actuators cannot meet the task: u = -this B^T v",
 }
 
@@ -80,6 +83,7 @@ class Interface:
         fixed: Names of parameters that it does not depend on.
         values: All parameters of the loop, as exported.
         sources: C expression of each of these; None for one that stays at its value.
+        period: Period of a law with an estimator [s], which takes measured positions alone; None: it has none.
     """
 
     name: str
@@ -90,6 +94,7 @@ class Interface:
     fixed: tuple[str, ...]
     values: Array
     sources: tuple[str | None, ...]
+    period: float | None = None
 
     @property
     def groups(self) -> dict[str, list[Member]]:
@@ -131,15 +136,17 @@ def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
     sources[twin] = sources[shared]
     plant = model.plant
     memory = tuple(loop.memory_names)
-    return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources))
+    period = None if system.estimator is None else system.estimator.commands.period
+    return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources), period)
 
 
 def _members(loop: CompiledLoop) -> Iterator[Member]:
-    """All parameters of plant, task and law, in the loop's order."""
+    """All parameters of plant, task, bounds and law, in the loop's order."""
     model, law = loop.system.model, loop.system.law
     assert law is not None
     things: list[tuple[str, Any, Mapping[str, str]]] = [("plant", model.plant, _remarks(type(model.plant)))]
     things += [(f"task_{name}", constraint, _remarks(type(constraint))) for name, constraint in model.task.items()]
+    things += [(f"bound_{name}", constraint, _remarks(type(constraint))) for name, constraint in model.bounds.items()]
     things.append(("law", law, _law_remarks(loop, law)))
     position, groups = 0, set[str]()
     for title, thing, remarks in things:

@@ -14,6 +14,13 @@ def law(facts: Facts) -> str:
         for i, (source, value) in enumerate(zip(border.sources, border.values, strict=True))
     )
     remember = f"  for (i = 0; i < {memory}; ++i) x[{2 * n} + i] = memory[i];\n" if memory else ""
+    active, lack = slices["bound_active"], slices["bound_lack"]
+    held = f"""  for (i = 0; i < {active.stop - active.start}; ++i) {{
+    out->bound_active[i] = row[{active.start} + i] > 0;
+    out->bound_lack[i] = row[{lack.start} + i];
+  }}
+"""
+    held = held if active.stop > active.start else ""
     start = slices["memory_rate"].start
     rates = f"  for (i = 0; i < {memory}; ++i) out->memory_rate[i] = row[{start} + i];\n" if memory else ""
     return f"""/* {comment(f"The control law of {facts.title}: see {name}_law.h.")} */
@@ -39,10 +46,10 @@ const {name}_parameters {name}_defaults = {{
   if (!p) p = &{name}_defaults;
   for (i = 0; i < {n}; ++i) {{
     x[i] = q[i];
-    x[{n} + i] = v[i];
+    x[{n} + i] = {"v[i]" if border.period is None else "0"};
   }}
 {remember}{parameters}
-  for (i = 0; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
+  for (i = {0 if border.period is None else n}; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
   for (i = 0; i < {count}; ++i) if (isnan(parameters[i])) sound = 0;
   if (sound) {facts.source.entry}(&t, x, parameters, row);
   else {{
@@ -56,6 +63,6 @@ const {name}_parameters {name}_defaults = {{
   out->residual = row[{slices["residual"].start}];
   out->pivot = row[{slices["pivot_min"].start}];
   out->status = ({name}_status) (int) row[{slices["status"].start}];
-{rates}  return (int) out->status;
+{held}{rates}  return (int) out->status;
 }}
 """

@@ -21,8 +21,9 @@ int measure(const float *numbers, float t, const float *q, const float *v, const
   {name}_command out;
   int i;
   (void) memory;
+  (void) v;
 {fill}
-  {name}_law(&p, t, q, v{memory}, &out);
+  {name}_law(&p, t, q{speeds}{memory}, &out);
   for (i = 0; i < {m}; ++i) row[i] = out.u[i];
   row[{m}] = (float) out.rank;
   row[{m} + 1] = (float) out.status;
@@ -55,7 +56,8 @@ def measure(header: str, law: str, border: Interface, references: Sequence[Vecto
         f"  {(border.sources[place] or '').replace('p->', 'p.')} = numbers[{i}];" for i, place in enumerate(places)
     )
     m, n = len(border.actuators), len(border.coordinates)
-    shim = SHIM.format(name=border.name, fill=fill, m=m, memory=", memory" if border.memory else "")
+    speeds, kept = ", v" if border.period is None else "", ", memory" if border.memory else ""
+    shim = SHIM.format(name=border.name, fill=fill, m=m, speeds=speeds, memory=kept)
     body = law.replace(f'#include "{border.name}_law.h"\n', "")
     with tempfile.TemporaryDirectory(prefix="servoctl-", ignore_cleanup_errors=True) as folder:
         built = Path(folder) / "law.so"

@@ -16,6 +16,11 @@ def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
     n, m, memory = len(border.coordinates), len(border.actuators), len(border.memory)
     keep = f"  {real} memory[{memory}];\n" if memory else ""
     given = ", c->memory" if memory else ""
+    estimates = border.period is not None
+    state = "c->q" if estimates else "c->q, c->v"
+    next_memory, compared = _next(facts)
+    places = f"  else if (place <= {n}) c.q[place - 1] = bad;\n  else c.v[place - 1 - {n}] = bad;"
+    places = "  else c.memory[place - 1] = bad;" if estimates else places
     title = comment(f"Reference vectors of {facts.title}, computed by servoctl's NumPy engine: see {name}_law.h.")
     return f"""/* {title} */
 #include "{name}_law.h"
@@ -28,7 +33,7 @@ def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
 typedef struct {{
   {name}_parameters p;
   {real} t, q[{n}], v[{n}];
-{keep}  double u[{m}];
+{keep}{next_memory}  double u[{m}];
   int rank, status;
 }} vector;
 
@@ -40,26 +45,25 @@ static int agrees(const vector *c)
 {{
   {name}_command out;
   double scale = 1.0;
-  int i, status = {name}_law(&c->p, c->t, c->q, c->v{given}, &out);
+  int i, status = {name}_law(&c->p, c->t, {state}{given}, &out);
   if (status != c->status || (int) out.status != c->status || out.rank != c->rank) return 0;
   for (i = 0; i < {m}; ++i) if (fabs(c->u[i]) > scale) scale = fabs(c->u[i]);
   for (i = 0; i < {m}; ++i) {{
     if (isnan(c->u[i]) && isnan(out.u[i])) continue;
     if (!(fabs((double) out.u[i] - c->u[i]) <= TOLERANCE * scale)) return 0;
   }}
-  return 1;
+{compared}  return 1;
 }}
 
-/* Whether an input that is not finite is refused: place 0 is t, then q, then v. */
+/* Whether an input that is not finite is refused: place 0 is t, then {"the memory" if estimates else "q, then v"}. */
 static int refuses(int place, {real} bad)
 {{
   {name}_command out;
   vector c = vectors[0];
   int i, status;
   if (place == 0) c.t = bad;
-  else if (place <= {n}) c.q[place - 1] = bad;
-  else c.v[place - 1 - {n}] = bad;
-  status = {name}_law(0, c.t, c.q, c.v{given.replace("c->", "c.")}, &out);
+{places}
+  status = {name}_law(0, c.t, {state.replace("c->", "c.")}{given.replace("c->", "c.")}, &out);
   if (status != {name.upper()}_NON_FINITE || out.status != {name.upper()}_NON_FINITE || out.rank != 0) return 0;
   for (i = 0; i < {m}; ++i) if (!isnan(out.u[i])) return 0;
   return 1;
@@ -75,7 +79,7 @@ int main(void)
       printf("vector %d differs\\n", i);
     }}
   }}
-  for (i = 0; i <= {2 * n}; ++i) {{
+  for (i = 0; i <= {memory if estimates else 2 * n}; ++i) {{
     if (refuses(i, ({real}) NAN) && refuses(i, ({real}) INFINITY)) ++passed;
     else {{
       ++failed;
@@ -88,6 +92,22 @@ int main(void)
 """
 
 
+def _next(facts: Facts) -> tuple[str, str]:
+    """What the test of a law with an estimator compares besides u: the memory after the call."""
+    size, h = len(facts.border.memory), facts.border.period
+    if h is None:
+        return "", ""
+    return (
+        f"  double after[{size}];\n",
+        f"""  for (i = 0; i < {size}; ++i) {{
+    double now = c->memory[i] + {literal(h, False)} * out.memory_rate[i];
+    if (isnan(c->u[0])) continue;
+    if (!(fabs(now - c->after[i]) <= TOLERANCE * (fabs(c->after[i]) > 1.0 ? fabs(c->after[i]) : 1.0))) return 0;
+  }}
+""",
+    )
+
+
 def _vectors(facts: Facts, vectors: Sequence[Vector]) -> str:
     slices, n = facts.loop.layout.slices, len(facts.border.coordinates)
     lines = []
@@ -95,6 +115,9 @@ def _vectors(facts: Facts, vectors: Sequence[Vector]) -> str:
         parameters = " ".join(facts.initialiser(vector.parameters).split())
         state = [vector.x[:n], vector.x[n : 2 * n]] + ([vector.x[2 * n :]] if facts.border.memory else [])
         parts = [f"{{{', '.join(map(facts.literal, part))}}}" for part in state]
+        if (h := facts.border.period) is not None:
+            after = vector.x[2 * n :] + h * vector.command[slices["memory_rate"]]
+            parts.append(f"{{{', '.join(literal(value, False) for value in after)}}}")
         u = ", ".join(literal(value, False) for value in vector.command[slices["u"]])
         rank, status = (int(vector.command[slices[key]][0]) for key in ("rank", "status"))
         lines.append(
@@ -113,14 +136,16 @@ def example(facts: Facts, t: float, x: Array) -> str:
     """
     border, name, real = facts.border, facts.border.name, facts.real
     n, k = len(border.coordinates), len(border.memory)
-    parts = {"q": (x[:n], named(border.coordinates)), "v": (x[n : 2 * n], named(rates(border.coordinates)))}
+    parts = {"q": (x[:n], named(border.coordinates))}
+    if border.period is None:
+        parts["v"] = x[n : 2 * n], named(rates(border.coordinates))
     if k:
         parts["memory"] = (x[2 * n :], comment(", ".join(border.memory)))
     lines = [
         f"  {real} {word}[{len(values)}] = {{{', '.join(map(facts.literal, values))}}}; /* {remark} */"
         for word, (values, remark) in parts.items()
     ]
-    memory = " memory," if k else ""
+    given = "".join(f" {word}," for word in parts)
     shown = [
         f'  printf("{_text(actuator)} = %.9g {_text(unit)}\\n", (double) out.u[{i}]);'
         for i, (actuator, unit) in enumerate(border.actuators.items())
@@ -136,7 +161,7 @@ int main(void)
   {name}_command out;
 {body}
 
-  if ({name}_law(0, t, q, v,{memory} &out) >= {name.upper()}_NOT_POSITIVE) {{
+  if ({name}_law(0, t,{given} &out) >= {name.upper()}_NOT_POSITIVE) {{
     printf("no command: status %d\\n", (int) out.status); /* stop the machine here */
     return 1;
   }}

@@ -66,6 +66,8 @@ def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[V
         if trial:
             t += random.random()
             x = x + SPREAD * random.standard_normal(len(x)) * np.where(np.arange(len(x)) < n, 1.0, 2.0)
+            if border.period is not None:
+                x = _measured(x, n, border.memory, trial)
         p = _varied(loop.system, border, random) if trial % 2 else border.values
         command = NumpyLoop(system_at(loop.system, p)).control(t, x)
         compiled = loop.control_kernel(t, x, p)[0]
@@ -76,9 +78,28 @@ def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[V
     return chosen, left_out
 
 
+def _measured(x: Array, n: int, memory: tuple[str, ...], trial: int) -> Array:
+    """A random state as an estimator sees it: running, with readings near its prediction; every third lacks one."""
+    x, at = x.copy(), {name: 2 * n + i for i, name in enumerate(memory)}
+    x[at["estimation.running"]] = 1.0
+    x[at["estimation.elapsed"]] = abs(x[at["estimation.elapsed"]]) * 1e-2
+    for i, name in enumerate(name for name in memory if name.startswith("estimation.q.")):
+        x[i] = x[at[name]] + 1e-3 * x[i]
+    for name in memory:
+        if name.startswith("estimation.outliers."):
+            x[at[name]] = float(trial % 5)
+    if trial % 3 == 0:
+        x[trial % n] = np.nan
+    return x
+
+
 def _agree(loop: CompiledLoop, command: Array, other: Array) -> bool:
     s = loop.layout.slices
     if command[s["rank"]] != other[s["rank"]] or command[s["status"]] != other[s["status"]]:
+        return False
+    rates = s["memory_rate"]
+    scale = np.maximum(np.abs(command[rates]), 1.0) * 1e3  # a rate is a difference over a period
+    if not np.all(np.abs(command[rates] - other[rates]) <= AGREEMENT * scale) and np.isfinite(command[rates]).all():
         return False
     return relative_error(command[s["u"]], other[s["u"]]) <= AGREEMENT
 
@@ -99,7 +120,7 @@ def _varied(system: System, border: Interface, random: np.random.Generator) -> A
             for place in member.places:
                 values[place] *= 1.0 + VARIATION * random.uniform(-1.0, 1.0)
     position = 0
-    for thing in (system.model.plant, *system.model.task.values()):
+    for thing in (system.model.plant, *system.model.task.values(), *system.model.bounds.values()):
         part = slice(position, position + len(parameter_values(thing)))
         if not _allowed(thing, values[part]):
             values[part] = border.values[part]
@@ -128,5 +149,10 @@ def system_at(system: System, values: Array) -> System:
 
     model.plant = take(model.plant)
     model.task = {name: take(constraint) for name, constraint in model.task.items()}
+    model.bounds = {name: take(constraint) for name, constraint in model.bounds.items()}
     law = take(system.law)
-    return System(model, law, system.inputs, take(system.passive))
+    passive, friction = take(system.passive), take(system.friction)
+    return dataclasses.replace(
+        system, model=model, law=law, passive=passive, friction=friction, estimator=take(system.estimator),
+        realism=None, machine=None,
+    )  # fmt: skip

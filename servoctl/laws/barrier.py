@@ -3,13 +3,13 @@
     barrier    h'' >= -[(1 - e^(-2 p D)) (h' + p h) + p D h'] / (D (1 + p D / 2))      D: period
     decay      h'  >= -(1 - e^(-p D)) h / D
     speed      h'  >= -h / D
-    stopping   h'' >= -min(pos, via), of which a braking of A always stays possible
+    stopping   h'' >= max(gentle, -min(pos, via)), after which braking by A still ends before the limit
 
 `barrier` and `decay` ask that the next sample satisfies the same condition again; with D -> 0 they are
 h'' >= -3 p h' - 2 p^2 h and h' >= -p h. Samples stay at h >= 0 if p D < 2. `stopping` is for a limit of a coordinate.
 
 Source: the exactly sampled form is ours; the continuous one is the exponential barrier of Nguyen, Sreenath 2016.
-`stopping`: Del Prete 2018, with the position bound of his published code.
+`pos` and `via`: Del Prete 2018, with the position bound of his published code; `gentle` is ours.
 """
 
 from typing import Any
@@ -61,23 +61,35 @@ def speed(h: Any, p: Any, period: float | None) -> Any:
 def stopping(h: Any, rate: Any, braking: Any, p: Any, period: float | None) -> Any:
     """Least h'' of a limit of a coordinate, before which it can stop.
 
-    Outside the limit the coordinate returns as behind a `barrier`, at most with the acceleration `braking`.
+    Outside the limit the coordinate returns at most with the acceleration `braking`.
 
     Args:
         h: Distance to the limit.
         rate: h'.
         braking: A, the acceleration away from the limit that is always there.
-        p: See `barrier`; used outside, and by a law that acts continuously.
+        p: Rate of the approach close to the limit [1/s].
         period: D [s].
     """
-    back = barrier(h, rate, p, period)
-    back = minimum(back if period is None else maximum(back, -rate / period), braking)  # it moves no further away
     if period is None:
-        # h' >= -alpha(h), which brakes by less than A: alpha has the slope p at 0 and sqrt(2 A h) far away
-        root = np.sqrt(1.0 + 2.0 * p * p * maximum(h, 0.0) / braking)
-        inside = -p / root * rate - 2.0 * p * (rate + braking / p * (root - 1.0))
-        return where(h < 0.0, back, inside)
-    return where(h <= 0.0, back, -_most_towards(maximum(h, 0.0), -rate, braking, period))
+        return minimum(_gently(h, rate, braking, p, None), where(h > 0.0, np.inf, braking))
+    # outside, what a held input adds within a period is taken back within a few periods
+    back = _gently(h, rate, braking, where(h > 0.0, p, maximum(p, SHARE / period)), period)
+    gently = minimum(where(h > 0.0, back, maximum(back, -rate / period)), braking)  # it moves no further away
+    return where(h > 0.0, maximum(gently, -_most_towards(maximum(h, 0.0), -rate, braking, period)), gently)
+
+
+def _gently(h: Any, rate: Any, A: Any, p: Any, D: float | None) -> Any:
+    """Least h'' for `h' >= -alpha(h)`, alpha = A/p (sqrt(1 + 2 p^2 h / A) - 1), which brakes by less than A.
+
+    alpha is p h near the limit and sqrt(2 A h) far from it. Without it a sampled law would brake by A and let go in
+    turns at the limit.
+    """
+    root = np.sqrt(1.0 + 2.0 * p * p * abs(h) / A)
+    alpha, slope = where(h > 0.0, 1.0, -1.0) * A / p * (root - 1.0), p / root
+    if D is None:
+        return -slope * rate - 2.0 * p * (rate + alpha)
+    left = 1.0 - np.exp(-2.0 * p * D)
+    return -(left * (rate + alpha) + slope * D * rate) / (D * (1.0 + 0.5 * slope * D))
 
 
 def _most_towards(h: Any, v: Any, A: Any, D: float) -> Any:

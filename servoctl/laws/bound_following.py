@@ -209,6 +209,10 @@ class BoundConstraintFollowing(BoundLaw):
     def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
         return state if self.bounds is None else self.bounds.foreseen(state, self._of_bounds(memory), acceleration)
 
+    def last_sent(self, memory: Array) -> Array:
+        assert self.bounds is not None
+        return self.bounds.last_sent(self._of_bounds(memory))
+
     def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
         assert self.bounds is not None
         return self.bounds.inequalities(terms, self.bound_numbers)

@@ -106,6 +106,11 @@ class HeldBounds:
             q, v, later = where(running, q, state.q), where(running, v, state.v), where(t > 0.0, later, t)
         return State(self._time(later), q, v)
 
+    def last_sent(self, memory: Array) -> Array:
+        """The newest command sent, shape (m,)."""
+        newest: Array = self._sent(memory)[0][0]
+        return newest
+
     def _time(self, t: Any) -> Any:
         return t if self.ends is None else minimum(t, self.ends)
 

@@ -129,6 +129,10 @@ class BoundLaw(ABC):
         """The state at which the command of this tick acts, if the law `foresees`."""
         return state
 
+    def last_sent(self, memory: Array) -> Array:
+        """The newest command sent, shape (m,), if the law `foresees`."""
+        raise NotImplementedError
+
     def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
         """G, g and the size that pivots of G are relative to: `G u >= g` keeps the bounds."""
         raise NotImplementedError

@@ -54,7 +54,9 @@ def limiting(
         missed: What u gives up of that.
         status: That of u.
     """
-    lower, upper = np.array(law.lower), np.array(law.upper)
+    # without limits, infinite numbers: parameters would be compared with at every step
+    none = np.full(len(u), np.inf)
+    lower, upper = (np.array(law.lower), np.array(law.upper)) if law.limited else (-none, none)
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
     keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
     weights = np.array(law.weights) if law.allocation == "weighted" else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.structured import Sparse
+from servoctl.engine.structured import Sparse, components
 from servoctl.types import Array
 
 
@@ -57,16 +57,12 @@ def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:
         passive: A of the passive rows, shape (p, n).
         task: A of the task rows, shape (r, n).
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     M, B, passive, task = (Sparse.of(matrix) for matrix in (M, B, passive, task))
     n, m, p, r = len(M), B.shape[1], len(passive), len(task)
     one = np.concatenate([M.rows, B.rows, passive.columns, task.columns])
     other = np.concatenate([M.columns, n + B.columns, n + m + passive.rows, n + m + p + task.rows])
     size = n + m + p + r
-    graph = coo_array((np.full(len(one), 1.0), (one, other)), shape=(size, size))
-    count, label = connected_components(graph, directed=False)
+    count, label = components(one, other, size)
     if count > len(set(label[:n].tolist())):
         return [Part(np.arange(n), np.arange(m), np.arange(p), np.arange(r))]
     order = np.argsort(label, kind="stable")

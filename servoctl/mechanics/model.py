@@ -133,7 +133,7 @@ class Model:
         plant: Plant,
         task: Mapping[str, Constraint],
         around: State,
-        bounds: Mapping[str, Constraint] = MappingProxyType({}),
+        bounds: Mapping[str, Constraint] | None = None,
     ) -> "Model | None":
         """This model with other parameters, without tracing again; None if more than parameters differs.
 
@@ -141,6 +141,7 @@ class Model:
         """
         if self.plain is not self or structure(plant) != structure(self.plant):
             return None
+        bounds = self.bounds if bounds is None else bounds
         if not _alike(task, self.task) or not _alike(bounds, self.bounds):
             return None
         if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
+from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.shapes import draw_shapes
 from servoctl.report.solids import draw_last_pose
@@ -132,6 +132,8 @@ def gives(trajectory: Trajectory, name: str) -> bool:
         return len(trajectory) > 0 and bool(trajectory.actuators)
     if name == "violations":
         return bool(violation_rows(trajectory))
+    if name == "bounds":
+        return bool(trajectory.group("bound"))
     if name == "timing":
         return bool(timing_groups(trajectory))
     if name == "status":
@@ -156,6 +158,10 @@ def _inputs(drawn: "Figure", trajectory: Trajectory) -> None:
 
 def _violations(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_violations(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
+
+
+def _bounds(drawn: "Figure", trajectory: Trajectory) -> None:
+    draw_bounds(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
 
 
 def _status(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -224,6 +230,7 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "coordinates": _coordinates,
     "inputs": _inputs,
     "violations": _violations,
+    "bounds": _bounds,
     "status": _status,
     "timing": _timing,
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
-from servoctl.report.shapes import FORBIDDEN, OWN, moving_shapes, obstacles, outline, patch
+from servoctl.report.shapes import OWN, draw_fixed, enclosures, moving_shapes, obstacles, outline, patch
 from servoctl.report.solids import FacePainter, frame_axes, solids
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.run_folder.files import unwritable
@@ -120,16 +120,16 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     if not parts:
         draw_stands(axes, list(paper.values()))
     draw_task(axes, trajectory, projection.matrix)
-    matrix, still, moving = projection.matrix, obstacles(trajectory), moving_shapes(trajectory)
-    for shape in still.values():
-        axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5))
+    matrix, moving = projection.matrix, moving_shapes(trajectory)
+    still = [*obstacles(trajectory).values(), *enclosures(trajectory).values()]
+    draw_fixed(axes, trajectory, matrix)
     count = calm_frames(paper)
     instants = range(0, count, -(-count // 20))
     corners = np.concatenate(
         [
             *(points[:count].reshape(-1, 2) for points in paper.values()),
             *(part.at(i) @ matrix.T for part in parts.values() for i in instants),
-            *(outline(shape, matrix) for shape in still.values()),
+            *(outline(shape, matrix) for shape in still),
             *(outline(shape[i], matrix) for shape in moving.values() for i in instants),
         ]
     )

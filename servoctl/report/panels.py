@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BANDS = {
     Status.RANK_DEFICIENT: "#F2E6B8",
+    Status.BOUNDED: "#CBE3C6",
     Status.SATURATED: "#F5CB9C",
     Status.INFEASIBLE: "#EDA98B",
     Status.UNREACHABLE: "#D98880",
@@ -142,6 +143,24 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
         column.startswith("violation") for column in rows
     )
     axes.set_title("Violations (dashed: passive constraints)" if both else "Violations")
+    time_axis(axes, trajectory.t)
+
+
+def draw_bounds(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
+    """Draws h of every bound over time, which stays above the zero line; thick where the bound holds the inputs."""
+    lines, active = trajectory.group("bound"), trajectory.group("bound_active")
+    shades, axes = colours(lines), figure.add_subplot(cell)
+    draw_lines(axes, trajectory.t, lines, shades)
+    for name, x in active.items():
+        held = np.where(x > 0.5, lines[name], np.nan)
+        axes.plot(*envelope(trajectory.t, held), color=shades[name], linewidth=4, alpha=0.5, solid_capstyle="butt")
+    shade_stages(axes, trajectory)
+    low, high = axes.get_ylim()
+    axes.axhspan(min(low, -0.03 * (high - low)), 0.0, color=BANDS[Status.UNREACHABLE], alpha=0.35, linewidth=0)
+    axes.axhline(0.0, color=QUIET, linewidth=1.0, gid="limit 0")
+    axes.set_ylabel("h, in the unit of each bound")
+    axes.set_title("Bounds (thick: the bound holds the inputs)")
+    leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
     time_axis(axes, trajectory.t)
 
 

@@ -3,7 +3,7 @@
 Design: in a parallel projection the outline of a capsule is two half circles and two lines, from any side.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Polygon
 
-SHAPE, OBSTACLE = "shape.", "obstacle."
+SHAPE, OBSTACLE, ENCLOSURE = "shape.", "obstacle.", "enclosure."
 
 FORBIDDEN, OWN = "#c43d00", "#6B6B6B"
 """Colours of what is fixed and of what moves."""
@@ -33,8 +33,17 @@ def moving_shapes(trajectory: Trajectory) -> dict[str, Array]:
 
 def obstacles(trajectory: Trajectory) -> dict[str, Array]:
     """Bound -> start, end and radius of a fixed shape, shape (7,)."""
+    return _fixed(trajectory, OBSTACLE)
+
+
+def enclosures(trajectory: Trajectory) -> dict[str, Array]:
+    """The same of shapes that the machine stays inside of."""
+    return _fixed(trajectory, ENCLOSURE)
+
+
+def _fixed(trajectory: Trajectory, prefix: str) -> dict[str, Array]:
     drawing = trajectory.drawing
-    return {name.removeprefix(OBSTACLE): shape for name, shape in drawing.items() if name.startswith(OBSTACLE)}
+    return {name.removeprefix(prefix): shape for name, shape in drawing.items() if name.startswith(prefix)}
 
 
 def outline(shape: Array, matrix: Array) -> Array:
@@ -54,23 +63,30 @@ def outline(shape: Array, matrix: Array) -> Array:
     return np.concatenate(arcs)
 
 
-def patch(shape: Array, matrix: Array, colour: str, zorder: float, animated: bool = False) -> "Polygon":
-    """A shape as an artist."""
+def patch(shape: Array, matrix: Array, colour: str, zorder: float, filled: bool = True, **settings: Any) -> "Polygon":
+    """A shape as an artist; one that is not filled has a dashed outline."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Polygon
 
     return Polygon(
-        outline(shape, matrix), closed=True, facecolor=to_rgba(colour, 0.13), edgecolor=to_rgba(colour, 0.8),
-        linewidth=0.9, zorder=zorder, animated=animated,
+        outline(shape, matrix), closed=True, facecolor=to_rgba(colour, 0.13 if filled else 0.0),
+        edgecolor=to_rgba(colour, 0.8), linewidth=0.9, linestyle="-" if filled else "--", zorder=zorder, **settings,
     )  # fmt: skip
 
 
-def draw_shapes(axes: "Axes", trajectory: Trajectory) -> None:
-    """Draws what is fixed behind all lines, and the shapes of links in the last frame before the machine runs away."""
-    _, lines = frames(trajectory)
-    matrix = view(lines).matrix
+def draw_fixed(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
+    """Draws what does not move, behind all lines."""
     for name, shape in obstacles(trajectory).items():
         axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5)).set_gid(f"obstacle {name}")
+    for name, shape in enclosures(trajectory).items():
+        axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5, filled=False)).set_gid(f"enclosure {name}")
+
+
+def draw_shapes(axes: "Axes", trajectory: Trajectory) -> None:
+    """Draws what does not move, and the shapes of links in the last frame before the machine runs away."""
+    _, lines = frames(trajectory)
+    matrix = view(lines).matrix
+    draw_fixed(axes, trajectory, matrix)
     last = max(calm_frames(lines) - 1, 0)
     for name, shape in moving_shapes(trajectory).items():
         axes.add_patch(patch(shape[last], matrix, OWN, 2.4)).set_gid(f"shape {name}")

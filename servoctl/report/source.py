@@ -26,7 +26,7 @@ MOST_EVENTS = 2000
 
 GROUPS = (
     "q.", "v.", "u.", "violation.", "passive.", "passive_force.", "servo_force.", "age.", "disturbance.",
-    "estimate.disturbance.", "estimate.sigma.",
+    "estimate.disturbance.", "estimate.sigma.", "bound.", "bound_active.",
 )  # fmt: skip
 SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage", "lateness", "task_time")
 """Columns that the page shows."""

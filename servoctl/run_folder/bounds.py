@@ -1,13 +1,11 @@
 """What a run says about its bounds: how near it came, when they held the inputs, and what was given up for them."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from servoctl.types import Array
-
-if TYPE_CHECKING:
-    from servoctl.run_folder.trajectory import Trajectory
 
 VIOLATED = 1e-9
 """A bound counts as violated where h is below minus this [unit of the bound]; less is rounding."""
@@ -16,7 +14,19 @@ APART = 5
 """Times at which a bound holds are one event if fewer rows lie between them."""
 
 
-def bound_metrics(trajectory: "Trajectory") -> dict[str, dict[str, Any]]:
+class Recorded(Protocol):
+    """What is read of a `Trajectory`, which calls this module."""
+
+    @property
+    def t(self) -> Array: ...
+
+    @property
+    def tasks(self) -> Mapping[str, Sequence[str]]: ...
+
+    def group(self, prefix: str) -> Mapping[str, Array]: ...
+
+
+def bound_metrics(trajectory: Recorded) -> dict[str, dict[str, Any]]:
     """Bound -> least h, and the time in which it held the inputs and in which it was violated [s]."""
     active, t = trajectory.group("bound_active"), trajectory.t
     return {
@@ -29,7 +39,7 @@ def bound_metrics(trajectory: "Trajectory") -> dict[str, dict[str, Any]]:
     }
 
 
-def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
+def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
     """Each time in which a bound held the inputs, with what each task gave up meanwhile; and bounds left at the start.
 
     An event has `t`, `until` (None: to the end), `bound`, `given_up` (task -> largest acceleration that it asked for
@@ -39,7 +49,8 @@ def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
     t, given_up, lack = trajectory.t, trajectory.group("given_up"), trajectory.group("bound_lack")
     for name, h in trajectory.group("bound").items():
         if len(h) and h[0] < -VIOLATED:
-            events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0])})
+            text = f"the start is outside bound {name} (h = {h[0]:.4g})"
+            events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0]), "text": text})
     for name, active in trajectory.group("bound_active").items():
         for first, end in _intervals(active > 0.5):
             most = {
@@ -55,8 +66,18 @@ def bound_events(trajectory: "Trajectory") -> list[dict[str, Any]]:
                 "given_up": {task: value for task, value in most.items() if value > VIOLATED},
             }
             short = float(np.nanmax(lack[name][first:end]))
-            events.append(event | ({"lack": short} if short > 0.0 else {}))
+            event |= {"lack": short} if short > 0.0 else {}
+            events.append(event | {"text": _in_words(event)})
     return events
+
+
+def _in_words(event: dict[str, Any]) -> str:
+    """What was given up for a bound, and until when."""
+    until = "the end" if event["until"] is None else f"{event['until']:.4g} s"
+    amounts = [f"{task} by up to {value:.4g}" for task, value in event["given_up"].items()]
+    cost = f"gives up {', '.join(amounts)} [unit/s^2]" if amounts else "costs the task nothing"
+    short = f"; within their limits the inputs lack {event['lack']:.4g} [unit/s^2]" if "lack" in event else ""
+    return f"bound {event['bound']} holds the inputs until {until}: {cost}{short}"
 
 
 def _time(t: Array, where: Array) -> float:

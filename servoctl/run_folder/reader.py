@@ -179,7 +179,7 @@ def _drawing_problem(drawing: dict[str, Array]) -> str | None:
             good = array.shape == (frames, 12)
         elif name.startswith("shape."):
             good = array.shape == (frames, 7)
-        elif name.startswith("obstacle."):
+        elif name.startswith(("obstacle.", "enclosure.")):
             good = array.shape == (7,)
         else:
             good = array.ndim == 3 and array.shape[0] == frames and array.shape[1] > 0 and array.shape[2] in (2, 3)

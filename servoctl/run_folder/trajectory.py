@@ -16,7 +16,7 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
-from servoctl.run_folder.bounds import bound_metrics
+from servoctl.run_folder.bounds import bound_events, bound_metrics
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Trajectory:
             (points, 3); `faces.<frame>` -> four indices of corners and the number of a colour, shape (faces, 5);
             `pose.<frame>` -> rotation by rows, then position [m], shape (frames, 12); `axes.<frame>` -> the same for
             frames of the task. Of bounds, `shape.<link>` -> start, end and radius of a sphere or capsule on a link
-            [m], shape (frames, 7); `obstacle.<bound>` -> the same of one that is fixed, shape (7,). Missing entries
-            are left out.
+            [m], shape (frames, 7); `obstacle.<bound>` -> the same of one that is fixed, shape (7,);
+            `enclosure.<bound>` -> of one that the machine stays inside of. Missing entries are left out.
     """
 
     columns: dict[str, Array]
@@ -224,7 +224,10 @@ class Trajectory:
         if "status" in self.columns:
             counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
-        out["events"] = self.metadata.get("events", [])
+        events = list(self.metadata.get("events", []))
+        if not any(event.get("event") == "bound" for event in events):  # a run on drives has none of them
+            events += bound_events(self)
+        out["events"] = events
         return dict(plain(out))
 
     def violation_metrics(self, name: str) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def _worth(
     if program.cached:
         loop.choice = "generated C was there already"
         return program
-    compiling = COMPILE_START + COMPILE_RATE * program.length
+    compiling = COMPILE_START + COMPILE_RATE * program.expected
     if expected is not None:
         return program if expected > share * WORTH * compiling else None
     ahead = foresee(loop, start, settings)

@@ -1,7 +1,11 @@
 """Bounds of a law whose commands act late: their rows at the state that the commands already sent lead to.
 
+    G(now) u >= g(then) - (G(then) - G(now)) u_last
+
 Design: the rows at that state are a function that is called, on symbols as on numbers, so that generated C holds it
-once. The task is not looked at there: bounds that do not hold leave the command as it was.
+once. The task is not looked at there: bounds that do not hold leave the command as it was. A bound of what a task moves
+has the direction of the task's row, which G(then) would miss by a little; inputs that meet both would be enormous. So
+the rows keep the direction that they have now, and are exact for the newest command sent.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +15,7 @@ import numpy as np
 
 from servoctl.engine.kernel import inputs
 from servoctl.engine.trace import trace
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import NumericPlant, TracedPlant, called_kernel
 from servoctl.simulation.system import System
@@ -36,7 +41,7 @@ def with_late_bounds(terms: Terms, memory: Array, system: System, matrices: Call
     at = system.terms(then, matrices(then))
     if at.finite is False or at.positive is False:
         return replace(terms, finite=False)
-    return replace(terms, held_rows=system.law.bound_inequalities(at))
+    return _with_rows(terms, system.law, memory, *system.law.bound_inequalities(at)[:2])
 
 
 def with_traced_late_bounds(
@@ -61,7 +66,14 @@ def with_traced_late_bounds(
     then: State = trace(lambda memory: law.foreseen(terms.state, memory, plant.acceleration), memory)
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
     at = trace(system.terms, State(given["t"][0], given["q"], given["v"]), matrices(given))
-    G, g, scale = trace(law.bound_inequalities, at)
-    kernel = called_kernel("bounds", given, {"G": G, "g": g, "scale": np.array([scale])})
-    G, g, scale = kernel(np.array([then.t]), then.q, then.v, p)
-    return replace(terms, held_rows=(G, g, scale[0]))
+    G, g, _ = trace(law.bound_inequalities, at)
+    kernel = called_kernel("bounds", given, {"G": G, "g": g})
+    G, g = kernel(np.array([then.t]), then.q, then.v, p)
+    found: Terms = trace(lambda memory: _with_rows(terms, law, memory, G, g), memory)
+    return found
+
+
+def _with_rows(terms: Terms, law: BoundLaw, memory: Array, G: Array, g: Array) -> Terms:
+    """The terms with G and g of the later state, in the directions of now."""
+    now, _, scale = law.bound_inequalities(terms)
+    return replace(terms, held_rows=(now, g - (G - now) @ law.last_sent(memory), scale))

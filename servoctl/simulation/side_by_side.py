@@ -24,7 +24,7 @@ MOST_TIMES = 4_000_000
 
 
 def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], MetricChannel]:
-    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name) -> channel."""
+    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name), ("bound", name)."""
     model, slices = loop.system.model, loop.layout.slices
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
@@ -32,7 +32,10 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
     by_name = {("task", name): MetricChannel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
     for i, name in enumerate(model.plant.actuators):
         by_name["input", name] = MetricChannel((slices["u"].start + i,), signed=True)
-    evidence = () if loop.system.law is None else ("rank", "residual", "pivot_min")
+    law = loop.system.law
+    for i, name in enumerate(() if law is None else law.bounded):
+        by_name["bound", name] = MetricChannel((slices["bound"].start + i,), signed=True)
+    evidence = () if law is None else ("rank", "residual", "pivot_min")
     return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
 
@@ -67,6 +70,8 @@ def summary_of(
 ) -> dict[str, Any] | None:
     """Metrics of one run, equal to those of `Trajectory.summary`; None if the run must be simulated alone.
 
+    Of a bound it has `min` alone.
+
     Args:
         names: Names of the channels.
         outcome: Result of the batch.
@@ -75,7 +80,7 @@ def summary_of(
     """
     if outcome.good[run] < len(plan.times):
         return None
-    by_name: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}}
+    by_name: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}, "bound": {}}
     for (group, name), values in zip(names, outcome.metrics[run], strict=True):
         kept = dict(zip(KEPT, values.tolist(), strict=True))
         if not kept["count"]:
@@ -108,6 +113,8 @@ def summary_of(
             for name, kept in by_name["input"].items()
         },
     } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
+    if by_name["bound"]:
+        summary["bounds"] = {name: {"min": kept["least"]} for name, kept in by_name["bound"].items()}
     codes = outcome.statuses[run].tolist()
     if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
         return None  # its tasks may be missed

@@ -12,8 +12,13 @@ Row = dict[str, Any]
 VIOLATIONS = ("max_violation", "rms_violation", "final_violation", "drift", "settling_time")
 """Metrics of each task, and of the worst task."""
 
-GREATEST = {"pivot_min", "gain_margin"}
+GREATEST = {"pivot_min", "gain_margin", "bounds"}
 """Metrics of which the greatest value is best; of all others the least is."""
+
+
+def greatest_is_best(metric: str) -> bool:
+    """Whether a metric, such as `pivot_min` or `bounds.floor.min`, is one of `GREATEST`."""
+    return metric.partition(".")[0] in GREATEST
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,8 @@ class Metric:
 
     Attributes:
         name: Name in a config.
-        of: What may follow after a dot: TASK, ACTUATOR, NAME; empty: nothing.
-        unit: Its unit; `task`, `actuator`: the unit of a task row or of an actuator; empty: none.
+        of: What may follow after a dot: TASK, ACTUATOR, NAME, ROW.min; empty: nothing.
+        unit: Its unit; `task`, `actuator`, `bound`: the unit of a task row, an actuator, a bound; empty: none.
         meaning: The explanation in `--help`.
         searched: Whether only `tune` has it, not `sweep`.
     """
@@ -57,6 +62,7 @@ METRICS = (
     Metric("residual_max", "", "", "greatest part of the task that no input can produce"),
     Metric("pivot_min", "", "", "least pivot of the task matrix: distance from losing rank"),
     Metric("saturation_time", "", "s", "time in which input limits degrade the task"),
+    Metric("bounds", "ROW.min", "bound", "least h of a bound: its distance from being violated"),
     Metric("sensitivity", "NAME", "task", "change of rms_violation under tune.sensitivity.NAME", True),
     Metric("gain_share", "", "", "period or step as a share of the longest at which the gains are stable", True),
     Metric("overshoot", "", "", "how far a violation swings past zero after a step, as a share of the step", True),
@@ -72,7 +78,7 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
         `status`, `error`, `engine`, `max_violation`, `rms_violation`, `final_violation`, `drift` and `settling_time`
         (of the worst task, and with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`,
         `residual_max`, `pivot_min`, `saturation_time` [s]: the duration times the share of rows in which limits degrade
-        the task.
+        the task, `bounds.<row>.min`.
     """
     row: Row = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
     for metric in VIOLATIONS:
@@ -87,7 +93,7 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
     counts = summary.get("status_counts", {})
     if counts and summary.get("duration") is not None:
         row["saturation_time"] = summary["duration"] * counts.get("SATURATED", 0) / sum(counts.values())
-    return row
+    return row | {f"bounds.{name}.min": values["min"] for name, values in summary.get("bounds", {}).items()}
 
 
 def metric_names(run: Run) -> list[str]:
@@ -95,7 +101,10 @@ def metric_names(run: Run) -> list[str]:
     tasks = dict.fromkeys(row.group for row in run.system.model.task_rows)
     names = [*VIOLATIONS, *(f"{metric}.{task}" for metric in VIOLATIONS for task in tasks)] if tasks else []
     names += [f"{metric}.{name}" for metric in ("input_rms", "input_max") for name in run.system.model.plant.actuators]
-    return names + (["residual_max", "pivot_min", "saturation_time"] if run.system.law is not None else [])
+    law = run.system.law
+    if law is None:
+        return names
+    return [*names, "residual_max", "pivot_min", "saturation_time", *(f"bounds.{name}.min" for name in law.bounded)]
 
 
 def metric_unit(run: Run, metric: str) -> str:

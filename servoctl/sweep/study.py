@@ -14,7 +14,7 @@ from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.sweep.batch import columns_of, run_all
 from servoctl.sweep.limit import Limit, limits_of
-from servoctl.sweep.metrics import GREATEST, Row, metric_names
+from servoctl.sweep.metrics import Row, greatest_is_best, metric_names
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
 from servoctl.version import VERSION
@@ -75,7 +75,7 @@ class Study:
     def ranking(self, metric: str) -> list[int]:
         """Numbers of the runs that reached their end and have this metric, best first; ties keep their order."""
         values = self.numbers(metric)
-        order = np.argsort(-values if metric in GREATEST else values, kind="stable")
+        order = np.argsort(-values if greatest_is_best(metric) else values, kind="stable")
         return [int(i) for i in order if self.done[i] and np.isfinite(values[i])]
 
     def summary(self) -> dict[str, Any]:

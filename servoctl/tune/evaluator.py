@@ -17,7 +17,7 @@ from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import Reserve, reserve
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.sweep.batch import run_all
-from servoctl.sweep.metrics import GREATEST, Row
+from servoctl.sweep.metrics import Row, greatest_is_best
 from servoctl.sweep.series import config_at
 from servoctl.tune.problem import Point, SearchProblem
 
@@ -156,7 +156,7 @@ class Evaluator:
             values = [row.get(name) for row in rows[: len(self._problem.scenarios)]]
             numbers = [float(value) for value in values if value is not None]
             if len(numbers) == len(values):
-                worst = min(numbers) if name in GREATEST else max(numbers)
+                worst = min(numbers) if greatest_is_best(name) else max(numbers)
                 combined[name] = worst if over == "worst" else math.fsum(numbers) / len(numbers)
         return combined
 
@@ -185,7 +185,9 @@ class Evaluator:
         scenarios = self._problem.scenarios[:1] if first else self._problem.scenarios
         reserves = [self._reserve(trial | scenario).to_dict() for scenario in scenarios]
         shared = [name for name in reserves[0] if all(name in figures for figures in reserves)]
-        return {name: (min if name in GREATEST else max)(figures[name] for figures in reserves) for name in shared}
+        return {
+            name: (min if greatest_is_best(name) else max)(figures[name] for figures in reserves) for name in shared
+        }
 
     def _reserve(self, point: Point) -> Reserve:
         key = tuple(point.items())
@@ -215,11 +217,11 @@ def run_at(run: Run, point: Point, strict: bool = True, like: Run | None = None)
 def excess_of(name: str, value: float, bound: float) -> float:
     """How far a metric is beyond its bound, relative to the bound; <= 0: the bound holds."""
     beyond = (value - bound) / (abs(bound) or 1.0)
-    return max(-1.0, -beyond) if name in GREATEST else beyond
+    return max(-1.0, -beyond) if greatest_is_best(name) else beyond
 
 
 def _beyond(name: str, value: float, bound: float) -> str:
-    return f"{name} {value:.4g} is {'below' if name in GREATEST else 'above'} {bound:g}"
+    return f"{name} {value:.4g} is {'below' if greatest_is_best(name) else 'above'} {bound:g}"
 
 
 def _reason(row: Row) -> str:

@@ -14,7 +14,7 @@ from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 from servoctl.linear.reserve import bounds_of
-from servoctl.sweep.metrics import GREATEST, metric_names
+from servoctl.sweep.metrics import greatest_is_best, metric_names
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
 
@@ -133,7 +133,7 @@ def _wrong_metrics(run: Run, tune: Tune, objectives: tuple[str, ...], known: tup
                 listed = "" if hint.startswith("known") else f"; known: {', '.join(known)}"
                 where = run.loaded.where("tune", section, "minimise" if section == "objective" else name)
                 yield f"{where}: {name}: there is no such metric ({hint}{listed})"
-            elif section == "objective" and name in GREATEST:
+            elif section == "objective" and greatest_is_best(name):
                 where = run.loaded.where("tune", section, "minimise")
                 yield f"{where}: {name}: its greatest value is best (give its least value under tune.constraints)"
 

@@ -348,6 +348,17 @@ def test_a_loop_in_numpy_says_why_it_is_not_in_c() -> None:
     assert [line.startswith(said) and "LAPACK" in line for line in run.warnings].count(True) == 1
 
 
+@pytest.mark.parametrize("config", ["coordinated_robots", "quadruped_stand"])
+def test_the_length_of_c_is_known_before_it_is_written(config: str) -> None:
+    loop = servoctl.load(config, engine="vm").loop
+    assert isinstance(loop, CompiledLoop)
+    program = loop.program(None)
+    before = program.expected
+    assert "source" not in vars(program)
+    assert program.length / 1.3 < before < 1.3 * program.length
+    assert program.expected == program.length
+
+
 def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ConfigError, match="--engine fortran: no such engine"):
         servoctl.load("two_mass_spring", engine="fortran")

@@ -8,8 +8,6 @@ from test_estimator import CONFIG
 
 import servoctl as sc
 from servoctl.check.report import check
-from servoctl.errors import ConfigError
-from servoctl.export import export
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import LocalLoop, run_timing
@@ -60,8 +58,3 @@ def test_check_prints_the_gains(mass: Path) -> None:
     assert "kind model, delay 0 s met by prediction" in text
     assert "disturbance to" in text
     assert "m/s^2 (1 sigma)" in text
-
-
-def test_an_estimator_is_not_exported_in_silence(mass: Path) -> None:
-    with pytest.raises(ConfigError, match="export: the estimator is not exported"):
-        export(sc.load(mass, engine="vm"))

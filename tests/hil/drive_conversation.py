@@ -102,7 +102,7 @@ class Conversation(Exchange):
             for listener in self.listeners:
                 listener(stamped)
             for node in self._nodes:
-                if frame.id in node.identities:
+                if node.takes(frame.id):
                     node.accept(stamped)
 
 

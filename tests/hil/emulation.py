@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from canopen.objectdictionary import ObjectDictionary, ODVariable
 
+from hil.bus.rates import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
@@ -55,10 +56,13 @@ def drive_settings(protocol: str, name: str = "a", node: int = 1, **changes: Any
         "cia402": {"counts_per_turn": 100_000, "velocity_unit": TURN / 1000},
         "odrive": {"feedback_period": 0.002},
         "mit": {},
+        "moteus": {},
+        "robstride": {"motor": "rs-02"},
     }[protocol]
     usual = DriveSettings(
         name, "main", protocol, node, gear=2.0, sign=-1, offset=0.25, options=options, torque_limit=10.0,
         torque_rate_limit=1e4, speed_limit=20.0, position_limits=(-10.0, 10.0), rated_torque=4.0,
+        fd=protocol == "moteus", brs=protocol == "moteus",
     )  # fmt: skip
     return replace(usual, **changes)
 
@@ -135,7 +139,8 @@ def bench(
         seed=seed,
         engine="vm",
     )
-    return Bench(Emulator.build(rig))
+    rates = BusRates(1_000_000, 5_000_000, fd=True) if any(drive.fd for drive in drives) else None
+    return Bench(Emulator.build(rig, rates and {"main": rates}))
 
 
 def dictionary() -> ObjectDictionary:

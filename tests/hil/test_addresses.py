@@ -66,12 +66,13 @@ def test_protocols_may_share_a_bus_if_their_ids_do_not_conflict(drive: str, sens
         ("odrive", {}),
         ("cia402", {"counts_per_turn": 4096, "velocity_unit": "rpm", "master": 99}),
         ("mit", {"motor": "ak80-9", "host": 5}),
+        ("moteus", {"source": 2}),
     ],
 )
 def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, object]) -> None:
     settings = DriveSettings(
         "u", "main", protocol, 3, options=options, torque_limit=1.0, torque_rate_limit=1.0, speed_limit=1.0,
-        position_limits=(-1.0, 1.0), rated_torque=1.0,
+        position_limits=(-1.0, 1.0), rated_torque=1.0, fd=protocol == "moteus",
     )  # fmt: skip
     drive, ids = build(settings, 0.002), ids_of(settings)
     sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames()]  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ def true_violations(begun: ReadyRun, trajectory: Trajectory, rows: np.ndarray) -
 def test_every_protocol_has_a_config() -> None:
     assert set(NAMES) >= {"coordinated_robots", "flexible_joint_drive", "scara_drive", "two_mass_spring_drive"}
     protocols = {drive.protocol for name in NAMES for drive in load_config(name).config.hil.drives}
-    assert protocols == {"cia402", "mit", "odrive"}
+    assert protocols == {"cia402", "mit", "moteus", "odrive", "robstride"}
 
 
 @pytest.mark.slow

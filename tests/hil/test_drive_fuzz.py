@@ -15,7 +15,9 @@ LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "
 OPTIONS = {
     "cia402": {"counts_per_turn": 4096, "velocity_unit": 0.1},
     "mit": {"motor": "ak80-9", "status": "cubemars"},
+    "moteus": {},
     "odrive": {},
+    "robstride": {"motor": "rs-02"},
 }
 VALID = {
     "cia402": [
@@ -31,6 +33,20 @@ VALID = {
         Frame(0x000, bytes.fromhex("03 1999 6ff 7e3 1e 02".replace(" ", ""))),
         Frame(0x000, bytes.fromhex("03 f999 9ff 1e3 1e 00".replace(" ", ""))),
     ],
+    "moteus": [
+        Frame(0x300, bytes.fromhex("21000a2f010000803e000000c00000a03f210f00"), fd=True, brs=True),
+        Frame(0x300, bytes.fromhex("2404000a005000000170ff210f00"), fd=True, brs=True),
+        Frame(0x300, bytes.fromhex("290001200000002101ff"), fd=True),
+        Frame(0x300, bytes.fromhex("31ab0101"), fd=True),
+        Frame(0x300, bytes.fromhex("41010431350d0a50"), fd=True),
+        Frame(0x8003, bytes.fromhex("010000"), extended=True, fd=True),
+    ],
+    "robstride": [
+        Frame(0x0280_03FD, bytes.fromhex("7fff80009999012c"), extended=True),
+        Frame(0x0202_03FD, bytes.fromhex("00ff80009999012c"), extended=True),
+        Frame(0x1100_03FD, bytes.fromhex("28700000e8030000"), extended=True),
+        Frame(0x0180_0003, bytes.fromhex("7fff7fff00000000"), extended=True),
+    ],
     "odrive": [
         Frame(0x60, bytes((2, 4, 4, 58, 0, 6, 10, 0))),
         Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 1)),
@@ -43,7 +59,8 @@ VALID = {
 
 def drive_of(protocol: str) -> Drive:
     options = OPTIONS[protocol]
-    settings = DriveSettings("u1", "main", protocol, 3, rated_torque=2.0, options=options, **LIMITS)
+    fd = protocol == "moteus"
+    settings = DriveSettings("u1", "main", protocol, 3, rated_torque=2.0, options=options, fd=fd, brs=fd, **LIMITS)
     drive = protocols.build(settings, 0.0025)
     assert isinstance(drive, Drive)
     return drive

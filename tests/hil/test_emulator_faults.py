@@ -62,7 +62,7 @@ def enable(host: Bench, torque: float = 0.0) -> None:
         ({"kind": "silent"}, "drive", "missing (which drive or sensor: a, b)"),
         ({"kind": "silent", "drive": "c"}, "drive", "no such drive: 'c' (known: a, b)"),
         ({"kind": "encoder_nan", "drive": "b"}, "drive",
-         "b speaks cia402, where there is no encoder_nan (only with odrive)"),
+         "b speaks cia402, where there is no encoder_nan (only with odrive and moteus)"),
         ({"kind": "stall"}, "for", "missing (how long the loop stalls [s])"),
         ({"kind": "foreign_frames", "data": "xyz"}, "data",
          "expected up to 8 bytes, or with fd 12, 16, 20, 24, 32, 48 or 64, in hexadecimal, quoted, got 'xyz'"),

@@ -17,7 +17,8 @@ from emulation import TURN, Axes, dictionary, drive_settings, system_of
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError
-from hil.bus.identity import answers_as_emulator, beginning
+from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness
+from hil.bus.identity import hand as hand_frame
 from hil.bus.open import open_bus
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
@@ -36,13 +37,15 @@ DBC = cantools.database.load_file(str(files("odrive_can") / "dbc" / "odrive-cans
 
 
 @contextmanager
-def serving(keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault] = ()) -> Iterator[EmulatorServer]:
+def serving(
+    keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault] = (), hand: Any = None
+) -> Iterator[EmulatorServer]:
     """Drives on a bus, served by a thread until the test is over."""
     clock = WallClock()
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, faults=faults, engine="vm")
-    server = EmulatorServer(rig, buses, clock)
+    server = EmulatorServer(rig, buses, clock, hand=hand)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
     thread.start()
@@ -115,6 +118,28 @@ def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -
             _wait(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
             time.sleep(2.0 * QUIET / SECOND)
         bus.close()
+
+
+def test_it_says_how_late_it_was_and_its_hand_moves_the_machine_from_the_beginning_on() -> None:
+    def hand(duration: float) -> Any:
+        time.sleep(0.06)  # the process does something else while its drives have frames to send
+        return lambda since: (np.array([0.5 + min(since, duration), 0.0]), np.zeros(2))
+
+    with keys_of("udp_multicast") as keys, serving(keys, drive_settings("odrive"), hand=hand) as server:
+        clock = WallClock()
+        bus = open_bus("main", keys, clock)
+        try:
+            assert answers_as_emulator(bus, clock, 2.0)
+            bus.send(hand_frame(0.3))
+            late = emulator_lateness(bus, clock, 2.0)
+            assert late is not None
+            assert 0.04 < late < 1.0
+            assert server.emulator.plant.state(server.emulator.world.now)[0][0] == 0.5
+            bus.send(beginning())
+            time.sleep(0.5)
+            assert server.emulator.plant.state(server.emulator.world.now)[0][0] == pytest.approx(0.8)
+        finally:
+            bus.close()
 
 
 def test_time_stands_still_while_the_process_is_paused() -> None:

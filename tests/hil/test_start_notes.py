@@ -34,7 +34,10 @@ def test_shadow_lists_the_drives_that_send_nothing(tmp_path: Path) -> None:
         path = changed(tmp_path, config, [(BUS, "interface: virtual, channel: unheard, bitrate: 1000000")])
         begun = start(Request(path, engine="vm"))
         begun.close()
-        said = "send only when asked: shadow receives samples only if another master asks them"
+        said = (
+            "send only when they are started and asked: shadow hears them only if another master does it; "
+            "--calibrate --armed does it too, and enables nothing"
+        )
         assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
 
 

@@ -84,3 +84,33 @@ def test_old_data_are_marked_as_old_and_the_escape_key_stops_the_run(browser: An
         live.page.keyboard.press("Escape")
         live.until("document.querySelector('#banner').textContent.startsWith('Loop ended: interrupted')")
         assert loop.end() == 130
+
+
+TALL = "parseFloat(getComputedStyle(document.querySelector('.axis p span')).fontSize)"
+"""Size of an axis' name [px]: letters of 10 mm, read from two metres, need 38 px at 96 px per inch."""
+
+
+def test_a_person_at_the_machine_reads_a_calibration_from_two_metres(browser: Any, tmp_path: Path) -> None:
+    words = ["--view", "--calibrate", "--duration", "20"]
+    with looping(tmp_path, Path("arm_on_drives"), *words) as loop, opened(browser, loop) as live:
+        live.until("document.querySelector('#hand-title').textContent === 'Move joint1, first to its positive side'")
+        live.until("document.querySelector('#hand-title').textContent === 'joint1 moves'")
+        assert live.page.evaluate(TALL) > 38
+        width = "parseFloat(document.querySelector('#axis-joint1 .bar i').style.width)"
+        live.until(f"{width} > 10")  # the range seen, in per cent of the limits
+        assert not live.page.locator("#violation").is_visible()
+        assert live.page.locator("#machine canvas").bounding_box()["height"] > 500
+        live.shot("live-calibrate")
+        live.page.click("#stop")
+        assert loop.end() == 130
+
+
+def test_a_person_at_the_machine_sees_when_it_may_be_guided(browser: Any, tmp_path: Path) -> None:
+    words = ["--view", "--stage", "float", "--duration", "600"]
+    with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop) as live:
+        live.until("document.querySelector('#hand-title').textContent === 'Guide by hand'")
+        assert live.page.evaluate(TALL) > 38
+        assert "of 5 N" in live.text("#axis-F")  # half of torque_limit
+        live.shot("live-float")
+        live.page.click("#stop")
+        assert loop.end() == 130

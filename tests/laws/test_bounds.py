@@ -120,6 +120,7 @@ def test_a_joint_brakes_with_what_its_motor_gives_and_no_more() -> None:
     )  # fmt: skip
     assert run["bound.a"].min() > -1e-5
     assert run["q.a"][-1] == pytest.approx(1.0, abs=1e-3)
+    assert np.abs(np.diff(run["u.u1"][-40:])).max() < 0.1  # at rest at the limit, without chatter
 
 
 REFUSED = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.spatial.transform import Rotation
 import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.mechanics.bounded_newton import bounded_root, nearest_root
+from servoctl.mechanics.spatial import pose_solver
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
@@ -57,6 +59,17 @@ def test_a_tree_with_mimic_and_sliding_joints_reaches_a_pose(seed: int) -> None:
     q = np.random.default_rng(seed).uniform(-0.6, 0.6, len(robot.coordinates))
     found = solve_poses(robot, at(robot), {"tip": task_of(robot, "link8", q)}).q
     np.testing.assert_allclose(pose_of(robot, "link8", found)[1], pose_of(robot, "link8", q)[1], atol=1e-9)
+
+
+def test_a_solved_pose_is_in_the_cache_and_another_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
+    robot, pose = built(arm7()), sc.Position("tool", (0.4, 0.2, 0.5))
+    found = solve_poses(robot, at(robot, 0.3), {"tool": pose})
+    monkeypatch.setattr(pose_solver, "bounded_root", lambda *_: pytest.fail("searched again"))
+    np.testing.assert_array_equal(solve_poses(robot, at(robot, 0.3), {"tool": pose}).q, found.q)
+    for start, other in ((0.31, pose), (0.3, sc.Position("tool", (0.4, 0.2, 0.51)))):
+        with pytest.raises(pytest.fail.Exception, match="searched again"):
+            solve_poses(robot, at(robot, start), {"tool": other})
 
 
 def test_a_pose_half_a_turn_away_is_reached() -> None:

@@ -18,7 +18,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere
 from servoctl.mechanics.shapes.picture import placed_shapes, shape_picture
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.task import Distance
+from servoctl.mechanics.spatial.task import Distance, DistanceBound
 from servoctl.report import figure
 from servoctl.report.film import film
 from servoctl.report.page import page
@@ -64,13 +64,18 @@ def test_each_shape_is_drawn_once_and_a_distance_from_a_point_is_a_sphere() -> N
         "b": Clearance(ROD, POST, "arm_1", None, 0.1),
         "c": Distance("tool", (0.1, 0.2, 0.3), 0.4),
         "d": Distance("tool", "base", 0.4),
+        "e": DistanceBound("tool", (0, 0, 0), 1.2, most=True),
     }
     assert [(shape.name, shape.link) for shape in placed_shapes(bounds)] == [
         ("arm_1", "arm_1"),
         ("a", None),
         ("c", None),
+        ("e", None),
     ]
-    assert placed_shapes(bounds)[2][2:] == ((0.1, 0.2, 0.3), (0.1, 0.2, 0.3), 0.4)
+    assert placed_shapes(bounds)[2][2:] == ((0.1, 0.2, 0.3), (0.1, 0.2, 0.3), 0.4, False)
+    assert placed_shapes(bounds)[3][2:] == ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.2, True)
+    still = shape_picture(Chain(N=2), placed_shapes(bounds)[1:], np.zeros((1, 2)))
+    assert list(still) == ["obstacle.a", "obstacle.c", "enclosure.e"]
 
 
 def test_the_outline_of_a_capsule_is_a_radius_away_from_its_line_from_every_side() -> None:
@@ -97,16 +102,19 @@ def run() -> Trajectory:
 
 
 def test_a_run_keeps_its_shapes_and_the_page_the_picture_and_the_film_show_them(tmp_path: Path) -> None:
-    folder = save(run(), tmp_path / "run")
+    whole = run()
+    reach = {"enclosure.reach": np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0])}
+    folder = save(replace(whole, drawing=whole.drawing | reach), tmp_path / "run")
     source = read(folder, "run")
     assert isinstance(source, RunSource)
     assert source.trajectory.drawing["shape.arm_1"].shape == (9, 7)
     content = json.loads(re.search(r'id="content"[^>]*>(.*?)</script>', page([source]), re.DOTALL)[1])  # type: ignore[index]
     drawn = content["runs"][0]["drawing"]
     assert list(drawn["shapes"]) == ["arm_1"]
+    assert drawn["enclosures"] == [[0, 0, 0, 0, 0, 0, 2]]
     assert drawn["obstacles"] == [[0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]]
     [axes] = figure(source.trajectory, "path").axes
-    assert [artist.get_gid() for artist in axes.patches] == ["obstacle post", "shape arm_1"]
+    assert [artist.get_gid() for artist in axes.patches] == ["obstacle post", "enclosure reach", "shape arm_1"]
     assert film(source.trajectory, tmp_path / "post.gif").stat().st_size > 5000
 
 
@@ -120,6 +128,7 @@ def test_a_shape_with_missing_numbers_is_a_damaged_drawing(tmp_path: Path) -> No
 def test_the_live_page_gets_what_moves_with_each_picture_and_what_stands_still_once() -> None:
     shapes = placed_shapes({"post": Clearance(ROD, POST, "arm_1", None)})
     machine = MachineDrawing(Chain(N=3), (), shapes)
+    assert machine.enclosures == []
     assert machine.obstacles == [[0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]]
     [moved] = machine.at(np.zeros(3))["shapes"].values()
     assert moved == pytest.approx([2 / 3, 0, 0, 2 / 3 + 0.45, 0, 0, 0.04], abs=1e-5)

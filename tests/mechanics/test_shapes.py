@@ -1,5 +1,6 @@
 """The clearance of spheres and capsules: against a bounded least squares, and along motions through its kinks."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,16 @@ def test_a_radius_below_zero_and_a_bound_that_nothing_can_violate_are_refused() 
     with pytest.raises(TaskError, match="neither shape has a radius"):
         Clearance(point, point, "one", "two")
     assert Clearance(point, point, "one", "two", 0.1).reach == 0.1
+
+
+@dataclass(frozen=True)
+class NoPicture(Chain):
+    """A chain whose picture fails."""
+
+    def links(self, q: Array) -> dict[str, Array]:
+        raise ValueError("no picture today")
+
+
+def test_a_plant_whose_links_fail_is_named_with_its_error() -> None:
+    [text] = Clearance(BALL, BALL, "arm_1", None).problems(NoPicture(N=2))
+    assert text.startswith("NoPicture.links: failed at t = 0 s, theta1=1, theta2=1") and "no picture today" in text

@@ -5,8 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 import servoctl as sc
+from servoctl.engine.structured import components
 from servoctl.errors import PlantError
 from servoctl.mechanics.fundamental import fundamental_equation
 from servoctl.types import Array
@@ -93,3 +96,16 @@ def test_a_block_that_is_not_square_is_refused() -> None:
 def test_a_negative_mass_on_the_diagonal_is_found() -> None:
     with pytest.raises(PlantError, match="not positive definite"):
         sc.Model(Three(m=-2.0, form="blocks"), {}, START)
+
+
+def test_components_are_those_of_scipy() -> None:
+    random = np.random.default_rng(0)
+    for size in (1, 5, 40, 200):
+        for edges in (0, size // 2, size):
+            one, other = random.integers(0, size, (2, edges))
+            graph = coo_array((np.ones(edges), (one, other)), shape=(size, size))
+            count, label = connected_components(graph, directed=False)
+            found, numbered = components(one, other, size)
+            assert found == count
+            np.testing.assert_array_equal(numbered[:, None] == numbered, label[:, None] == label)
+    assert components(np.arange(299), np.arange(1, 300), 300)[0] == 1

@@ -64,9 +64,57 @@ function begin() {
   for (const name of inputs) addGauge($("torques"), name);
   head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
   head($("ages"), ["sample of", "age [ms]"]);
+  if (about.stage === "float" || about.stage === "calibrate") beginHand();
   $("live").hidden = !Object.keys(about.gains).length;
   $("ramp").textContent = `each change takes ${about.ramp} s`;
   for (const [path, bounds] of Object.entries(about.gains)) addGain(path, bounds);
+}
+
+/* the axes of a machine that a hand moves: large bars over their position limits */
+const MOVED = 0.01;       // an axis has moved when its range seen is this share of its limits
+const NEAR = 0.02;        // an axis is near a limit within this share
+const seen = {};
+function beginHand() {
+  const axes = Object.entries(about.position_limits);
+  document.body.classList.add("hand");
+  $("hand").hidden = false;
+  $("bars").style.setProperty("--axes", axes.length);
+  for (const [name, [lower, upper]] of axes) {
+    const axis = make("div", "axis waiting"), line = make("p"), bar = make("div", "bar");
+    axis.id = `axis-${name}`;
+    line.append(make("span", "", name), make("small"), make("span", "", "–"));
+    bar.append(make("i"), make("b"));
+    axis.append(line, bar);
+    axis.title = `${lower} to ${upper} ${about.position_units[name]}`;
+    $("bars").append(axis);
+  }
+}
+
+function paintHand(row, stage) {
+  const calibrates = about.stage === "calibrate";
+  let next = "", moving = "", fastest = MOVED;
+  for (const [name, [lower, upper]] of Object.entries(about.position_limits)) {
+    const y = row[`position.${name}`], axis = $(`axis-${name}`), unit = about.position_units[name];
+    if (y === null || y === undefined) continue;
+    const range = seen[name] ??= [y, y];
+    [range[0], range[1]] = [Math.min(range[0], y), Math.max(range[1], y)];
+    const at = (x) => 100 * Math.max(0, Math.min(1, (x - lower) / (upper - lower)));
+    const [band, mark] = axis.querySelector(".bar").children, [, note, value] = axis.querySelector("p").children;
+    band.style.left = `${at(range[0])}%`; band.style.width = `${at(range[1]) - at(range[0])}%`;
+    mark.style.left = `${at(y)}%`;
+    const moved = range[1] - range[0] > MOVED * (upper - lower), edge = NEAR * (upper - lower);
+    if (calibrates && !moved) next ||= name;
+    const speed = Math.abs(row[`speed.${name}`]) / (upper - lower);
+    if (speed > fastest) [moving, fastest] = [name, speed];
+    axis.className = `axis ${calibrates && !moved ? (next === name ? "next" : "waiting") : ""}`;
+    axis.classList.toggle("near", !calibrates && (y < lower + edge || y > upper - edge));
+    value.textContent = `${y.toFixed(3)} ${unit}`;
+    note.textContent = calibrates ? `seen ${range[0].toFixed(2)} to ${range[1].toFixed(2)}`
+      : `${shown(row[`u.${name}`], 2)} of ${shown(about.torque_limits[name], 2)} ${about.units[`u.${name}`] || ""}`;
+  }
+  $("hand-title").textContent = ending ? "Ended" : calibrates && moving ? `${moving} moves` : calibrates
+    ? (next ? `Move ${next}, first to its positive side` : "All moved: now their full ranges")
+    : stage === "float" ? "Guide by hand" : `Hands off: ${stage}`;
 }
 
 function head(table, words) {
@@ -172,6 +220,7 @@ function paint() {
     label.querySelector(".force").textContent = `now ${shown(value)}`;
     if (!field.value) { slider.value = value; field.value = shown(value); }
   }
+  if (!$("hand").hidden) paintHand(row, stage);
   if (links) sketch(links, poses, shapes, row.t);
 }
 
@@ -182,7 +231,7 @@ function fill(table, rows) {
 }
 
 /* draws the machine; one in space can be turned by mouse or finger */
-const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [] };
+const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [], enclosures: [] };
 const trails = {};
 let scene = null;
 function sketch(links, poses, shapes, t) {
@@ -194,7 +243,7 @@ function sketch(links, poses, shapes, t) {
   drawn.solids = Object.entries(about.solids).map(([name, solid]) => ({ ...solid, pose: { x: numbers(poses[name]) } }));
   drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
   drawn.shapes = Object.entries(shapes).map(([name, shape]) => ({ name, x: numbers(shape) }));
-  drawn.obstacles = about.obstacles;
+  drawn.obstacles = about.obstacles; drawn.enclosures = about.enclosures;
   drawn.traces = drawn.axes.map(({ name, x }) => {
     const trail = trails[name] ??= [];
     trail.push(...x.slice(9));
@@ -204,6 +253,7 @@ function sketch(links, poses, shapes, t) {
   $("machine").hidden = false;
   if (scene) scene.measure();
   else scene = new Scene($("machine").querySelector("canvas"), [{ name: about.config, drawing: drawn }]);
+  if (!$("hand").hidden) scene.weight = 3;
   $("machine").classList.toggle("space", scene.space);
   scene.draw(t);
 }

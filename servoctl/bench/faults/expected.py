@@ -89,6 +89,8 @@ def _of(*endings: str, **more: float | bool) -> Expected:
 
 
 _ON = _of(GOES_ON)
+_ASKED = ("mit", "moteus", "robstride")
+"""Protocols whose drives report only when asked."""
 _STALE = _of("stale", within=STALE + PERIOD)
 _DEAF = _of("stale", "bus", within=STALE + PERIOD, unheard=True, mute=True)
 _JUMP = _of("encoder", within=3 * PERIOD, misled=0.02)
@@ -143,8 +145,10 @@ def _drift(scenario: Scenario) -> Expected:
 
 
 _FAULT = _by_protocol(
-    odrive=_drive_fault(), cia402=_drive_fault(), mit=_drive_fault(PERIOD)
-)  # an MIT drive reports only when asked
+    odrive=_drive_fault(),
+    cia402=_drive_fault(),
+    **dict.fromkeys(_ASKED, _drive_fault(PERIOD)),
+)
 # two windows of 0.1 s, the first full one after the fault; near the largest speed almost no torque is needed
 _WEAK = _moving(_ON, _of("tracking", within=0.4))
 _TWINS = _of(GOES_ON, "stale", "drive_fault", "drive_state", "bus", within=STALE + 2 * PERIOD)
@@ -155,7 +159,7 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "commands lost": _by_protocol(
         odrive=_of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
         cia402=_with(_STALE, unheard=True),
-        mit=_with(_STALE, unheard=True, mute=True),
+        **dict.fromkeys(_ASKED, _with(_STALE, unheard=True, mute=True)),
     ),
     "everything lost": _DEAF,
     "frames lost now and then": _of(GOES_ON, "stale", by_age=True),
@@ -172,7 +176,9 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "host's bus-off with restart": _of("bus", within=2 * PERIOD, unheard=True),
     # the drive is back on the bus after 1.4 ms
     "a drive's bus-off": _by_protocol(
-        odrive=_ON, cia402=_of("drive_fault", "drive_state", within=STALE + PERIOD), mit=_ON
+        odrive=_ON,
+        cia402=_of("drive_fault", "drive_state", within=STALE + PERIOD),
+        **dict.fromkeys(_ASKED, _ON),
     ),
     "babble of low priority": _ON,
     "babble of high priority": _ON,

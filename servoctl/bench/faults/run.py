@@ -138,7 +138,7 @@ class TruthMonitor:
         """A sentence for each drive that is on or whose motor has torque."""
         names = [f"{drive.settings.name} is on at the end" for drive in self._drives if drive.motor.enabled]
         for drive in self._drives:
-            if abs(torque := drive.motor.torque()) > 1e-6:
+            if not drive.motor.shorted and abs(torque := drive.motor.torque()) > 1e-6:
                 names.append(f"{drive.settings.name} has {torque:.3g} N m at the end")
         return names
 

@@ -11,7 +11,7 @@ from typing import Any
 from hil.assembly.prepare import RigSetup, load
 
 CONFIG = Path(__file__).with_name("carts.yaml")
-PROTOCOLS = ("odrive", "cia402", "mit")
+PROTOCOLS = ("odrive", "cia402", "mit", "moteus", "robstride")
 PERIOD = 0.0025
 WATCHDOG = 0.03
 
@@ -27,11 +27,21 @@ _DRIVE: dict[str, dict[str, Any]] = {
     "odrive": {"heartbeat_period": 0.02},
     "cia402": _UNITS,
     "mit": {"motor": "cybergear", "status": "damiao", "drive_watchdog": True},
+    "moteus": {},
+    "robstride": {"motor": "rs-02"},
 }
+_FD_BUS = {"interface": "emulated", "fd": True, "data_bitrate": 5_000_000}
+"""Bus of drives that speak FD only; every other node on it speaks FD too."""
 _LIMITS = {"torque_limit": 40, "torque_rate_limit": 4000, "speed_limit": 2, "position_limits": [-1, 2.5]}
 _MADE_OF = {"bus": "main", "gear": 10}
 
-COMMANDS = {"odrive": (0x2E, "0000000000000000"), "cia402": (0x201, "0f000000"), "mit": (0x001, "7fff7ff0000007ff")}
+COMMANDS = {
+    "odrive": (0x2E, "0000000000000000"),
+    "cia402": (0x201, "0f000000"),
+    "mit": (0x001, "7fff7ff0000007ff"),
+    "moteus": (0x8001, "1100"),  # asks for the mode: a command would end ours, and ours would enable it again
+    "robstride": (0x017F_FF01, "7fff7fff00000000"),
+}
 """Protocol -> id and data of a command of zero torque to drive `a`, as another master would send it."""
 
 
@@ -39,6 +49,8 @@ SAMPLES = {
     "odrive": {"a": 0x029, "b": 0x049, "x1": 0x0E9},
     "cia402": {"a": 0x181, "b": 0x182, "x1": 0x187},
     "mit": {"a": 0x011, "b": 0x012, "x1": 0x0E9},
+    "moteus": {"a": 0x100, "b": 0x200, "x1": 0x0E9},
+    "robstride": {"a": 0x0280_01FD, "b": 0x0280_02FD, "x1": 0x0E9},
 }
 """Protocol -> node -> id of the frames that carry its position."""
 
@@ -79,10 +91,12 @@ def machine(protocol: str, motion: str) -> RigSetup:
          **_DRIVE[protocol], **({"host": 0x10 + node} if protocol == "mit" else {})}
         for node, name in enumerate("ab", 1)
     ]  # fmt: skip
-    # the MIT protocol has no encoder nodes
-    encoder = {"protocol": "cia402", **_UNITS} if protocol == "cia402" else {"protocol": "odrive"}
+    fd = protocol == "moteus"
+    # only these two protocols have encoder nodes
+    encoder = {"protocol": "cia402", **_UNITS} if protocol == "cia402" else {"protocol": "odrive", "fd": fd}
     sensors = [{"coordinate": "x1", "node": 7, **_MADE_OF, **encoder}]
     written = [f"hil.drives={json.dumps(drives)}", f"hil.sensors={json.dumps(sensors)}"]
+    written += [f"hil.buses.main={json.dumps(_FD_BUS)}"] if fd else []
     return load(CONFIG, [*written, *SPEED[motion]], "vm")
 
 
@@ -168,7 +182,7 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "encoder jumps": (_fault("encoder_jump", drive=NODES, delta=(0.1, 0.6)), PROTOCOLS),
     "encoder jumps back": (_fault("encoder_jump", drive=NODES, delta=(-0.6, -0.1)), PROTOCOLS),
     "encoder stuck": (_fault("encoder_stuck", drive=NODES), PROTOCOLS),
-    "encoder not a number": (_fault("encoder_nan", drive=NODES), ("odrive",)),
+    "encoder not a number": (_fault("encoder_nan", drive=NODES), ("odrive", "moteus")),
     "encoder wraps": (_fault("encoder_wrap", drive=NODES, range=(3.0, 5.0)), PROTOCOLS),
     "encoder's sign flips": (_fault("encoder_flip", drive=NODES), PROTOCOLS),
     "encoder drifts": (_fault("encoder_drift", drive=["a", "x1"], rate=(0.3, 1.0)), PROTOCOLS),

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.symbol import where
+from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import suggestion
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.planar.frames import ORIGIN
 from servoctl.mechanics.planar.linkage import GROUND
 from servoctl.mechanics.planar.plant import PlanarLinkage
@@ -20,7 +21,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import WORLD
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.frame_constraint import HasFrames
-from servoctl.types import Array
+from servoctl.types import Array, State
 
 FIXED = "world"
 """The frame of a robot that no link has."""
@@ -52,7 +53,7 @@ def link_poses(plant: Plant, names: Sequence[str], q: Array) -> dict[str, LinkPo
         known = {name: _plane(frame.position(ORIGIN), frame.cosine, frame.sine) for name, frame in frames.items()}
         del known[GROUND]
     else:
-        known = _of_polylines(plant.links(q))
+        known = _of_polylines(plant.links(q) if is_symbolic(q) else _lines(plant, q))
     return {name: known[_known(plant, name, known)] for name in names}
 
 
@@ -62,7 +63,7 @@ def link_names(plant: Plant) -> list[str]:
         return [frame.name for frame in plant.tree.frames if frame.name != FIXED]
     if isinstance(plant, PlanarLinkage):
         return [name for name in plant.linkage().bodies if name != GROUND]
-    return list(_of_polylines(plant.links(np.ones(len(plant.coordinates)))))
+    return list(_of_polylines(_lines(plant, np.ones(len(plant.coordinates)))))
 
 
 def link_problems(plant: Plant, name: str, points: Sequence[Sequence[float]]) -> list[str]:
@@ -91,6 +92,11 @@ def one_body(plant: Plant, first: str | None, second: str | None) -> bool:
         bodies = [WORLD if name is None else plant.tree.frame(name).body for name in (first, second)]
         return bodies[0] == bodies[1]
     return first == second
+
+
+def _lines(plant: Plant, q: Array) -> dict[str, Array]:
+    """The polylines; raises PlantError that says where the plant's own code fails."""
+    return plant_values.links(plant, State(0.0, q, np.zeros(len(q))), q)
 
 
 def _of_polylines(lines: Mapping[str, Array]) -> dict[str, LinkPose]:

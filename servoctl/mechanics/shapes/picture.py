@@ -9,7 +9,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.clearance import Clearance
 from servoctl.mechanics.shapes.link_poses import link_poses
-from servoctl.mechanics.shapes.swept_sphere import Point, SweptSphere
+from servoctl.mechanics.shapes.swept_sphere import Point
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.poses import frame_poses
 from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
@@ -26,6 +26,7 @@ class PlacedShape(NamedTuple):
         start: See `SweptSphere`.
         end: See `SweptSphere`.
         radius: [m].
+        encloses: Whether the machine stays inside of it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PlacedShape(NamedTuple):
     start: Point
     end: Point
     radius: float
+    encloses: bool = False
 
 
 def placed_shapes(bounds: Mapping[str, Constraint]) -> list[PlacedShape]:
@@ -43,7 +45,8 @@ def placed_shapes(bounds: Mapping[str, Constraint]) -> list[PlacedShape]:
 
 
 def shape_picture(plant: Plant, shapes: Sequence[PlacedShape], q: Array) -> dict[str, Array]:
-    """`shape.<name>` of what moves: start, end and radius [m], shape (frames, 7); `obstacle.<name>`, shape (7,).
+    """`shape.<name>` of what moves: start, end and radius [m], shape (frames, 7); `obstacle.<name>`, shape (7,),
+    and `enclosure.<name>`, what the machine stays inside of.
 
     Args:
         plant: The plant.
@@ -55,7 +58,9 @@ def shape_picture(plant: Plant, shapes: Sequence[PlacedShape], q: Array) -> dict
     drawn: dict[str, Array] = {}
     for shape in shapes:
         if shape.link is None:
-            drawn[f"obstacle.{shape.name}"] = np.array([*shape.start, *shape.end, shape.radius])
+            drawn[f"{'enclosure' if shape.encloses else 'obstacle'}.{shape.name}"] = np.array(
+                [*shape.start, *shape.end, shape.radius]
+            )
             continue
         i = names.index(shape.link)
         ends = [p[:, i] + R[:, i] @ np.array(end) for end in (shape.start, shape.end)]
@@ -68,15 +73,15 @@ def _shapes(name: str, constraint: Constraint) -> Iterator[PlacedShape]:
         sides = ((constraint.first, constraint.first_link), (constraint.second, constraint.second_link))
         for shape, link in sides:
             yield PlacedShape(link or name, link, shape.start, shape.end, shape.radius)
-    elif isinstance(constraint, Distance) and isinstance(constraint.value, float) and not _is_most(constraint):
+    elif isinstance(constraint, Distance) and isinstance(constraint.value, float):
         centre = numbers(constraint.second)
         if centre is not None:
-            around = SweptSphere.sphere((centre[0], centre[1], centre[2]), constraint.value)
-            yield PlacedShape(name, None, around.start, around.end, around.radius)
+            point = (centre[0], centre[1], centre[2])
+            yield PlacedShape(name, None, point, point, constraint.value, _is_most(constraint))
 
 
 def _is_most(constraint: Distance) -> bool:
-    """Whether a frame stays inside the sphere, so that the sphere is no obstacle."""
+    """Whether the distance is the largest one, so that a frame stays inside the sphere."""
     return isinstance(constraint, DistanceBound) and constraint.most
 
 

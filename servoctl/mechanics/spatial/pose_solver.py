@@ -6,9 +6,12 @@ found is then moved along the free motions of the robot to the one nearest to th
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
+from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint
 from servoctl.errors import TaskError
 from servoctl.mechanics.bounded_newton import ErrorFunction, bounded_root, nearest_root
 from servoctl.mechanics.constraint import Constraint
@@ -33,7 +36,7 @@ SHOWN = 4
 
 
 def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> State:
-    """The state at which frames have their poses, with q nearest to the given one.
+    """The state at which frames have their poses, with q nearest to the given one; a known one is in the cache.
 
     Args:
         robot: The robot; its loops are closed too.
@@ -43,6 +46,12 @@ def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> 
     Raises:
         TaskError: No such state was found: the message has each row that is left and how far it is off.
     """
+    key = stored.key_of(partial(fingerprint, robot, start.t, start.q, dict(poses)))
+    q = stored.kept_numbers(key, "poses", lambda: _solved(robot, start, poses))
+    return State(start.t, q, start.v)
+
+
+def _solved(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> Array:
     lower, upper = joint_limits(robot.tree)
     wanted = with_unit_quaternions(robot.tree, np.clip(start.q, lower, upper))
     model = Model(robot, poses, State(start.t, wanted, start.v))
@@ -53,7 +62,7 @@ def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> 
         left = float(np.nan_to_num(np.abs(error(q)[0]), nan=np.inf).max(initial=0.0))
         if left < REACHED:
             q = nearest_root(error, q, wanted, lower, upper)
-            return State(start.t, with_unit_quaternions(robot.tree, q), start.v)
+            return with_unit_quaternions(robot.tree, q)
         if left < least:
             best, least = q, left
     raise TaskError(_out_of_reach(model, State(start.t, best, start.v), lower, upper))

@@ -15,7 +15,7 @@ function addPanels(root, group, content) {
     return box;
   };
   for (const [title, fill] of [
-    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Rank, pivot and residual of the law", evidence],
+    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Bounds", bounds], ["Rank, pivot and residual of the law", evidence],
     ["What the model does not explain", disturbances], ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
     const box = section(title);
@@ -117,6 +117,21 @@ function violations(box, group, runs, { floor, task_stage: task }) {
   }
 }
 
+/** h of every bound above its zero line; thick where the bound holds the inputs. */
+function bounds(box, group, runs) {
+  const drawn = overlay(runs, (run) => groupOf(run, "bound"));
+  if (!drawn.lines.length) return;
+  const held = overlay(runs, (run) => groupOf(run, "bound").filter(([name]) => `bound_active.${name}` in run.columns)
+    .map(([name, h]) => [name, h.map((y, i) => (run.columns[`bound_active.${name}`][i] > 0.5 ? y : NaN))]));
+  held.lines.forEach((line) => {
+    const of = drawn.lines.find(({ name, run }) => run === line.run && name === line.name);
+    Object.assign(line, { colour: of.colour, width: 4, name: `${line.name}, holds` });
+  });
+  panel(box, group, runs, { title: "h of each bound, which the law keeps at 0 or above", limits: [{ value: 0, side: -1 }],
+    notes: ["hatched: the limit 0; thick: the bound holds the inputs", "each in the unit of its bound"],
+    tables: [...drawn.tables, ...held.tables], lines: [...drawn.lines, ...held.lines] });
+}
+
 /** The values while the task ran; all values if the run has no stages. */
 function duringTask(run, x, task) {
   if (!run.stages.length) return x;
@@ -164,7 +179,7 @@ function statusBands(run, statuses) {
   for (let i = 0, from = 0; i < status.length; i++) {
     if (i + 1 < status.length && status[i + 1] === status[i]) continue;
     const to = i + 1 < t.length ? t[i + 1] : t[i];
-    if (status[i]) bands.push({ from: t[from], to, colour: `--status-${Math.min(status[i], 7)}`, text: statuses[status[i]]?.[0] });
+    if (status[i]) bands.push({ from: t[from], to, colour: `--status-${Math.min(status[i], 8)}`, text: statuses[status[i]]?.[0] });
     from = i + 1;
   }
   return bands;

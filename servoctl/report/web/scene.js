@@ -28,6 +28,7 @@ class Scene {
     this.look = { ...this.home };
     this.hidden = new Set();
     this.time = 0;
+    this.weight = 1; // width of links, relative to the usual one
     this.low = [Infinity, Infinity, Infinity];
     this.high = [-Infinity, -Infinity, -Infinity];
     this.measure();
@@ -52,6 +53,7 @@ class Scene {
     if (this.space) this.#floor(c); else this.#ruler(c, width, height);
     const shown = this.runs.filter((run) => !this.hidden.has(run.name));
     for (const shape of shown[0]?.drawing.obstacles ?? []) drawShape(c, shape, this.at, this.scale, "--bad");
+    for (const shape of shown[0]?.drawing.enclosures ?? []) drawShape(c, shape, this.at, this.scale, "--bad", false);
     for (const run of shown) if (!run.drawing.solids.length) this.#traces(c, run, t);
     shown.forEach((run, i) => this.#mechanism(c, run, t, i ? 0.45 : 1));
     for (const run of shown) if (run.drawing.solids.length) this.#traces(c, run, t); // a surface would hide them
@@ -80,7 +82,7 @@ class Scene {
     }
     for (const run of this.runs) {
       this.#measureSolids(run.drawing);
-      run.drawing.obstacles.forEach((shape) => this.#include(...boxOf(shape)));
+      [...run.drawing.obstacles, ...run.drawing.enclosures].forEach((shape) => this.#include(...boxOf(shape)));
       for (const shape of run.drawing.shapes) {
         for (let i = 0; i < calmFrames(run.drawing); i++) this.#include(...boxOf(shapeAt(shape, i, i, 0)));
       }
@@ -213,7 +215,7 @@ class Scene {
       c.fill();
       return;
     }
-    c.lineWidth = count > 8 ? 1.5 : 3;
+    c.lineWidth = this.weight * (count > 8 ? 1.5 : 3);
     c.beginPath();
     points.forEach((point, k) => c[k ? "lineTo" : "moveTo"](...point));
     if (closed) {

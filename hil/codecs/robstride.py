@@ -1,0 +1,155 @@
+"""What the frames of RobStride's own protocol mean: classic frames with ids of 29 bits, which hold data too.
+
+Id: `kind << 24 | data << 8 | target`, five bits of kind, 16 of data and 8 of target. A motion command holds the torque
+in its id and position, velocity, kp, kd in its payload, 16 bits each, big endian; each is linear over a range, which is
+in the data sheet of the motor. Parameters are little endian.
+
+Feedback has the motor in bits 8 to 15 of its id, faults in bits 16 to 21, the mode in bits 22 and 23, and the host as
+target; payload: position, velocity, torque, temperature in tenths of a degree.
+
+Sources: manual of CyberGear (belovictor/cybergear-docs), RobStride's SampleProgram, sirwart/robstride (client.py).
+"""
+
+from math import ceil, floor
+from struct import Struct
+from typing import NamedTuple
+
+from hil.codecs.mit import MOST_16, Ranges
+
+GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
+SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
+COMMANDS = (MOTION, ENABLE, STOP, SET_ZERO, SET_ID, WRITE)
+"""Kinds that only a master sends, and that change something."""
+
+RESET, CALIBRATION, RUN = 0, 1, 2
+MODES = ("reset", "calibration", "run", "unknown")
+
+RUN_MODE, CAN_TIMEOUT = 0x7005, 0x7028
+"""Parameters: mode of operation (8 bits; 0: motion command), and time without a command until mode reset (32 bits)."""
+
+TIMEOUT_STEPS = 20_000
+"""Steps of `CAN_TIMEOUT` in one second."""
+
+FAULTS = {
+    0x01: "under-voltage",
+    0x02: "over-current",
+    0x04: "over-temperature",
+    0x08: "magnetic encoder",
+    0x10: "hall encoder",
+    0x20: "not calibrated",
+}
+
+KIND_AND_TARGET = 0x1F00_00FF
+"""Bits of an id that do not depend on its data."""
+FEEDBACK_BITS = 0x1F00_FFFF
+"""Bits of the id of feedback that do not depend on mode and faults."""
+
+_FOUR = Struct(">4H")
+_PARAMETER = Struct("<HHI")
+_MIDDLE = 0x7FFF
+"""Position and velocity of a torque command: half a step below zero; without gains they have no effect."""
+
+
+class Feedback(NamedTuple):
+    """Content of a feedback frame.
+
+    Attributes:
+        mode: Index of `MODES`.
+        faults: Bits of `FAULTS`.
+        position: Position [rad].
+        velocity: Velocity [rad/s].
+        torque: Torque [N m].
+        temperature: Temperature [degree C].
+    """
+
+    mode: int
+    faults: int
+    position: float
+    velocity: float
+    torque: float
+    temperature: float
+
+
+class Parameter(NamedTuple):
+    """Content of the answer to a read.
+
+    Attributes:
+        number: The parameter.
+        known: Whether the motor has it.
+        value: Its 32 bits, as an unsigned integer.
+    """
+
+    number: int
+    known: bool
+    value: int
+
+
+def identifier(kind: int, data: int, target: int) -> int:
+    """Arbitration id, 29 bits."""
+    return kind << 24 | data << 8 | target
+
+
+def torque_command(ranges: Ranges, node: int, torque: float) -> tuple[int, bytes]:
+    """Id and payload of a command of torque alone, rounded towards zero.
+
+    Zero lies between the steps 32767 and 32768; it is sent as 32767, half a step below zero.
+
+    Raises:
+        ValueError: The torque is not finite, or out of range.
+    """
+    largest = ranges.torque
+    if not -largest <= torque <= largest:
+        raise ValueError(f"torque {torque} N m is not finite and within +-{largest} N m")
+    step = (torque + largest) * MOST_16 / (2 * largest)
+    bits = max(floor(step), _MIDDLE + 1) if torque > 0 else min(ceil(step), _MIDDLE)
+    return identifier(MOTION, bits, node), _FOUR.pack(_MIDDLE, _MIDDLE, 0, 0)
+
+
+def feedback(identity: int, data: bytes, ranges: Ranges) -> Feedback | None:
+    """Decodes a feedback frame; None if it is not 8 bytes."""
+    if len(data) != 8:
+        return None
+    position, velocity, torque, temperature = _FOUR.unpack(data)
+    return Feedback(
+        identity >> 22 & 3,
+        identity >> 16 & 0x3F,
+        _value(position, ranges.position),
+        _value(velocity, ranges.velocity),
+        _value(torque, ranges.torque),
+        temperature / 10,
+    )
+
+
+def _value(bits: int, most: float) -> float:
+    return bits * 2 * most / MOST_16 - most
+
+
+def read_parameter(number: int) -> bytes:
+    """Payload that asks for a parameter."""
+    return _PARAMETER.pack(number, 0, 0)
+
+
+def write_parameter(number: int, value: int) -> bytes:
+    """Payload that sets a parameter of 8 or 32 bits, until the motor is switched off."""
+    return _PARAMETER.pack(number, 0, value)
+
+
+def parameter(identity: int, data: bytes) -> Parameter | None:
+    """Decodes the answer to a read; None if it is not 8 bytes."""
+    if len(data) != 8:
+        return None
+    number, _, value = _PARAMETER.unpack(data)
+    return Parameter(number, not identity >> 16 & 0xFF, value)
+
+
+def stop(clear: bool) -> bytes:
+    """Payload of `STOP`; `clear` clears faults too."""
+    return bytes((clear, 0, 0, 0, 0, 0, 0, 0))
+
+
+def fault_text(bits: int) -> str:
+    """The faults in words, with their bits; empty for no fault."""
+    if not bits:
+        return ""
+    names = [name for bit, name in FAULTS.items() if bits & bit]
+    return f"{' | '.join(names) or 'unknown fault'} (fault bits 0x{bits:02X})"

@@ -1,0 +1,339 @@
+"""How a moteus is brought up, commanded by torque in position mode, and stopped: one reply to each command.
+
+Its watchdog is fed only by frames that write the mode; a query shows the state of a drive whose watchdog runs out.
+What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it
+shows, 11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so a change
+of mode shows in the next answer.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from math import isfinite, nan
+from typing import ClassVar
+
+from hil.bus.load import FrameTraffic
+from hil.codecs import moteus as codec
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
+from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
+from hil.drives.odrive_encoder import COARSE, TURN, single_step
+from hil.drives.options import options_of
+from hil.drives.sample import Sample
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from hil.loop import SECOND
+from servoctl.config.document import Problem
+
+OLDEST_MAP = 5
+"""First version of the register map that has `ILIMIT_SCALE` and the home state."""
+POLLS = 20
+"""How often the console is asked for the rest of an answer."""
+LATE = 0.02
+"""The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
+
+_CONDITIONS = {
+    codec.STOPPED: Condition.DISABLED,
+    codec.IN_FAULT: Condition.FAULT,
+    codec.IN_POSITION: Condition.ENABLED,
+    codec.TIMED_OUT: Condition.STOPPING,
+    codec.ZERO_VELOCITY: Condition.STOPPING,
+    codec.BRAKE: Condition.STOPPING,
+}
+"""Mode -> condition; in every other mode it is unknown what moves the shaft."""
+
+_STATE_REGISTERS = (codec.MODE, codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.FAULT)
+
+
+class MoteusDrive(Drive):
+    """A moteus that is commanded by torque.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
+
+    feedback = Feedback.REPLY
+    Options: ClassVar[type[MoteusOptions]] = MoteusOptions
+
+    def __init__(self, settings: DriveSettings, period: float) -> None:
+        super().__init__(settings)
+        self._options = options = options_of(MoteusOptions, settings)
+        self._turn = settings.sign * TURN / settings.gear
+        self._tail = self._tail_with(settings.watchdog)
+        self._command_id = codec.identifier(settings.node, options.source)
+        self._reply_id = codec.reply_identifier(settings.node, options.source)
+        self._foreign_ids = codec.command_identifiers(settings.node, options.source)
+        self._query = self._frame(codec.query())
+        self._feed = Feed()
+        self._mode, self._replies, self._polls = codec.STOPPED, 0, 0
+        self._registers: dict[int, float] = {}
+        self._text = ""
+
+    def _tail_with(self, watchdog: float) -> bytes:
+        """What follows the torque in commands with this time of the watchdog [s]."""
+        return codec.torque_tail(abs(self.settings.motor_torque(self.settings.torque_limit)), watchdog)
+
+    @staticmethod
+    def speaks_fd(settings: SensorSettings) -> bool:
+        return True
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: MoteusOptions, period: float) -> list[Problem]:
+        """Problems that settings and options have together.
+
+        Args:
+            settings: Settings of the drive.
+            options: Its options.
+            period: Period of the loop [s].
+        """
+        assert isinstance(settings, DriveSettings)
+        return list(settings_problems(settings, options))
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset({self._reply_id, *self._foreign_ids})
+
+    def accept(self, frame: Frame) -> None:
+        if frame.remote or frame.error or frame.extended is not (frame.id > 0x7FF):
+            self.rejected += 1
+        elif frame.id != self._reply_id:
+            self._other(frame)
+        elif (state := codec.state(frame.data)) is not None:
+            self._take(state, frame.time)
+        elif (text := codec.console_text(frame.data)) is not None:
+            self._text += text
+            self._polls += 1
+        else:
+            self._take_registers(frame)
+
+    def _other(self, frame: Frame) -> None:
+        if frame.id in self._foreign_ids:
+            self.foreign = self.foreign or f"another master commands this drive: {frame}"
+        else:
+            self.rejected += 1
+
+    def _take_registers(self, frame: Frame) -> None:
+        """Takes a reply of another form than `codec.state` expects."""
+        read = codec.registers(frame.data)
+        if read is None or not (read.values or read.unknown):
+            self.rejected += 1
+            return
+        values = read.values
+        if all(register in values for register in _STATE_REGISTERS):
+            mode, position, velocity, torque, fault = (values[register] for register in _STATE_REGISTERS)
+            self._take(codec.MoteusState(int(mode), position, velocity, torque, int(fault)), frame.time)
+        self._registers |= values | dict.fromkeys(read.unknown, nan)
+
+    def _take(self, state: codec.MoteusState, time: int) -> None:
+        self.alive = time
+        self._replies += 1
+        self._judge(state.mode, state.fault)
+        # A drive with an encoder fault reports NaN: its fault counts, and the sample is missing.
+        if isfinite(state.position) and isfinite(state.velocity):
+            turn, settings = self._turn, self.settings
+            torque = settings.joint_torque(state.torque)
+            self.sample = Sample(state.position * turn + settings.offset, state.velocity * turn, torque, time)
+
+    def _judge(self, mode: int, fault: int) -> None:
+        """Sets condition and fault from mode and fault register."""
+        self._mode = mode
+        self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
+        self.saturated = mode == codec.IN_POSITION and fault in codec.LIMITING
+        self.fault = ""
+        if mode == codec.IN_FAULT:
+            self.fault = codec.fault_text(fault)
+        elif mode == codec.TIMED_OUT:
+            self.fault = f"its watchdog ran out: {codec.mode_text(mode)}"
+        elif fault and fault not in codec.LIMITING:
+            self.fault = codec.fault_text(fault)
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
+        ids = codec.identifier(settings.node), codec.reply_identifier(settings.node)
+        sizes = 32, 20
+        return [
+            FrameTraffic(size, 1 / period, identity > 0x7FF, settings.fd, settings.brs)
+            for size, identity in zip(sizes, ids, strict=True)
+        ]
+
+    def command(self, torque: float) -> Frame:
+        data = codec.torque_command(motor_torque(self.settings, torque), self._tail)
+        self._feed.fed = True
+        return self._frame(data)
+
+    def _frame(self, data: bytes) -> Frame:
+        settings = self.settings
+        return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
+
+    def torque_bytes(self, frame: Frame) -> bytes | None:
+        return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
+
+    def quantum(self) -> tuple[float, float, float]:
+        """Smallest steps at the joint: of single precision at the largest travel, at 1 rev/s, and at the limit."""
+        settings, turn = self.settings, abs(self._turn)
+        largest = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
+        torque = settings.gear * single_step(abs(settings.motor_torque(settings.torque_limit)))
+        return turn * single_step(max(largest, 1.0)), turn * single_step(1.0), torque
+
+    def visible(self) -> float:
+        return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
+
+    def alive_frames(self) -> Sequence[Frame]:
+        """A query while the drive is not enabled; it does not feed the watchdog."""
+        return self._feed.frames(self._query, self.condition is Condition.ENABLED)
+
+    @property
+    def readable(self) -> bool:
+        return True
+
+    def queries(self) -> Sequence[Frame]:
+        return (self._query,)
+
+    def explanation(self) -> str:
+        if not self._replies:
+            return ""
+        return f"it is in {codec.mode_text(self._mode)}{f', {self.fault}' if self.fault else ''}"
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Checks that the drive is off, knows all registers that are used, and knows its position.
+
+        Raises:
+            DriveError: One of them is different.
+        """
+        remedy = "is the id right, are both bit rates, and sample point 0.666?"
+        yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, f"an answer to a query ({remedy})")
+        if self._mode not in (codec.STOPPED, codec.IN_FAULT, codec.TIMED_OUT, codec.BRAKE):
+            raise DriveError(f"is in {codec.mode_text(self._mode)} already (stop it; is there another master?)")
+        wanted = (codec.MODEL, codec.FIRMWARE, codec.MAP_VERSION, codec.HOME_STATE)
+        for register in wanted:
+            self._registers.pop(register, None)
+        answered = lambda: all(register in self._registers for register in wanted)  # noqa: E731
+        asked = [self._frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
+        yield HandshakeStep(asked, answered, 0.5, "its model, firmware and home state")
+        version = self._registers[codec.MAP_VERSION]
+        if not version >= OLDEST_MAP:
+            what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
+            raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
+        self._refuse_home_state()
+
+    def _refuse_home_state(self) -> None:
+        home = self._registers[codec.HOME_STATE]
+        if not home >= codec.HOME_STATES.index(self._options.home):
+            known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
+            what = f"its home state is {known}: its position may be wrong by turns of the rotor"
+            exact = "bring the joint to a known pose and send `d exact`, or give it an encoder at the output"
+            raise DriveError(f"{what} ({exact}; or check the start pose each time, and set home: {known})")
+
+    def configure(self, exchange: Exchange) -> Steps:
+        """Stops the drive, and reads the settings that decide what it does without commands.
+
+        Raises:
+            DriveError: They differ from the config, or let the shaft coast without a brake.
+        """
+        yield from self.reset()
+        mode = yield from self._setting("servo.timeout_mode")
+        if mode != self._options.timeout_mode:
+            what = f"its servo.timeout_mode is {mode:g}, the config says {self._options.timeout_mode}"
+            if mode in COASTS:
+                what += ": when commands stop, the shaft coasts"
+            raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
+        lower = yield from self._setting("servopos.position_min")
+        upper = yield from self._setting("servopos.position_max")
+        self._refuse_bounds(lower, upper)
+
+    def _refuse_bounds(self, lower: float, upper: float) -> None:
+        """Refuses limits of the drive [rev] inside those of the config: it would limit its torque there."""
+        settings = self.settings
+        first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
+        if lower > first or upper < last:
+            what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
+            wanted = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
+            raise DriveError(f"{what}, {wanted} (widen the first: conf set, conf write; or narrow the second)")
+
+    def _setting(self, name: str) -> Generator[HandshakeStep, None, float]:
+        """Reads a setting through the console.
+
+        Raises:
+            DriveError: The drive has no such setting, or does not answer with a number.
+        """
+        self._text = ""
+        ask = [self._frame(codec.console_write(f"conf get {name}\n"))]
+        for _ in range(POLLS):
+            polled = after(lambda: self._polls, 1)
+            poll = self._frame(codec.padded(codec.console_poll()))
+            yield HandshakeStep([*ask, poll], polled, 0.5, f"an answer of its console to conf get {name}")
+            ask = []
+            if "\n" in self._text:
+                break
+        answer = self._text.strip()
+        try:
+            return float(answer)
+        except ValueError:
+            remedy = "update its firmware: moteus_tool --flash"
+            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
+
+    def test_watchdog(self) -> Steps:
+        """Lets the watchdog run out at zero torque, while queries show the mode, and stops the drive.
+
+        Each command holds the time of the watchdog; that of the test is short if a brake opens for it.
+
+        Raises:
+            DriveError: It is still in position mode after its time.
+        """
+        yield from self.reset()
+        self.quiet = True
+        try:
+            sent = after(lambda: self._replies, 1)
+            seconds = tested_time(self.settings)
+            zero = self._frame(codec.torque_command(0.0, self._tail_with(seconds)))
+            yield HandshakeStep([zero], sent, 0.5, "a reply to a command of zero torque")
+            begun, limit = self.alive, seconds + LATE
+            while self._mode != codec.TIMED_OUT:
+                yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")
+                if self.fault and self._mode != codec.TIMED_OUT:
+                    raise DriveError(f"in fault: {self.fault}")
+                waited = (self.alive - begun) / SECOND
+                if self._mode != codec.TIMED_OUT and waited > limit:
+                    what = f"is in {codec.mode_text(self._mode)} {waited:.3f} s after the last command"
+                    raise DriveError(f"{what}, the watchdog in that command was {seconds:g} s")
+        finally:
+            self.quiet = False
+        yield from self.reset()
+
+    def _answered_later(self) -> Callable[[], bool]:
+        """A condition: an answer has come, and it is not the instant of the query any more: one query in each tick."""
+        came, asked = after(lambda: self._replies, 1), False
+
+        def done() -> bool:
+            nonlocal asked
+            before, asked = asked, True
+            return before and came()
+
+        return done
+
+    def enable(self, torque: float) -> Steps:
+        refuse_fault(self)
+        seed = self.command(torque)
+        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
+        self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
+        try:
+            yield HandshakeStep([], over, 0.5, "mode 10, position (is it calibrated: moteus_tool --calibrate?)")
+        finally:
+            self._feed.seed = None
+        refuse_fault(self)
+
+    def reset(self) -> Steps:
+        """Stops the drive, which clears its fault and the mode of its watchdog."""
+        came = after(lambda: self._replies, 2)
+        clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
+        yield HandshakeStep([*self.disable_frames(), self._query], clear, 0.5, "mode 0, stopped, without a fault")
+
+    def disable_frames(self) -> Sequence[Frame]:
+        return self._mode_frames(codec.STOPPED)
+
+    def quick_stop_frames(self) -> Sequence[Frame]:
+        """Mode 15 shorts the phases: it brakes without gains, whatever the last command was."""
+        return self._mode_frames(codec.BRAKE)
+
+    def _mode_frames(self, mode: int) -> Sequence[Frame]:
+        self._feed.fed = True
+        return (self._frame(codec.mode_command(mode)),)

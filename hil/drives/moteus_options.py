@@ -1,0 +1,70 @@
+"""Which options a moteus has, and which problems they have together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hil.codecs import moteus as codec
+from hil.drives.options import number, option, word
+from hil.drives.settings import DriveSettings
+from servoctl.config.document import Problem, in_words
+
+STANDS, COASTS = (10, 15), (0, 12)
+"""Values of `servo.timeout_mode` with which the drive stops the shaft by itself, and with which it coasts.
+
+With 12 it regulates to zero velocity by the gains of the last command, and those of a torque command are 0.
+"""
+SET_TIMEOUT_MODE = "in tview or moteus_tool: conf set servo.timeout_mode 15, conf write"
+
+
+def _timeout_mode(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in (*STANDS, *COASTS):
+        return value
+    raise ValueError(f"expected 0, 10, 12 or 15, as servo.timeout_mode in the drive, got {in_words(value)}")
+
+
+@dataclass(frozen=True)
+class MoteusOptions:
+    """Options of a drive.
+
+    Attributes:
+        timeout_mode: `servo.timeout_mode` as it is set in the drive: what it does when commands stop. 15 brakes, 10
+            holds; 0 and 12 let a shaft coast that was commanded by torque, and need a brake.
+        home: Least home state: `output`, `rotor` (known within one turn of the rotor) or `relative`.
+        source: Id of the loop on the bus.
+        encoder_bits: Bits per turn of the output shaft; None: the resolution of single precision.
+    """
+
+    timeout_mode: int = option("0, 10, 12 or 15", _timeout_mode, 15)
+    home: str = word("output, rotor or relative", codec.HOME_STATES, "output")
+    source: int = number("an id from 0 to 126", 0, least=0, below=127, whole=True)
+    encoder_bits: int | None = number("bits per turn, 1 to 32", None, least=1, below=33, whole=True)
+
+
+def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterator[Problem]:
+    """Problems that settings and options have together."""
+    if settings.node not in codec.NODES:
+        yield Problem(("node",), f"expected an id from 1 to 126, got {settings.node}")
+    if options.source == settings.node:
+        yield Problem(("source",), f"{options.source} is the drive's own id (the loop needs another)")
+    if not settings.fd:
+        what = f"{settings.name}: a moteus speaks CAN FD only, and bus '{settings.bus}' is classic"
+        yield Problem(("bus",), f"{what} (give the bus fd: true and data_bitrate: 5000000)")
+    if options.timeout_mode in COASTS and not settings.brake:
+        what = f"{options.timeout_mode}: the shaft coasts when commands stop, and no brake is declared"
+        yield Problem(("timeout_mode",), f"{what} ({SET_TIMEOUT_MODE}; or declare brake: true)")
+    yield from _watchdog_problems(settings)
+    torque = abs(settings.motor_torque(settings.torque_limit))
+    if torque > codec.LARGEST_TORQUE:
+        what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the shaft of the drive"
+        yield Problem(("torque_limit",), f"{what}, a command holds at most {codec.LARGEST_TORQUE:.6g} N m (lower it)")
+
+
+def _watchdog_problems(settings: DriveSettings) -> Iterator[Problem]:
+    """A torque command holds the watchdog time in 8 bits: steps of 10 ms."""
+    step, longest = codec.WATCHDOG_STEP, codec.LONGEST_WATCHDOG
+    steps = settings.watchdog / step
+    if not step <= settings.watchdog <= longest or abs(steps - round(steps)) > 1e-6:
+        what = f"hil.safety.drive_watchdog is {settings.watchdog:g} s"
+        remedy = f"a command of a moteus holds multiples of {step:g} s up to {longest:g} s"
+        yield Problem(("protocol",), f"{what} ({remedy})")

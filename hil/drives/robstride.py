@@ -1,0 +1,261 @@
+"""How a RobStride motor is brought up, commanded by torque alone, and stopped, in its own protocol of 29-bit ids.
+
+Each command gets one feedback frame; its id holds faults and mode. The motor goes to mode reset by itself after the
+time in its parameter canTimeout, which is 0 (off) as delivered: it is set and read back at each start, and counts only
+after it has run out in a test. In mode reset the motor makes no torque: its shaft is free.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+from hil.bus.load import FrameTraffic
+from hil.codecs import robstride as codec
+from hil.codecs.mit import MOST_16
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, IdFamily, Steps
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
+from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
+from hil.drives.mit_options import RangeOptions
+from hil.drives.options import flag, number, options_of
+from hil.drives.sample import Sample
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from servoctl.config.document import Problem
+
+_CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
+
+
+@dataclass(frozen=True)
+class RobstrideOptions(RangeOptions):
+    """Options of a drive.
+
+    Attributes:
+        host: Id of the loop.
+        drive_watchdog: Whether to set the motor's canTimeout; false: it is off, and the motor goes on when commands
+            stop.
+    """
+
+    host: int = number("an id from 0 to 255", 0xFD, least=0, below=256, whole=True)
+    drive_watchdog: bool = flag("true or false", True)
+
+
+class RobstrideDrive(Drive):
+    """A RobStride motor; its position is followed over the ends of its range.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
+
+    feedback = Feedback.REPLY
+    Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
+    unverified = UNREADABLE
+    command_bits = codec.KIND_AND_TARGET
+
+    def __init__(self, settings: DriveSettings, period: float) -> None:
+        super().__init__(settings)
+        self._options = options = options_of(RobstrideOptions, settings)
+        self._ranges, self._period = options.table, period
+        self.watchdog = options.drive_watchdog
+        self._unwrapped = Unwrapping(self._ranges.position)
+        self._feed = Feed()
+        self._zero = self._motion(0.0)
+        self._replies = 0
+        self._known: dict[int, int | None] = {}
+        node, host = settings.node, options.host
+        self._feedback_id = codec.identifier(codec.FEEDBACK, node, host)
+        self.families = (
+            IdFamily(codec.FEEDBACK_BITS, self._feedback_id),
+            IdFamily(codec.FEEDBACK_BITS, codec.identifier(codec.READ, node, host)),
+            *(IdFamily(codec.KIND_AND_TARGET, codec.identifier(kind, 0, node)) for kind in codec.COMMANDS),
+        )
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: RobstrideOptions, period: float) -> list[Problem]:
+        """Problems that settings and options have together.
+
+        Args:
+            settings: Settings of the drive.
+            options: Its options.
+            period: Period of the loop [s].
+        """
+        assert isinstance(settings, DriveSettings)
+        problems = []
+        if not 1 <= settings.node <= 127:
+            problems.append(Problem(("node",), f"expected an id from 1 to 127, got {settings.node}"))
+        if options.host == settings.node:
+            problems.append(Problem(("host",), f"{options.host} is the motor's own id (the loop needs another)"))
+        return [*problems, *range_problems(settings, options, MOST_16)]
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset()
+
+    def accept(self, frame: Frame) -> None:
+        if not frame.extended or frame.remote or frame.error:
+            self.rejected += 1
+        elif frame.id & codec.FEEDBACK_BITS == self._feedback_id:
+            self._take(frame)
+        elif frame.id >> 24 == codec.READ and frame.id & 0xFF == self._options.host:
+            self._take_parameter(frame)
+        elif frame.id & 0xFF == self.settings.node and frame.id >> 24 in codec.COMMANDS:
+            self.foreign = self.foreign or f"another master commands this drive: {frame}"
+        else:
+            self.rejected += 1
+
+    def _take(self, frame: Frame) -> None:
+        feedback = codec.feedback(frame.id, frame.data, self._ranges)
+        if feedback is None:
+            self.rejected += 1
+            return
+        settings = self.settings
+        position = settings.joint(self._unwrapped(feedback.position))
+        torque = settings.joint_torque(feedback.torque)
+        self.sample = Sample(position, settings.joint_rate(feedback.velocity), torque, frame.time)
+        self.alive = frame.time
+        self._replies += 1
+        self.fault = codec.fault_text(feedback.faults)
+        self.condition = _CONDITIONS.get(feedback.mode, Condition.UNKNOWN)
+        if feedback.faults and feedback.mode != codec.RUN:  # in mode run it may still make torque
+            self.condition = Condition.FAULT
+
+    def _take_parameter(self, frame: Frame) -> None:
+        parameter = codec.parameter(frame.id, frame.data)
+        if parameter is None:
+            self.rejected += 1
+        else:
+            self._known[parameter.number] = parameter.value if parameter.known else None
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
+        return [FrameTraffic(8, 1 / period, extended=True)] * 2
+
+    def command(self, torque: float) -> Frame:
+        self._feed.fed = True
+        return self._motion(motor_torque(self.settings, torque))
+
+    def _motion(self, torque: float) -> Frame:
+        return Frame(*codec.torque_command(self._ranges, self.settings.node, torque), extended=True)
+
+    def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
+        return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
+
+    def torque_bytes(self, frame: Frame) -> bytes | None:
+        """The id and all bytes of a command: the torque is in the id."""
+        return frame.id.to_bytes(4, "big") + frame.data
+
+    def quantum(self) -> tuple[float, float, float]:
+        settings, ranges = self.settings, self._ranges
+        position, velocity, torque = (2 * most / MOST_16 for most in ranges[:3])
+        return (
+            abs(settings.joint_rate(position)),
+            abs(settings.joint_rate(velocity)),
+            abs(settings.joint_torque(torque)),
+        )
+
+    def alive_frames(self) -> Sequence[Frame]:
+        """Zero torque while the drive is not enabled: it gives feedback only to commands."""
+        return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Checks that the motor is there, and off.
+
+        Raises:
+            DriveError: It is in mode run already.
+        """
+        remedy = "is the node id right, and the bit rate? does it speak its own protocol, not CANopen or MIT?"
+        came = after(lambda: self._replies, 1)
+        yield HandshakeStep([self._zero], came, 0.5, f"feedback to a command of zero torque ({remedy})")
+        if self.condition is Condition.ENABLED:
+            raise DriveError("is in mode run already (stop it; is there another master?)")
+
+    def configure(self, exchange: Exchange) -> Steps:
+        """Stops the motor, sets motion commands and the time of its watchdog, and reads both back.
+
+        Raises:
+            DriveError: The motor has another value afterwards, or does not have the parameter.
+        """
+        yield from self.reset()
+        yield from self._set("run_mode", codec.RUN_MODE, 0, 0xFF)
+        yield from self._set_timeout(self.settings.watchdog if self.watchdog else 0.0)
+
+    def _set_timeout(self, seconds: float) -> Steps:
+        yield from self._set("canTimeout", codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS), 0xFFFF_FFFF)
+
+    def _set(self, name: str, index: int, value: int, bits: int) -> Steps:
+        self._known.pop(index, None)
+        frames = [
+            self._frame(codec.WRITE, codec.write_parameter(index, value)),
+            self._frame(codec.READ, codec.read_parameter(index)),
+        ]
+        yield HandshakeStep(frames, lambda: index in self._known, 0.5, f"an answer to a read of {name} (0x{index:04X})")
+        known = self._known[index]
+        if known is None:
+            if index == codec.CAN_TIMEOUT and not value:
+                return
+            raise DriveError(f"has no parameter {name} (0x{index:04X}) (update its firmware, or drive_watchdog: false)")
+        if known & bits != value:
+            raise DriveError(f"its {name} (0x{index:04X}) is {known & bits} after {value} was written (refused)")
+
+    def test_watchdog(self) -> Steps:
+        """Brings the motor to mode run at zero torque, and sends nothing until its watchdog has run out.
+
+        The time is short while it is tested if a brake opens for it.
+
+        Raises:
+            DriveError: The motor is still in mode run.
+        """
+        if not self.watchdog:
+            return
+        yield from self.reset()
+        seconds = tested_time(self.settings)
+        if seconds != self.settings.watchdog:
+            yield from self._set_timeout(seconds)
+        waited, ticks = 0, ceil(1.1 * seconds / self._period) + 1
+
+        def waits() -> bool:
+            nonlocal waited
+            waited += 1
+            return waited > ticks
+
+        self.quiet = True
+        try:
+            frames = [self._zero, self._frame(codec.ENABLE)]
+            enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
+            yield HandshakeStep(frames, enabled, 0.5, "mode run")
+            refuse_fault(self)
+            yield HandshakeStep([], waits, 2 * seconds + 10 * self._period, "its watchdog")
+        finally:
+            self.quiet = False
+        yield HandshakeStep([self._zero], after(lambda: self._replies, 1), 0.5, "feedback after its watchdog")
+        if self.condition is Condition.ENABLED:
+            raise DriveError(f"is still in mode run after {seconds:g} s without a command (canTimeout)")
+        yield from self.reset()
+        if seconds != self.settings.watchdog:
+            yield from self._set_timeout(self.settings.watchdog)
+
+    def enable(self, torque: float) -> Steps:
+        refuse_fault(self)
+        seed = self.command(torque)
+        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
+        self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
+        try:
+            # It may start with the last command that it received: it must be this one.
+            yield HandshakeStep([], after(lambda: self._replies, 2), 0.5, "feedback to the first torque")
+            self._feed.fed = True
+            yield HandshakeStep([self._frame(codec.ENABLE)], over, 0.5, "mode run")
+        finally:
+            self._feed.seed = None
+        refuse_fault(self)
+
+    def reset(self) -> Steps:
+        """Stops the motor and clears its faults."""
+        frames = [self._frame(codec.STOP, codec.stop(clear=True)), self._zero]
+        came = after(lambda: self._replies, 2)
+        clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
+        yield HandshakeStep(frames, clear, 0.5, "mode reset without a fault (else switch its power off and on)")
+
+    def disable_frames(self) -> Sequence[Frame]:
+        self._feed.fed = True
+        return (self._frame(codec.STOP, codec.stop(clear=False)),)

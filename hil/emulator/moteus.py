@@ -1,0 +1,261 @@
+"""An emulated moteus: registers over CAN FD, position mode, and a watchdog whose mode stays until a stop.
+
+A frame is answered with the state before its command, as the firmware does. Modes of voltage and current, `stay within`
+and limits of velocity and acceleration are not emulated.
+
+Source: mjbots/moteus, docs/protocol and fw/bldc_servo_control.h; what `servo.timeout_mode` does was measured on its
+control code with a motor model: with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes it.
+"""
+
+from dataclasses import replace
+from math import isfinite, isnan, tau
+
+from hil.emulator import moteus_registers as registers
+from hil.emulator import multiplex
+from hil.emulator.moteus_console import Console, MoteusSettings
+from hil.emulator.node import EmulatedDrive
+from hil.emulator.timers import Watchdog
+from hil.frame import Frame
+from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.virtual_time import Event, cancel
+
+STOPPED, FAULT, POSITION, TIMEOUT, ZERO_VELOCITY, BRAKE = 0, 1, 10, 11, 12, 15
+_MODES = range(16)
+_MODES_OF_MASTERS = (STOPPED, POSITION, ZERO_VELOCITY, BRAKE)
+"""Modes that can be written here; the others change nothing."""
+
+OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102
+
+REPLY_BIT, EXTENDED = 0x8000, 1 << 29
+
+
+class Moteus(EmulatedDrive):
+    """A moteus.
+
+    Options: `timeout_mode` (15): `servo.timeout_mode`. Quirks: `home_state` (2); `watchdog`: false switches it off;
+    `bus_voltage` [V] (24).
+    """
+
+    def _set_up(self) -> None:
+        self.mode = STOPPED
+        self.fault = 0
+        self.registers = MoteusSettings(self.settings.node, int(self.number("timeout_mode", 15)))
+        self._console = Console(self.registers, self._debug)
+        self._command = registers.MoteusCommand(STOPPED)
+        self._watchdog = Watchdog(self.world, self._starved)
+        self._regulating: Event | None = None
+        self._held: float | None = None
+        self._limited = 0
+        self._zero = 0.0
+        self._home = 0
+        self._since = 0
+        self._running = False
+
+    def listens(self) -> frozenset[int]:
+        node = self.settings.node
+        ids = [wanted | source << 8 | node for wanted in (0, REPLY_BIT) for source in range(128)]
+        return frozenset(identity | EXTENDED if identity > 0x7FF else identity for identity in ids)
+
+    def boot(self) -> None:
+        self._running, self._since = True, self.world.now
+        self.mode, self.fault = STOPPED, 0
+        self._zero, self._home = 0.0, int(self.number("home_state", 2))
+
+    def halt(self) -> None:
+        self._running = False
+        self._off(STOPPED)
+
+    def trip(self, code: int) -> None:
+        self._off(FAULT)
+        self.fault = code
+
+    def clear_fault(self) -> None:
+        if self.mode == FAULT:
+            self._off(STOPPED)
+
+    def receive(self, frame: Frame) -> None:
+        if not self._running or frame.remote:
+            return
+        answer = b""
+        commands = False
+        command = replace(self._command)  # a frame that does not write the mode changes nothing
+        for part in multiplex.subframes(frame.data):
+            match part:
+                case multiplex.RegisterWrite(registers.MODE, value) if value in _MODES:
+                    commands, command = True, registers.MoteusCommand(int(value))
+                case multiplex.RegisterWrite(register, value):
+                    answer += self._write(register, value, command)
+                case multiplex.RegisterRead(register, count, resolution):
+                    answer += self._read(register, count, resolution)
+                case multiplex.ConsoleText(1, text):
+                    self._console.write(text)
+                case multiplex.ConsolePoll(1, most):
+                    answer += multiplex.console_data(1, self._console.read(most))
+        if frame.id & REPLY_BIT and answer:
+            self.send(self.settings.node << 8 | frame.id >> 8 & 0x7F, multiplex.filled(answer))
+        if commands:
+            self._obey(command)
+
+    def _write(self, register: int, value: float, command: registers.MoteusCommand) -> bytes:
+        if register in (registers.SET_NEAREST, registers.SET_EXACT):
+            self._set_output(value, register == registers.SET_EXACT)
+            return b""
+        return b"" if command.write(register, value) else multiplex.write_error(register)
+
+    def _read(self, first: int, count: int, resolution: int) -> bytes:
+        """Answer to a read: the values in one subframe, or an error where a register does not exist."""
+        reading = self._reading()
+        numbers = range(first, first + count)
+        values = [
+            None
+            if register in registers.INT32_ONLY and resolution != 2
+            else self._command.read(register)
+            if reading.value(register) is None
+            else reading.value(register)
+            for register in numbers
+        ]
+        if None not in values:
+            return multiplex.reply(first, [value for value in values if value is not None], resolution)
+        return b"".join(
+            multiplex.read_error(register) if value is None else multiplex.reply(register, [value], resolution)
+            for register, value in zip(numbers, values, strict=True)
+        )
+
+    def _reading(self) -> registers.MoteusReading:
+        position, velocity = self._motion()
+        torque = self.motor.torque() / self.torque_table
+        limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
+        return registers.MoteusReading(
+            self.mode,
+            limited if self.mode == POSITION else self.fault,
+            position,
+            velocity,
+            torque,
+            self._home,
+            self.settings.node,
+            (self.world.now - self._since) // (SECOND // 1000),
+            self.number("bus_voltage", 24.0),
+        )
+
+    def _motion(self) -> tuple[float, float]:
+        """Position [rev] and velocity [rev/s] of the output."""
+        position, velocity = self.encoder.read(self.world.now)
+        return position / tau - self._zero, velocity / tau
+
+    def _set_output(self, value: float, exact: bool) -> None:
+        position, _ = self._motion()
+        if isfinite(position) and isfinite(value):
+            self._zero += position - (value if exact else value + round(position - value))
+            self._home = 2
+
+    def _debug(self, words: list[str]) -> bool:
+        """Carries out a `d` command of the console; returns whether there is one."""
+        match words:
+            case ["stop"]:
+                self._obey(registers.MoteusCommand(STOPPED))
+            case ["brake"]:
+                self._obey(registers.MoteusCommand(BRAKE))
+            case ["exact" | "nearest" as word, text] if _is_number(text):
+                self._set_output(float(text), word == "exact")
+            case _:
+                return False
+        return True
+
+    def _obey(self, command: registers.MoteusCommand) -> None:
+        """Acts on a command; after a fault or the watchdog only a stop counts."""
+        if command.mode == STOPPED:
+            self._off(STOPPED)
+            return
+        if self.mode in (FAULT, TIMEOUT) or command.mode not in _MODES_OF_MASTERS or self.refuses:
+            return
+        if command.mode == POSITION and self.mode != POSITION and self._outside(command):
+            self.trip(OUTSIDE_LIMIT)
+            return
+        cancel(self._regulating)
+        self.mode, self._command = command.mode, command
+        self._held = None if isnan(command.position) else command.position
+        self._limited = 0
+        if command.mode == BRAKE:
+            self._short()
+        else:
+            self._regulate()
+        self._watch(command)
+
+    def _outside(self, command: registers.MoteusCommand) -> bool:
+        position, _ = self._motion()
+        lower, upper = (self.registers.number(f"servopos.position_{end}") for end in ("min", "max"))
+        return not command.ignore_bounds and (position < lower or position > upper)  # NaN: no bound
+
+    def _watch(self, command: registers.MoteusCommand) -> None:
+        """Restarts the watchdog with the time in a command; it acts in position mode only."""
+        seconds = command.timeout or self.registers.number("servo.default_timeout_s")
+        off = command.mode != POSITION or isnan(seconds) or not self.option("watchdog", True)
+        timeout = 0 if off else nanoseconds(seconds)
+        if timeout != self._watchdog.timeout:
+            self._watchdog.stop()
+        self._watchdog.start(timeout)
+
+    def _regulate(self) -> None:
+        """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""
+        self._regulating = None
+        command, setting = self._command, self.registers.number
+        kp = command.kp_scale * setting("servo.pid_position.kp") if self.mode != ZERO_VELOCITY else 0.0
+        kd = command.kd_scale * setting("servo.pid_position.kd")
+        torque = command.torque if self.mode == POSITION else 0.0
+        if kp or kd:
+            position, velocity = self._motion()
+            held = position if self._held is None else self._held
+            self._held = held + command.velocity * (self.mode == POSITION) / 1000
+            torque += kp * (held - position) + kd * (command.velocity * (self.mode == POSITION) - velocity)
+            self._regulating = self.world.after(SECOND // 1000, self._regulate)
+        limit = abs(command.max_torque)
+        self._limited = LIMITED_BY_COMMAND if abs(torque) > limit else 0
+        torque = min(limit, max(-limit, torque)) * self.torque_table if isfinite(torque) else 0.0
+        if self.motor.enabled:
+            self.motor.command(torque)
+        else:
+            self.motor.enable(torque)
+
+    def _short(self) -> None:
+        """Shorts the phases: a torque against the motion, without supply, every millisecond."""
+        if self.motor.enabled:
+            self.motor.disable()
+        _, velocity = self._motion()
+        largest = abs(self.settings.motor_torque(self.settings.torque_limit))
+        torque = -self._damping * velocity * tau
+        self.motor.short(min(largest, max(-largest, torque)) if isfinite(torque) else 0.0)
+        self._regulating = self.world.after(SECOND // 1000, self._short)
+
+    def _starved(self) -> None:
+        """The watchdog has run out: mode 11, and what `servo.timeout_mode` says."""
+        cancel(self._regulating)
+        self._regulating = None
+        self.mode, self._limited = TIMEOUT, 0
+        kind = int(self.registers.number("servo.timeout_mode"))
+        last, largest = self._command, self.registers.number("servo.timeout_max_torque_Nm")
+        if kind == BRAKE:
+            self._short()
+        elif kind == ZERO_VELOCITY:
+            self._command = registers.MoteusCommand(TIMEOUT, kp_scale=0.0, kd_scale=last.kd_scale, max_torque=largest)
+            self._regulate()
+        elif kind == POSITION:
+            self._command, self._held = registers.MoteusCommand(TIMEOUT), None
+            self._regulate()
+        else:
+            self.motor.disable()
+
+    def _off(self, mode: int) -> None:
+        cancel(self._regulating)
+        self._regulating = None
+        self._watchdog.stop()
+        self.mode, self.fault, self._limited = mode, 0, 0
+        self._command = registers.MoteusCommand(mode)
+        self.motor.disable()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

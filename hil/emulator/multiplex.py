@@ -1,0 +1,199 @@
+"""Frames of registers as an emulated moteus reads and writes them: the multiplex protocol of its maker.
+
+Source: mjbots/moteus, docs/protocol/can.md and registers.md.
+"""
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
+NOTHING = b"\x50"
+
+FORMATS = ("<b", "<h", "<i", "<f")
+"""By resolution."""
+
+_MOST = (0x7F, 0x7FFF, 0x7FFF_FFFF)
+
+_PER_UNIT = {
+    "position": (100, 10_000, 100_000),
+    "velocity": (10, 4_000, 100_000),
+    "acceleration": (20, 1_000, 100_000),
+    "torque": (2, 100, 1_000),
+    "share": (127, 32_767, 2_147_483_647),
+    "time": (100, 1_000, 1_000_000),
+    "voltage": (2, 10, 1_000),
+    "temperature": (1, 10, 1_000),
+    "current": (1, 10, 1_000),
+    "power": (0.1, 20, 10_000),
+}
+"""Quantity -> steps per unit, by resolution: rev, rev/s, rev/s^2, N m, 1, s, V, degree C, A, W."""
+
+_QUANTITIES = {
+    "position": [0x001, 0x006, 0x020, 0x026, 0x038, 0x03B, 0x040, 0x041, 0x050, 0x052, 0x054, 0x130, 0x131],
+    "velocity": [0x002, 0x01E, 0x021, 0x028, 0x039, 0x03C, 0x051, 0x053, 0x055],
+    "acceleration": [0x029],
+    "torque": [0x003, 0x022, 0x025, *range(0x030, 0x035), 0x03A, 0x03D, 0x042, 0x045],
+    "share": [0x010, 0x011, 0x012, 0x018, 0x023, 0x024, 0x02B, 0x043, 0x044, 0x047, *range(0x060, 0x06D), 0x073, 0x075,
+              *range(0x076, 0x080)],
+    "time": [0x027, 0x046],
+    "voltage": [0x00D, 0x014, 0x015, 0x016, 0x019, 0x01A, 0x01B, 0x02A],
+    "temperature": [0x00A, 0x00E],
+    "current": [0x004, 0x005, 0x01C, 0x01D, 0x02C],
+    "power": [0x007],
+}  # fmt: skip
+_STEPS = {register: _PER_UNIT[quantity] for quantity, members in _QUANTITIES.items() for register in members}
+
+
+class RegisterWrite(NamedTuple):
+    """A register that is written, with its value in its unit."""
+
+    register: int
+    value: float
+
+
+class RegisterRead(NamedTuple):
+    """Registers that are asked for."""
+
+    register: int
+    number: int
+    resolution: int
+
+
+class ConsoleText(NamedTuple):
+    """Text for the console."""
+
+    channel: int
+    text: bytes
+
+
+class ConsolePoll(NamedTuple):
+    """A request for text of the console."""
+
+    channel: int
+    most: int
+
+
+Subframe = RegisterWrite | RegisterRead | ConsoleText | ConsolePoll
+
+
+class CutShortError(Exception):
+    """A frame ends within a subframe."""
+
+
+class _Bytes:
+    """Reads a payload from its beginning to its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def more(self) -> bool:
+        return self._at < len(self._data)
+
+    def take(self, count: int) -> bytes:
+        end = self._at + count
+        if end > len(self._data):
+            raise CutShortError
+        part, self._at = self._data[self._at : end], end
+        return part
+
+    def varuint(self) -> int:
+        number = place = 0
+        while True:
+            (byte,) = self.take(1)
+            number += (byte % 128) << place
+            place += 7
+            if byte < 128:
+                return number
+
+
+def subframes(data: bytes) -> Iterator[Subframe]:
+    """The subframes of a payload; those after an unknown one, or after one that is cut short, are left out."""
+    left = _Bytes(data)
+    try:
+        while left.more():
+            (first,) = left.take(1)
+            if first == NOTHING[0]:
+                continue
+            if first < 0x20:
+                yield from _registers(first, left)
+            elif first == 0x40:
+                channel, size = left.varuint(), left.varuint()
+                yield ConsoleText(channel, left.take(size))
+            elif first == 0x42:
+                yield ConsolePoll(left.varuint(), left.varuint())
+            else:
+                return
+    except CutShortError:
+        return
+
+
+def _registers(first: int, left: _Bytes) -> Iterator[Subframe]:
+    resolution, count = first // 4 % 4, first % 4
+    count = count or left.varuint()
+    register = left.varuint()
+    if first >= 0x10:
+        yield RegisterRead(register, count, resolution)
+        return
+    for each in range(register, register + count):
+        form = FORMATS[resolution]
+        (raw,) = struct.unpack(form, left.take(struct.calcsize(form)))
+        yield RegisterWrite(each, value_of(each, raw, resolution))
+
+
+def value_of(register: int, raw: float, resolution: int) -> float:
+    """Value of a register [its unit] for a number on the wire."""
+    if resolution == 3 or register not in _STEPS:
+        return raw
+    return math.nan if raw < -_MOST[resolution] else raw / _STEPS[register][resolution]
+
+
+def reply(register: int, values: list[float], resolution: int) -> bytes:
+    """Subframe that answers with the values of registers [their units], each cut off at the largest number."""
+    count = len(values)
+    first = 0x20 + 4 * resolution
+    head = bytes([first + count]) if count < 4 else bytes([first]) + varuint(count)
+    head += varuint(register)
+    for number, value in enumerate(values, register):
+        head += struct.pack(FORMATS[resolution], _raw(number, value, resolution))
+    return head
+
+
+def _raw(register: int, value: float, resolution: int) -> float:
+    if resolution == 3:
+        return value
+    most = _MOST[resolution]
+    if register not in _STEPS:
+        return min(most, max(-most - 1, int(value)))
+    if not math.isfinite(value):
+        return -most - 1
+    return min(most, max(-most, int(value * _STEPS[register][resolution])))
+
+
+def read_error(register: int, code: int = 1) -> bytes:
+    """Subframe that says that a register cannot be read."""
+    return b"\x31" + varuint(register) + varuint(code)
+
+
+def write_error(register: int, code: int = 1) -> bytes:
+    """Subframe that says that a register cannot be written."""
+    return b"\x30" + varuint(register) + varuint(code)
+
+
+def console_data(channel: int, text: bytes) -> bytes:
+    """Subframe with text of the console."""
+    return b"\x41" + varuint(channel) + varuint(len(text)) + text
+
+
+def varuint(number: int) -> bytes:
+    """A number in groups of seven bits, the lowest first."""
+    if number < 128:
+        return bytes([number])
+    return bytes([number % 128 + 128]) + varuint(number // 128)
+
+
+def filled(data: bytes) -> bytes:
+    """A payload with fill bytes up to a length that CAN FD has."""
+    size = next(size for size in SIZES if size >= len(data))
+    return data + NOTHING * (size - len(data))

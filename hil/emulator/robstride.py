@@ -1,0 +1,196 @@
+"""An emulated RobStride motor: classic frames with ids of 29 bits that hold torque, faults and mode.
+
+Id = kind << 24 | data << 8 | target. Each command to the motor gets one feedback frame.
+
+Source: manual of CyberGear; RobStride's SampleProgram; canTimeout as in the manual of RobStride: after its time without
+a frame the motor goes to mode reset.
+"""
+
+import struct
+from math import isfinite
+
+from hil.emulator.node import EmulatedDrive
+from hil.emulator.ranges import ranges_of
+from hil.emulator.station import KeyFamily
+from hil.emulator.timers import Watchdog
+from hil.frame import Frame
+from hil.loop.clock import SECOND
+from hil.loop.virtual_time import Event, cancel
+
+GET_ID, MOTION, FEEDBACK, ENABLE, STOP, SET_ZERO, READ, WRITE = 0, 1, 2, 3, 4, 6, 17, 18
+RESET, RUN = 0, 2
+RUN_MODE, TORQUE_LIMIT, POSITION, CURRENT, VELOCITY, VOLTAGE, TIMEOUT = (
+    0x7005, 0x700B, 0x7019, 0x701A, 0x701B, 0x701C, 0x7028,
+)  # fmt: skip
+PER_SECOND = 20_000
+"""Steps of canTimeout in a second."""
+TENTHS = 250
+"""Temperature [0.1 degree C]."""
+EXTENDED, TARGET = 1 << 29, 0xFF
+MCU = 0x5256_7354_0000_0000
+"""Upper half of the 64-bit number of the processor."""
+
+
+class RobStride(EmulatedDrive):
+    """A RobStride motor.
+
+    Options: `ranges` or `motor`. Quirks: `watchdog`: false makes it ignore canTimeout; `bus_voltage` [V] (48);
+    `parameters`: false hides canTimeout, as old firmware does.
+    """
+
+    def _set_up(self) -> None:
+        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
+        self._watchdog = Watchdog(self.world, self._starved)
+        self._regulating: Event | None = None
+        self._wanted = (0.0, 0.0, 0.0, 0.0, 0.0)
+        self.mode = RESET
+        self.fault = 0
+        self._zero = 0.0
+        self._host = int(self.number("host", 0xFD))
+        self._values: dict[int, int] = {}
+        self._running = False
+
+    def listens(self) -> KeyFamily:
+        return KeyFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)
+
+    def boot(self) -> None:
+        self._running = True
+        self.mode, self.fault, self._zero = RESET, 0, 0.0
+        self._values = {RUN_MODE: 0, TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
+        if not self.option("parameters", True):
+            del self._values[TIMEOUT]
+
+    def halt(self) -> None:
+        self._running = False
+        self._off()
+
+    def trip(self, code: int) -> None:
+        self.fault |= code & 0x3F
+        self._off()
+
+    def clear_fault(self) -> None:
+        self.fault = 0
+
+    def receive(self, frame: Frame) -> None:
+        if not self._running or frame.remote or len(frame.data) != 8:
+            return
+        kind, data = frame.id >> 24 & 0x1F, frame.id >> 8 & 0xFFFF
+        if kind != MOTION:  # it has its torque there
+            self._host = data & 0xFF
+        host = self._host
+        self._watchdog.feed()
+        if kind == MOTION:
+            self._move(data, frame.data)
+        if kind == GET_ID:
+            self.send(node_id(GET_ID, 0, self.settings.node, 0xFE), struct.pack("<Q", MCU | self.settings.node))
+        elif kind == READ:
+            self._answer(host, frame.data)
+        elif self._does(kind, frame.data):
+            self._report(host)
+
+    def _does(self, kind: int, data: bytes) -> bool:
+        """Carries out a command; returns whether it gets feedback."""
+        if kind == ENABLE:
+            if not self.fault and not self.refuses:
+                self.mode = RUN
+                self.motor.enable(0.0)
+                self._start_watchdog()
+        elif kind == STOP:
+            self._off()
+            if data[0] == 1:
+                self.fault = 0
+        elif kind == SET_ZERO:
+            position, _ = self.encoder.read(self.world.now)
+            self._zero = position if isfinite(position) else self._zero
+        elif kind == WRITE:
+            index, _, value = struct.unpack("<HHI", data)
+            if index in self._values:
+                self._values[index] = value & 0xFF if index == RUN_MODE else value
+                self._start_watchdog()
+        return kind in (MOTION, ENABLE, STOP, SET_ZERO, WRITE)
+
+    def _start_watchdog(self) -> None:
+        steps = self._values.get(TIMEOUT, 0) if self.mode == RUN and self.option("watchdog", True) else 0
+        self._watchdog.stop()
+        self._watchdog.start(steps * SECOND // PER_SECOND)
+
+    def _move(self, torque: int, data: bytes) -> None:
+        position, velocity, kp, kd = struct.unpack(">4H", data)
+        largest = self._torque * self.torque_table
+        self._wanted = (
+            both_sides(position, self._position),
+            both_sides(velocity, self._velocity),
+            self._kp * kp / 0xFFFF,
+            self._kd * kd / 0xFFFF,
+            both_sides(torque, largest),
+        )
+        if self.mode == RUN and self._values[RUN_MODE] == 0:
+            cancel(self._regulating)
+            self._regulate()
+
+    def _regulate(self) -> None:
+        """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""
+        p, v, kp, kd, torque = self._wanted
+        self._regulating = None
+        if kp or kd:
+            position, velocity = self.encoder.read(self.world.now)
+            torque += kp * (p - position + self._zero) + kd * (v - velocity)
+            self._regulating = self.world.after(SECOND // 1000, self._regulate)
+        self.motor.command(torque)
+
+    def _report(self, host: int) -> None:
+        position, velocity = self.encoder.read(self.world.now)
+        if not isfinite(position):
+            position, velocity = 0.0, 0.0
+        end = self._position
+        values = (
+            in_16_bits((position - self._zero + end) % (2 * end) - end, end),
+            in_16_bits(velocity, self._velocity),
+            in_16_bits(self.motor.torque() if self.motor.enabled else 0.0, self._torque * self.torque_table),
+            TENTHS,
+        )
+        state = self.mode << 6 | self.fault
+        self.send(node_id(FEEDBACK, state, self.settings.node, host), struct.pack(">4H", *values))
+
+    def _answer(self, host: int, data: bytes) -> None:
+        """Answers a read; bit 16 of the id says that there is no such parameter."""
+        (index,) = struct.unpack_from("<H", data)
+        position, velocity = self.encoder.read(self.world.now)
+        measured = {
+            POSITION: position - self._zero, VELOCITY: velocity, CURRENT: 0.0,
+            VOLTAGE: self.number("bus_voltage", 48.0),
+        }  # fmt: skip
+        value = _bits(measured[index]) if index in measured else self._values.get(index)
+        identity = node_id(READ, int(value is None), self.settings.node, host)
+        self.send(identity, struct.pack("<HHI", index, 0, value or 0))
+
+    def _off(self) -> None:
+        cancel(self._regulating)
+        self._regulating = None
+        self._watchdog.stop()
+        self.mode = RESET
+        self.motor.disable()
+
+    def _starved(self) -> None:
+        self._off()
+
+
+def node_id(kind: int, state: int, node: int, target: int) -> int:
+    """Id of a frame of a motor: its state is in bits 16 to 23."""
+    return kind << 24 | state << 16 | node << 8 | target
+
+
+def both_sides(number: int, most: float) -> float:
+    """Value of 16 bits that span the range from -most to most."""
+    return (number / 0xFFFF * 2 - 1) * most
+
+
+def in_16_bits(value: float, most: float) -> int:
+    """Inverse of `both_sides`, cut off at the ends."""
+    return min(0xFFFF, max(0, int((value / most + 1) / 2 * 0xFFFF)))
+
+
+def _bits(value: float) -> int:
+    """The bits of a single-precision number."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return int(bits)

@@ -1,0 +1,91 @@
+"""The list that an operator reads before drives make torque: what is tested, and what only the machine can show."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hil.assembly.prepare import RigSetup
+from hil.drives.base import Drive
+from hil.safety.plan import Stage
+from hil.session.calibration import FILE
+from servoctl.config.overrides import Override
+
+ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"
+
+
+def preflight(setup: RigSetup, stage: Stage, overrides: Sequence[Override]) -> list[str]:
+    """Lines for the operator.
+
+    Args:
+        setup: The config, ready for drives.
+        stage: Last stage of the run.
+        overrides: What was laid over the config.
+    """
+    lines = [f"pre-flight list for --stage {stage.name.lower()} (the way to the first motion: {ORDER})", "tested:"]
+    lines += [f"  [x] {each}" for each in _tested(setup)]
+    lines += ["not tested, only the machine can show it:"]
+    return lines + [f"  [ ] {each}" for each in _only_machine(setup, overrides)]
+
+
+def _tested(setup: RigSetup) -> list[str]:
+    values, drives = setup.settings.values, setup.drives
+    load = max(each.load for each in setup.settings.loads.values())
+    tested = [
+        f"config and model: the gains are stable at {1e3 * values.period:g} ms, the bus is loaded to at most "
+        f"{100 * load:.0f} %, the law's limits are within those of the drives",
+    ]
+    if setup.falls:
+        torques = np.abs(setup.gravity_compensation(setup.start.t, setup.start.q).u)
+        shares = [torque / drive.settings.torque_limit for torque, drive in zip(torques, drives, strict=True)]
+        worst = int(np.argmax(shares))
+        tested.append(
+            f"by the model: the start pose takes at most {100 * shares[worst]:.0f} % of torque_limit "
+            f"({drives[worst].settings.name})"
+        )
+    tested.append(
+        "in this run, before anything is enabled: every node answers, is what the config says, and has no fault"
+    )
+    watched = _names([drive for drive in drives if drive.watchdog])
+    if watched:
+        tested.append(
+            f"in this run, before anything is enabled: the watchdog of {watched} runs out once after "
+            f"{1e3 * values.safety.drive_watchdog:g} ms of silence"
+        )
+    tested.append(
+        "in this run, before anything is enabled: the encoders show the start pose within "
+        f"{values.safety.start_tolerance:g}"
+    )
+    return tested
+
+
+def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
+    values, drives = setup.settings.values, setup.drives
+    calibrated = any(isinstance(each, Path) and each.name == FILE for each in overrides)
+    signs = (
+        f"signs and zeros: {FILE} is laid over; is the machine mounted as it was then?"
+        if calibrated
+        else "signs and zeros of the encoders: not calibrated in this call (servoctl hil CONFIG --calibrate)"
+    )
+    left = [
+        "the emergency stop cuts the power: press it once in stage zero",
+        signs,
+        "the sign of each torque: in stage zero a machine that falls must stand still, not run away",
+        "position_limits keep the machine clear of itself, of its cables and of people",
+    ]
+    braked = _names([drive for drive in drives if drive.settings.brake])
+    if braked:
+        left.append(f"the brakes of {braked} hold the machine when the power is off")
+    coasting = _names([drive for drive in drives if not drive.watchdog])
+    if coasting:
+        left.append(f"{coasting}: no watchdog that is tested: something else must stop the drive when the loop dies")
+    left += [f"{drive.settings.name}: {drive.unverified}" for drive in drives if drive.unverified]
+    left.append(
+        f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "
+        "(hil.safety.tracking); servoctl identify finds them from a log"
+    )
+    return left
+
+
+def _names(drives: Sequence[Drive]) -> str:
+    return ", ".join(drive.settings.name for drive in drives)

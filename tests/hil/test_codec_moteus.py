@@ -1,0 +1,221 @@
+"""Registers of a moteus: golden frames, and the maker's own package as an independent reader and writer."""
+
+import io
+import math
+import random
+import struct
+
+import pytest
+
+from hil.codecs import moteus as codec
+
+pytest.importorskip("moteus", reason="the package moteus reads and writes the same frames")
+from moteus import multiplex, protocol
+
+NAN = math.nan
+GAINS_OFF = codec.write(codec.KP_SCALE, [0, 0], codec.INT8)
+WATCHDOG_50_MS = codec.write(codec.WATCHDOG, [0.05], codec.INT8)
+NO_INTEGRAL = codec.write(codec.ILIMIT_SCALE, [0], codec.INT8)
+IN_POSITION = codec.write(codec.MODE, [codec.IN_POSITION], codec.INT8)
+ANYWHERE = codec.write(codec.COMMAND_POSITION, [NAN], codec.INT8)
+
+
+def pushed(torque: float, *rest: bytes) -> bytes:
+    """A torque command without the limit that ours has, then other subframes."""
+    feedforward = codec.write(codec.FEEDFORWARD_TORQUE, [torque], codec.FLOAT)
+    return codec.padded(IN_POSITION + ANYWHERE + feedforward + GAINS_OFF + b"".join(rest))
+
+
+def limited(most: float) -> bytes:
+    watchdog = codec.write(codec.WATCHDOG, [0.05], codec.INT16)
+    return codec.write(codec.MAX_TORQUE, [most], codec.FLOAT) + watchdog + NO_INTEGRAL + codec.QUERY
+
+
+EXAMPLE = (
+    IN_POSITION
+    + codec.write(codec.COMMAND_POSITION, [0.0096, 0.072, -1.76], codec.INT16)
+    + codec.read(codec.MODE, 4, codec.INT16)
+    + codec.read(codec.VOLTAGE, 3, codec.INT8)
+)
+
+GOLDEN = [
+    (pushed(1.25, WATCHDOG_50_MS, NO_INTEGRAL, codec.QUERY),
+     "01000a0120800d220000a03f02230000012705012b0011001f01110f50505050"),
+    (pushed(0.0, WATCHDOG_50_MS, NO_INTEGRAL, codec.QUERY),
+     "01000a0120800d220000000002230000012705012b0011001f01110f50505050"),
+    (pushed(1.25, limited(2.0)),
+     "01000a0120800d220000a03f022300000d250000004005273200012b0011001f01110f" + 13 * "50"),
+    (pushed(1.25, WATCHDOG_50_MS, NO_INTEGRAL), "01000a0120800d220000a03f02230000012705012b005050"),
+    (codec.torque_command(1.25, codec.torque_tail(2.0, 0.05)),
+     "01000a0120800d220000a03f022300000525c800012705012b0011001f01110f"),
+    (codec.write(codec.MODE, [codec.STOPPED], codec.INT8), "010000"),
+    (codec.mode_command(codec.STOPPED), "01000011001f01110f505050"),
+    (codec.mode_command(codec.BRAKE), "01000f11001f01110f505050"),
+    (codec.mode_command(codec.ZERO_VELOCITY), "01000c11001f01110f505050"),
+    (codec.query(), "11001f01110f"),
+    (codec.IDENTITY, "1b80021ba002"),
+    (codec.write(codec.SET_OUTPUT_EXACT, [0.0], codec.FLOAT), "0db10200000000"),
+    (codec.console_write("conf get servo.default_timeout_s\n"),
+     "400121" + b"conf get servo.default_timeout_s\n".hex() + 12 * "50"),
+    (codec.console_poll(), "420130"),
+    (EXAMPLE, "01000a07206000200150ff140400130d"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "golden"), GOLDEN)
+def test_golden_payloads(data: bytes, golden: str) -> None:
+    assert data.hex() == golden
+
+
+def test_golden_ids() -> None:
+    assert (codec.identifier(1), codec.identifier(1, reply=False)) == (0x8001, 0x001)
+    assert (codec.reply_identifier(1), codec.reply_identifier(8)) == (0x100, 0x800)
+    assert codec.identifier(5, source=2) == 0x8205
+
+
+ANSWERS = [
+    ("21000a2f010000803e000000c00000a03f210f00", (10, 0.25, -2.0, 1.25, 0)),
+    ("21000b2f010000803e000000c00000a03f210f00", (11, 0.25, -2.0, 1.25, 0)),
+    ("2100012f010000803e000000c00000a03f210f23", (1, 0.25, -2.0, 1.25, 35)),
+    ("21000a2f010000803e000000c00000a03f210f66", (10, 0.25, -2.0, 1.25, 102)),
+]
+
+
+@pytest.mark.parametrize(("text", "state"), ANSWERS)
+def test_golden_answers(text: str, state: tuple[float, ...]) -> None:
+    data = bytes.fromhex(text)
+    assert codec.state(data) == state
+    parsed = protocol.parse_registers(data).response
+    read = codec.registers(data)
+    assert read is not None and read.values == parsed and tuple(parsed.values()) == state
+
+
+def test_the_answer_of_the_example_in_the_makers_documentation() -> None:
+    read = codec.registers(bytes.fromhex("2404000a005000000170ff230d181400"))
+    assert read is not None and read.unknown == ()
+    expected = {0: 10, 1: 0.008, 2: 0.064, 3: -1.44, 13: 12.0, 14: 20.0, 15: 0}
+    assert read.values == pytest.approx(expected)
+
+
+def test_a_torque_command_has_32_bytes_and_its_answer_20() -> None:
+    tail = codec.torque_tail(327.67, 1.27)
+    for torque in (-327.67, -1e-30, 0.0, 5.0, 327.67):
+        assert len(codec.torque_command(torque, tail)) == 32
+    asked = protocol.parse_registers(codec.query()).query
+    sizes = [multiplex.resolution_size(resolution) for _, resolution in asked]
+    assert 6 + sum(sizes) == 20  # three subframes of two bytes before their values
+
+
+def test_the_package_reads_a_torque_command_as_torque_without_gains() -> None:
+    read = protocol.parse_registers(codec.torque_command(-0.7, codec.torque_tail(1.234, 0.04)))
+    single = struct.unpack("<f", struct.pack("<f", -0.7))[0]
+    R = protocol.Register
+    assert math.isnan(read.command.pop(R.COMMAND_POSITION))
+    assert read.command == pytest.approx({
+        R.MODE: 10, R.COMMAND_FEEDFORWARD_TORQUE: single, R.COMMAND_KP_SCALE: 0, R.COMMAND_KD_SCALE: 0,
+        R.COMMAND_POSITION_MAX_TORQUE: 1.24, R.COMMAND_TIMEOUT: 0.04, R.COMMAND_ILIMIT_SCALE: 0,
+    })  # fmt: skip
+    assert next(iter(read.command)) == R.MODE, "writing the mode resets what was written before it"
+
+
+REGISTERS = [0x001, 0x002, 0x003, 0x00D, 0x00E, 0x020, 0x021, 0x022, 0x023, 0x024, 0x025, 0x027, 0x02B]
+
+
+def step(register: int, resolution: int) -> float:
+    """Value of one step, by the package."""
+    return float(protocol.scale_register(register, resolution, 1))
+
+
+def test_ten_thousand_random_commands_are_read_by_the_package_within_half_a_step() -> None:
+    numbers = random.Random(1)
+    for _ in range(10_000):
+        register, resolution = numbers.choice(REGISTERS), numbers.randrange(4)
+        one = step(register, resolution) if resolution < 3 else 1.0
+        most = {0: 127, 1: 32767, 2: 2**31 - 1, 3: 1e6}[resolution]
+        value = NAN if numbers.random() < 0.05 else numbers.uniform(-most, most) * one
+        data = codec.padded(IN_POSITION + codec.write(register, [value], resolution))
+        read = protocol.parse_registers(data).command
+        assert read[0] == 10
+        tolerance = 0.5000001 * one if resolution < 3 else abs(value) * 2.0**-24
+        assert read[register] == pytest.approx(value, abs=tolerance, rel=0, nan_ok=True)
+
+
+def test_ten_thousand_random_torques_are_read_by_the_package_within_half_a_step() -> None:
+    numbers = random.Random(2)
+    for _ in range(10_000):
+        limit, watchdog = numbers.uniform(0.01, 300.0), 0.01 * numbers.randint(1, 127)
+        torque = numbers.uniform(-limit, limit)
+        read = protocol.parse_registers(codec.torque_command(torque, codec.torque_tail(limit, watchdog))).command
+        assert abs(read[0x022] - torque) <= abs(torque) * 2.0**-24
+        assert read[0x027] == pytest.approx(watchdog, abs=1e-9)
+        assert -1e-9 <= read[0x025] - limit <= 0.01, "the drive may not cut off a torque within the limit"
+
+
+def test_random_answers_of_the_package_are_read() -> None:
+    numbers = random.Random(3)
+    for _ in range(2000):
+        first, count, resolution = numbers.randrange(0x180), numbers.randint(1, 6), numbers.randrange(4)
+        buffer = io.BytesIO()
+        writer = protocol.Writer(buffer)
+        combiner = multiplex.WriteCombiner(writer, 0x20, first, [resolution] * count)
+        for _ in range(count):
+            most = {0: 127, 1: 32767, 2: 2**31 - 1}.get(resolution)
+            combiner.maybe_write()
+            writer.write(numbers.uniform(-9, 9) if most is None else numbers.randint(-most - 1, most), resolution)
+        data = codec.padded(buffer.getvalue())
+        read, parsed = codec.registers(data), protocol.parse_registers(data).response
+        assert read is not None
+        known = {number: value for number, value in parsed.items() if number in REGISTERS}
+        assert {number: read.values[number] for number in known} == pytest.approx(known, nan_ok=True)
+        assert read.values.keys() == parsed.keys()
+
+
+def test_a_register_that_the_drive_does_not_know_is_named() -> None:
+    read = codec.registers(bytes.fromhex("31ab0101" + "210c02" + "5050"))
+    assert read == ({0x0C: 2}, (0xAB,))
+    assert protocol.parse_registers(bytes.fromhex("31ab0101")).errors == [(0xAB, 1)]
+
+
+@pytest.mark.parametrize("text", ["2f010000803e", "21", "2400", "4101", "99", "218080"])
+def test_an_answer_that_is_cut_short_is_invalid(text: str) -> None:
+    assert codec.registers(bytes.fromhex(text)) is None
+    assert codec.state(bytes.fromhex(text)) is None
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 327.68, 1e300])
+def test_a_torque_that_is_not_finite_or_too_large_is_refused(torque: float) -> None:
+    with pytest.raises(ValueError, match="torque"):
+        codec.torque_command(torque, codec.torque_tail(1.0, 0.05))
+
+
+@pytest.mark.parametrize(("most", "watchdog"), [(400.0, 0.05), (1.0, 0.0), (1.0, 0.004), (1.0, 1.28), (math.inf, 0.05)])
+def test_a_limit_or_a_watchdog_that_does_not_fit_is_refused(most: float, watchdog: float) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        codec.torque_tail(most, watchdog)
+
+
+def test_text_of_the_console_is_cut_out_of_its_frame() -> None:
+    assert codec.console_text(bytes.fromhex("410103") + b"12\n" + 6 * b"\x50") == "12\n"
+    assert codec.console_text(bytes.fromhex("410100")) == ""
+    for wrong in ("", "41", "410104616263", "410201", "21000a"):
+        assert codec.console_text(bytes.fromhex(wrong)) is None
+    with pytest.raises(ValueError, match="62 bytes of text, at most 61"):
+        codec.console_write(62 * "x")
+
+
+def test_a_payload_is_filled_to_a_length_of_can_fd() -> None:
+    assert [len(codec.padded(bytes(n))) for n in (0, 7, 8, 9, 21, 33, 49, 64)] == [0, 7, 8, 12, 24, 48, 64, 64]
+    with pytest.raises(ValueError, match="65 bytes"):
+        codec.padded(bytes(65))
+
+
+def test_the_package_has_the_same_modes_and_registers() -> None:
+    for mode in protocol.Mode:
+        assert codec.MODES[mode].replace(" ", "_").upper().startswith(mode.name[:7])
+    R = protocol.Register
+    same = {
+        "POSITION": R.POSITION, "FAULT": R.FAULT, "HOME_STATE": R.HOME_STATE, "MAX_TORQUE":
+        R.COMMAND_POSITION_MAX_TORQUE, "WATCHDOG": R.COMMAND_TIMEOUT, "ILIMIT_SCALE": R.COMMAND_ILIMIT_SCALE,
+        "SERIAL": R.SERIAL_NUMBER, "MODEL": R.MODEL_NUMBER, "SET_OUTPUT_EXACT": R.SET_OUTPUT_EXACT,
+    }  # fmt: skip
+    assert {name: getattr(codec, name) for name in same} == same

@@ -1,0 +1,117 @@
+"""RobStride's own protocol: golden frames, and another implementation as an independent reader."""
+
+import math
+import random
+import struct
+
+import can
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hil.codecs import robstride as codec
+from hil.codecs.mit import Ranges
+
+pytest.importorskip("robstride", reason="the package robstride reads and writes the same frames")
+from robstride import client
+
+RS_02 = Ranges(position=4 * math.pi, velocity=44.0, torque=17.0, kp=500.0, kd=5.0)
+MOTOR, HOST = 5, 0xFD
+
+
+class Wire:
+    """A bus that hands the package one answer, and keeps what it sends."""
+
+    def __init__(self, *answers: tuple[int, bytes]) -> None:
+        self.answers, self.sent = list(answers), []
+
+    def send(self, message: can.Message) -> None:
+        self.sent.append((message.arbitration_id, bytes(message.data)))
+
+    def recv(self, timeout: float) -> can.Message:
+        identity, data = self.answers.pop(0)
+        return can.Message(arbitration_id=identity, data=data, is_extended_id=True)
+
+
+def feedback(mode: int, faults: int, *numbers: int) -> tuple[int, bytes]:
+    return 2 << 24 | mode << 22 | faults << 16 | MOTOR << 8 | HOST, struct.pack(">4H", *numbers)
+
+
+def test_golden_frames() -> None:
+    assert codec.torque_command(RS_02, MOTOR, 2.0) == (0x018F0E05, bytes.fromhex("7fff7fff00000000"))
+    assert codec.torque_command(RS_02, MOTOR, 0.0)[0] == 0x017FFF05
+    assert codec.identifier(codec.ENABLE, HOST, MOTOR) == 0x0300FD05
+    assert codec.identifier(codec.STOP, HOST, MOTOR) == 0x0400FD05
+    assert codec.stop(clear=True) == bytes.fromhex("0100000000000000")
+    assert codec.write_parameter(codec.CAN_TIMEOUT, 1000) == bytes.fromhex("28700000e8030000")
+
+
+def test_the_package_sends_the_same_frames() -> None:
+    answer = feedback(0, 0, 0x8000, 0x8000, 0x8000, 250)
+    wire = Wire(answer, answer, answer, (0x1100_05FD, bytes.fromhex("0570000000000000")))
+    other = client.Client(wire, host_can_id=HOST)
+    other.enable(MOTOR)
+    other.disable(MOTOR)
+    other.write_param(MOTOR, "run_mode", client.RunMode.Operation)
+    other.read_param(MOTOR, "run_mode")
+    assert wire.sent == [
+        (codec.identifier(codec.ENABLE, HOST, MOTOR), bytes(8)),
+        (codec.identifier(codec.STOP, HOST, MOTOR), codec.stop(clear=False)),
+        (codec.identifier(codec.WRITE, HOST, MOTOR), codec.write_parameter(codec.RUN_MODE, 0)),
+        (codec.identifier(codec.READ, HOST, MOTOR), codec.read_parameter(codec.RUN_MODE)),
+    ]
+
+
+def test_the_package_reads_feedback_as_we_do() -> None:
+    numbers = random.Random(1)
+    for _ in range(2000):
+        frame = feedback(0, numbers.randrange(0x20), *(numbers.randrange(0x10000) for _ in range(4)))
+        read = codec.feedback(*frame, RS_02)
+        theirs = client.Client(Wire(frame), host_can_id=HOST).enable(MOTOR)
+        assert read is not None
+        assert (read.position, read.velocity, read.torque) == pytest.approx(
+            (theirs.angle, theirs.velocity, theirs.torque), abs=1e-9
+        )
+        assert read.temperature == pytest.approx(theirs.temp)
+        assert read.faults == sum(error.value for error in theirs.errors)
+
+
+@pytest.mark.parametrize("mode", range(4))
+@pytest.mark.parametrize("faults", [0, 0x01, 0x20, 0x3F])
+def test_mode_and_faults_are_in_the_id(mode: int, faults: int) -> None:
+    frame = feedback(mode, faults, 0, 0, 0, 0)
+    read = codec.feedback(*frame, RS_02)
+    assert read is not None and (read.mode, read.faults) == (mode, faults)
+    assert frame[0] & codec.FEEDBACK_BITS == codec.identifier(codec.FEEDBACK, MOTOR, HOST)
+
+
+@given(st.floats(min_value=-17.0, max_value=17.0))
+def test_a_torque_is_rounded_towards_zero_by_less_than_one_step(torque: float) -> None:
+    identity, data = codec.torque_command(RS_02, MOTOR, torque)
+    sent = (identity >> 8 & 0xFFFF) * 34.0 / 65535 - 17.0
+    assert identity >> 24 == codec.MOTION and identity & 0xFF == MOTOR and data[4:] == bytes(4)
+    step = 34.0 / 65535
+    assert abs(sent) <= max(abs(torque), step / 2) + 1e-12
+    assert abs(sent - torque) <= step * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -17.1, 1e300])
+def test_a_torque_that_is_not_finite_or_out_of_range_is_refused(torque: float) -> None:
+    with pytest.raises(ValueError, match="is not finite and within"):
+        codec.torque_command(RS_02, MOTOR, torque)
+
+
+@pytest.mark.parametrize("size", [0, 3, 7])
+def test_a_payload_of_a_wrong_length_is_invalid(size: int) -> None:
+    assert codec.feedback(0x0280_05FD, bytes(size), RS_02) is None
+    assert codec.parameter(0x1100_05FD, bytes(size)) is None
+
+
+def test_a_parameter_that_the_motor_does_not_have() -> None:
+    assert codec.parameter(0x1100_05FD, bytes.fromhex("28700000e8030000")) == (codec.CAN_TIMEOUT, True, 1000)
+    assert codec.parameter(0x1101_05FD, bytes.fromhex("2870000000000000")) == (codec.CAN_TIMEOUT, False, 0)
+
+
+def test_faults_have_a_text_with_their_bits() -> None:
+    assert codec.fault_text(0) == ""
+    assert codec.fault_text(0x21) == "under-voltage | not calibrated (fault bits 0x21)"

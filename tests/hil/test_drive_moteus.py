@@ -1,0 +1,386 @@
+"""The driver of a moteus in conversation with a scripted axis, which reads and writes frames by the maker's package."""
+
+import io
+import math
+from collections.abc import Iterable
+
+import pytest
+from drive_conversation import MILLISECOND, Conversation, Peer
+
+from hil.assembly.prepare import load
+from hil.codecs import moteus as codec
+from hil.drives import protocols
+from hil.drives.base import Condition, DriveError
+from hil.drives.moteus import MoteusDrive
+from hil.drives.settings import DriveSettings
+from hil.frame import Frame
+from servoctl.errors import ConfigError
+
+pytest.importorskip("moteus", reason="the package moteus reads and writes the frames")
+from moteus import multiplex, protocol
+
+NODE, PERIOD = 3, 0.0025
+LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
+
+
+def settings(**changes) -> DriveSettings:
+    values = {"name": "u1", "bus": "main", "protocol": "moteus", "node": NODE, "gear": 8.0, "sign": -1, "offset": 0.5}
+    return DriveSettings(**(values | LIMITS | {"fd": True, "brs": True} | changes))
+
+
+class Axis(Peer):
+    """A scripted drive: mode, watchdog, registers and settings as the maker documents them.
+
+    Args:
+        settings: Changes of its settings.
+        registers: Changes of its registers.
+        watchdog: Factor of the time in a command; 0: it ignores it.
+    """
+
+    def __init__(self, settings=None, registers=None, watchdog: float = 1.0) -> None:
+        self.settings = {"servo.timeout_mode": "15", "servopos.position_min": "nan", "servopos.position_max": "nan"}
+        self.settings |= settings or {}
+        self.registers = {0x100: 0x20, 0x101: 0x10A, 0x102: 5, 0x120: 1, 0x121: 2, 0x122: 3, 0x00C: 2} | (
+            registers or {}
+        )
+        self.watchdog = watchdog
+        self.mode, self.fault, self.position = 0, 0, 0.25
+        self.expires: float | None = None
+        self.torques: list[float] = []
+        self.text = b""
+        self.refuses = self.mute = False
+
+    def take(self, frame: Frame, now: int) -> Iterable[Frame]:
+        assert frame.extended and frame.fd and frame.brs and frame.id == 0x8000 | NODE
+        assert len(frame.data) in codec.SIZES and len(frame.data) <= 64
+        answer, command = io.BytesIO(), {}
+        writer = protocol.Writer(answer)
+        for part in multiplex.parse_frame(frame.data):
+            if isinstance(part, multiplex.StreamSubframe):
+                self.stream(part, answer)
+            elif part.type is multiplex.SubframeType.WRITE:
+                command[part.register] = protocol.scale_register(part.register, part.resolution, part.value)
+            elif part.type is multiplex.SubframeType.READ:
+                writer.write_int8(0x21 | part.resolution << 2)
+                writer.write_varuint(part.register)
+                writer.write(self.value(part.register), part.resolution)
+        if command:
+            assert next(iter(command)) == 0, "the mode must come first"
+            self.obey(command, now)
+        return [] if self.mute or not answer.getvalue() else [reply(answer.getvalue())]
+
+    def value(self, register: int) -> float:
+        measured = {0: self.mode, 1: self.position, 2: -2.0, 3: 1.25, 15: self.fault}
+        return measured[register] if register in measured else self.registers[register]
+
+    def stream(self, part, answer: io.BytesIO) -> None:
+        if part.type is multiplex.SubframeType.STREAM_CLIENT_TO_SERVER:
+            words = part.data.decode().split()
+            assert words[:2] == ["conf", "get"] and part.data.endswith(b"\n")
+            self.text += self.settings.get(words[2], "ERR error reading").encode() + b"\r\n"
+        else:
+            sent, self.text = self.text[:4], self.text[4:]  # a long answer comes in parts
+            answer.write(bytes([0x41, 1, len(sent)]) + sent)
+
+    def obey(self, command: dict[int, float], now: int) -> None:
+        mode = int(command[0])
+        if mode == 0:
+            self.mode, self.fault, self.expires = 0, 0, None
+        elif self.mode not in (1, 11) and not self.refuses:
+            self.mode = mode
+            if mode == 10:
+                assert math.isnan(command[0x20]) and command[0x23] == command[0x24] == command[0x2B] == 0
+                self.torques.append(command[0x22])
+                self.expires = now + self.watchdog * command[0x27] * 1e9 if self.watchdog else None
+
+    def tick(self, now: int) -> Iterable[Frame]:
+        if self.mode == 10 and self.expires is not None and now >= self.expires:
+            self.mode = 11
+        return []
+
+
+def reply(data: bytes) -> Frame:
+    return Frame(NODE << 8, codec.padded(data), fd=True, brs=True)
+
+
+def conversation(axis: Axis, **changes) -> tuple[MoteusDrive, Conversation]:
+    drive = protocols.build(settings(**changes), PERIOD)
+    assert isinstance(drive, MoteusDrive)
+    return drive, Conversation(axis, [drive])
+
+
+def state(mode: int, fault: int = 0, position: float = 0.25) -> Frame:
+    axis = Axis()
+    axis.mode, axis.fault, axis.position = mode, fault, position
+    (frame,) = axis.take(Frame(0x8000 | NODE, codec.query(), True, fd=True, brs=True), 0)
+    return frame
+
+
+def test_bring_up_checks_the_drive_and_commands_torque_in_position_mode() -> None:
+    axis = Axis()
+    drive, talk = conversation(axis)
+    talk.run(drive.identify(talk))
+    talk.run(drive.configure(talk))
+    assert drive.condition is Condition.DISABLED and axis.torques == []
+    talk.run(drive.enable(4.0))
+    assert drive.condition is Condition.ENABLED
+    assert set(axis.torques) == {-0.5}  # gear 8, sign -1: from the first moment, at the shaft of the drive
+    for frame in drive.disable_frames():
+        talk.send(frame)
+    assert axis.mode == 0 and drive.confirmed_off is False, "the answer to a stop shows the mode before it"
+    for frame in drive.disable_frames():
+        talk.send(frame)
+    assert drive.confirmed_off
+
+
+def test_the_watchdog_is_tested_without_torque_while_queries_show_the_mode() -> None:
+    axis = Axis()
+    drive, talk = conversation(axis)
+    talk.run(drive.identify(talk))
+    began = talk.now
+    talk.run(drive.test_watchdog())
+    assert set(axis.torques) == {0.0} and axis.mode == 0
+    assert 50 <= (talk.now - began) / MILLISECOND < 60
+    assert not drive.quiet and drive.condition is Condition.DISABLED
+
+
+@pytest.mark.parametrize(("watchdog", "said"), [(0.0, "the watchdog in that command was 0.05 s"), (4.0, "mode 10")])
+def test_a_watchdog_that_does_not_run_out_in_time_is_refused(watchdog: float, said: str) -> None:
+    drive, talk = conversation(Axis(watchdog=watchdog))
+    with pytest.raises(DriveError, match=said):
+        talk.run(drive.test_watchdog())
+    assert not drive.quiet
+
+
+def test_the_timeout_mode_is_read_through_the_console_and_compared() -> None:
+    drive, talk = conversation(Axis({"servo.timeout_mode": "12"}))
+    with pytest.raises(
+        DriveError, match=r"servo\.timeout_mode is 12, the config says 15: .* the shaft coasts \(.*conf set"
+    ):
+        talk.run(drive.configure(talk))
+    drive, talk = conversation(Axis({"servo.timeout_mode": "12"}), brake=True, options={"timeout_mode": 12})
+    talk.run(drive.configure(talk))
+
+
+def test_bounds_of_the_drive_inside_those_of_the_config_are_refused() -> None:
+    # 3 rad at the joint, offset 0.5, sign -1, gear 8: -3.18 rev at the shaft; -3 rad: 4.46 rev
+    wide, narrow = {"servopos.position_min": "-3.2"}, {"servopos.position_max": "4.4"}
+    drive, talk = conversation(Axis(wide))
+    talk.run(drive.configure(talk))
+    drive, talk = conversation(Axis(wide | narrow))
+    with pytest.raises(
+        DriveError, match=r"position_min and position_max are -3\.2 and 4\.4 rev, .* -3\.183 and 4\.456 rev"
+    ):
+        talk.run(drive.configure(talk))
+
+
+def test_a_setting_that_the_firmware_does_not_have_is_named() -> None:
+    axis = Axis()
+    del axis.settings["servo.timeout_mode"]
+    drive, talk = conversation(axis)
+    with pytest.raises(DriveError, match=r"answers 'ERR error reading' to conf get servo\.timeout_mode"):
+        talk.run(drive.configure(talk))
+
+
+@pytest.mark.parametrize(("home", "least", "said"), [
+    (1, "output", r"its home state is rotor: .* set home: rotor"), (0, "rotor", "its home state is relative"),
+    (1, "rotor", ""), (2, "output", ""), (0, "relative", ""),
+])  # fmt: skip
+def test_a_drive_that_does_not_know_its_position_is_refused(home: int, least: str, said: str) -> None:
+    drive, talk = conversation(Axis(registers={0x00C: home}), options={"home": least})
+    if not said:
+        talk.run(drive.identify(talk))
+        return
+    with pytest.raises(DriveError, match=said):
+        talk.run(drive.identify(talk))
+
+
+def test_an_old_map_of_registers_is_refused() -> None:
+    drive, talk = conversation(Axis(registers={0x102: 4}))
+    with pytest.raises(DriveError, match=r"version 4 of the register map, version 5 or later is needed"):
+        talk.run(drive.identify(talk))
+
+
+def test_a_drive_that_moves_already_is_refused() -> None:
+    axis = Axis()
+    axis.mode = 10
+    drive, talk = conversation(axis)
+    with pytest.raises(DriveError, match=r"is in position \(mode 10\) already"):
+        talk.run(drive.identify(talk))
+
+
+def test_a_drive_that_does_not_answer_is_named_with_what_to_look_at() -> None:
+    axis = Axis()
+    axis.mute = True
+    drive, talk = conversation(axis)
+    with pytest.raises(TimeoutError, match=r"an answer to a query \(is the id right, are both bit rates"):
+        talk.run(drive.identify(talk))
+
+
+def test_a_drive_whose_watchdog_ran_out_is_only_enabled_after_a_reset() -> None:
+    axis = Axis()
+    axis.mode = 11
+    drive, talk = conversation(axis)
+    talk.run(drive.identify(talk))
+    assert drive.fault == "its watchdog ran out: timeout (mode 11)" and drive.condition is Condition.STOPPING
+    with pytest.raises(DriveError, match="in fault"):
+        talk.run(drive.enable(0.0))
+    talk.run(drive.reset())
+    talk.run(drive.enable(0.0))
+    assert axis.mode == 10
+
+
+def test_a_drive_in_fault_is_not_enabled_and_a_stop_clears_it() -> None:
+    axis = Axis()
+    axis.mode, axis.fault = 1, 35
+    drive, talk = conversation(axis)
+    talk.run(drive.identify(talk))
+    assert drive.condition is Condition.FAULT and drive.confirmed_off
+    with pytest.raises(DriveError, match=r"in fault: encoder \(fault 35\) \(reset it first\)"):
+        talk.run(drive.enable(0.0))
+    talk.run(drive.configure(talk))
+    assert drive.condition is Condition.DISABLED
+
+
+def test_enabling_times_out_where_the_drive_stays_stopped() -> None:
+    axis = Axis()
+    axis.refuses = True
+    drive, talk = conversation(axis)
+    with pytest.raises(TimeoutError, match="mode 10, position"):
+        talk.run(drive.enable(0.0))
+
+
+CONDITIONS = [
+    (0, 0, Condition.DISABLED, "", False), (1, 38, Condition.FAULT, "over-temperature (fault 38)", False),
+    (3, 0, Condition.UNKNOWN, "", False), (9, 0, Condition.UNKNOWN, "", False), (10, 0, Condition.ENABLED, "", False),
+    (10, 102, Condition.ENABLED, "", True), (10, 96, Condition.ENABLED, "", True),
+    (11, 0, Condition.STOPPING, "its watchdog ran out: timeout (mode 11)", False),
+    (12, 0, Condition.STOPPING, "", False), (15, 0, Condition.STOPPING, "", False),
+    (1, 77, Condition.FAULT, "unknown fault (fault 77)", False), (16, 0, Condition.UNKNOWN, "", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "fault", "condition", "text", "saturated"), CONDITIONS)
+def test_the_condition_follows_mode_and_fault(
+    mode: int, fault: int, condition: Condition, text: str, saturated: bool
+) -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(state(mode, fault).at(9))
+    assert (drive.condition, drive.fault, drive.saturated, drive.alive) == (condition, text, saturated, 9)
+
+
+@pytest.mark.parametrize("code", range(32, 51))
+def test_every_fault_of_the_documentation_has_a_name(code: int) -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(state(1, code))
+    assert drive.fault.endswith(f"(fault {code})") and "unknown" not in drive.fault
+
+
+def test_a_sample_is_converted_to_the_joint() -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(state(10).at(7))
+    sample = drive.sample
+    assert sample is not None and sample.time == 7
+    assert sample.position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
+    assert sample.velocity == pytest.approx(2 * math.pi * 2.0 / 8)
+    assert sample.torque == pytest.approx(-1.25 * 8)
+
+
+def test_a_position_that_is_not_a_number_is_no_sample_but_its_fault_counts() -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(state(1, 35, math.nan).at(7))
+    assert drive.sample is None and drive.rejected == 0
+    assert drive.fault == "encoder (fault 35)"
+
+
+def test_an_answer_in_integers_is_taken_too() -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(reply(bytes.fromhex("2404000a00c409e0b1c4ff" + "210f00")))
+    assert drive.condition is Condition.ENABLED and drive.sample is not None
+    assert drive.sample.position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
+
+
+@pytest.mark.parametrize("frame", [
+    Frame(NODE << 8, b""), Frame(NODE << 8, b"\x21"), Frame(NODE << 8, bytes.fromhex("50505050")),
+    Frame(NODE << 8, bytes(8), remote=True), Frame(NODE << 8, bytes.fromhex("21000a"), extended=True),
+])  # fmt: skip
+def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(frame)
+    assert drive.rejected == 1 and drive.condition is Condition.UNKNOWN and drive.sample is None
+
+
+@pytest.mark.parametrize("identity", [0x8000 | NODE, 0x8500 | NODE, NODE])
+def test_frames_of_another_master_are_noticed(identity: int) -> None:
+    drive, _ = conversation(Axis())
+    frame = Frame(identity, bytes.fromhex("01000a"), extended=identity > 0x7FF, fd=True)
+    assert drive.takes(identity)
+    drive.accept(frame)
+    assert str(frame) in drive.foreign
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
+def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
+    drive, _ = conversation(Axis())
+    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
+        drive.command(torque)
+
+
+def test_the_command_limits_the_torque_in_the_drive_too() -> None:
+    drive, _ = conversation(Axis())
+    read = protocol.parse_registers(drive.command(12.0).data).command
+    assert read[0x22] == pytest.approx(-1.5) and read[0x25] == pytest.approx(1.5)
+    assert read[0x27] == pytest.approx(0.05)
+
+
+def test_a_drive_that_is_not_enabled_gets_queries_which_do_not_feed_it() -> None:
+    drive, _ = conversation(Axis())
+    (query,) = drive.alive_frames()
+    assert protocol.parse_registers(query.data).command == {}
+    drive.command(1.0)
+    assert drive.alive_frames() == ()
+    drive.accept(state(10))
+    assert drive.alive_frames() == (), "its watchdog must notice a loop that hangs"
+
+
+def test_quick_stop_shorts_the_phases() -> None:
+    drive, _ = conversation(Axis())
+    (brake,), (stop,) = drive.quick_stop_frames(), drive.disable_frames()
+    assert protocol.parse_registers(brake.data).command == {0: 15}
+    assert protocol.parse_registers(stop.data).command == {0: 0}
+    assert drive.torque_bytes(brake) is None and drive.torque_bytes(drive.command(8.0)) == bytes.fromhex("000080bf")
+
+
+@pytest.mark.parametrize(("node", "extended"), [(7, False), (8, True), (126, True)])
+def test_replies_of_ids_above_7_have_29_bits(node: int, extended: bool) -> None:
+    drive = protocols.build(settings(node=node), PERIOD)
+    answer = Frame(node << 8, codec.padded(state(10).data), extended=extended, fd=True)
+    drive.accept(answer)
+    assert drive.sample is not None and drive.rejected == 0
+    up, down = MoteusDrive.traffic(settings(node=node), PERIOD)
+    assert (up.size, up.extended, down.size, down.extended) == (32, True, 20, extended)
+    assert up.fd and up.brs and down.fd and down.brs
+
+
+REFUSED = [
+    ({"node": 127}, "node: expected an id from 1 to 126, got 127"),
+    ({"options": {"source": 3}}, "source: 3 is the drive's own id"),
+    ({"fd": False}, "bus: u1: a moteus speaks CAN FD only, and bus 'main' is classic"),
+    ({"options": {"timeout_mode": 12}}, "timeout_mode: 12: the shaft coasts when commands stop, and no brake"),
+    ({"options": {"timeout_mode": 11}}, "timeout_mode: expected 0, 10, 12 or 15"),
+    ({"options": {"home": "roter"}}, r"home: expected output, rotor or relative, got 'roter' \(did you mean 'rotor'"),
+    ({"watchdog": 0.025}, r"u1: protocol: hil\.safety\.drive_watchdog is 0\.025 s .*multiples of 0\.01 s"),
+    ({"watchdog": 1.3}, r"drive_watchdog is 1\.3 s"),
+    ({"torque_limit": 4000.0}, r"torque_limit: 4000\.0 at the joint is 500 N m .* at most 327\.67 N m \(lower it\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "said"), REFUSED)
+def test_settings_that_do_not_fit_are_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"{said}"):
+        protocols.build(settings(**changes), PERIOD)
+
+
+def test_six_drives_fit_on_one_bus_up_to_554_hz() -> None:
+    (of_main,) = load("coordinated_robots_moteus", (), "vm").settings.loads.values()
+    assert of_main.highest_rate == pytest.approx(554.0, abs=1.0)
