@@ -24,8 +24,14 @@ from servoctl.types import Array, State
 MOVED = 0.01
 """An axis has moved when it leaves its start by this share of the range in the config."""
 
+ALONE = 0.25
+"""When an axis begins to move, others that have not moved yet may have gone this share of their own `MOVED`."""
+
 COARSE, FINE = 12, 150
 """Samples on which all signs are tried, and on which the best ones are checked."""
+
+CALM = 0.3
+"""Share of the samples on which the signs are checked where nodes do not sample together: the slowest."""
 
 HOPELESS = 1e3
 """Signs with so large a misfit at one sample are not tried any further."""
@@ -110,6 +116,7 @@ class Calibrator:
         signs = np.concatenate([np.where(direction == 0.0, 1.0, direction), self._given_signs(motion)])
         judged = [i for i in range(count) if self._checked[i] and not isnan(first[i])]
         fit, residual, excess = self._fit(motion, travel, y0, q0, signs, judged)
+        together = self._moved_together(motion.t, travel[:, :count], first, judged)
         axes = []
         for i, drive in enumerate(self._drives):
             sign = float(fit.signs[i])
@@ -120,7 +127,7 @@ class Calibrator:
                     (floor(float(y.min()) * DIGITS) / DIGITS, ceil(float(y.max()) * DIGITS) / DIGITS),
                     float(residual[i] / motion.steps[i]) if self._checked[i] else np.nan, float(first[i]),
                     "the other encoders" if i in judged else "the first move, counted as positive",
-                    problem or self._problem(i, drive, travel[:, i], fit, excess, first, judged),
+                    problem or together.get(i) or self._problem(i, drive, travel[:, i], fit, excess, first, judged),
                 )
             )  # fmt: skip
         return axes
@@ -133,12 +140,32 @@ class Calibrator:
 
     def _first_moves(self, t: Array, travel: Array) -> tuple[Array, Array]:
         """Time of each drive's first move [s], NaN if it never moved, and the direction of its motor then."""
-        spans = np.array([upper - lower for lower, upper in (drive.position_limits for drive in self._drives)])
-        beyond = np.abs(travel) > MOVED * spans
+        beyond = np.abs(travel) > self._least_move
         index = beyond.argmax(axis=0)
         moved = beyond.any(axis=0)
         direction = np.where(moved, np.sign(travel[index, np.arange(travel.shape[1])]), 0.0)
         return np.where(moved, t[index], np.nan), direction
+
+    @property
+    def _least_move(self) -> Array:
+        """Displacement of each drive that counts as a move [joint unit]."""
+        return np.array([MOVED * (upper - lower) for lower, upper in (drive.position_limits for drive in self._drives)])
+
+    def _moved_together(self, t: Array, travel: Array, first: Array, judged: Sequence[int]) -> dict[int, str]:
+        """Axis -> why its first move tells no sign: another axis that the residual does not judge moved with it."""
+        alone = [i for i in range(len(first)) if i not in judged and not isnan(first[i])]
+        problems: dict[int, str] = {}
+        for i in alone:
+            gone = np.abs(travel[int(np.searchsorted(t, first[i]))]) / self._least_move
+            for j in alone:
+                if j != i and first[j] >= first[i] and gone[j] > ALONE:
+                    for one, other in ((i, j), (j, i)):
+                        name = self._drives[other].name
+                        problems.setdefault(
+                            one, f"moved together with {name}: its first move does not tell its sign (hold the other "
+                            "joints and move one at a time)"
+                        )  # fmt: skip
+        return problems
 
     def _known_pose(self, motors: Array, motion: HandMotion) -> tuple[Array, str]:
         """The known pose as the encoder nodes correct it, and why they contradict it."""
@@ -164,7 +191,9 @@ class Calibrator:
         """The signs that fit best, the largest residual of each node, and the misfit over the whole motion."""
         spread = np.linspace(0, len(travel) - 1, COARSE, dtype=int)
         rates = np.gradient(travel, motion.t, axis=0)
-        slack = np.abs(rates) * (0.0 if motion.synced else self._skew)
+        skew = 0.0 if motion.synced else self._skew
+        slack = np.abs(rates) * skew + np.abs(np.gradient(rates, motion.t, axis=0)) * skew**2
+        slack += np.maximum(0.0, motion.steps - self._displacements.errors)  # an encoder coarser than its wire
         # the residual of a large motion tells most: the sample farthest from the start in each part of the motion
         size = np.abs(travel / motion.steps).max(axis=1)
         far = np.array([a + int(np.argmax(size[a:b])) for a, b in pairwise(spread)])
@@ -173,8 +202,13 @@ class Calibrator:
             return self._misfit(y0 + signs * travel[far], slack[far], q0)[0]
 
         fit = fitting_signs(misfit, signs, judged)
-        every = np.unique(np.linspace(0, len(travel) - 1, FINE, dtype=int))
-        excess, residual = self._misfit(y0 + fit.signs * travel[every], slack[every], q0)
+        # where nodes do not sample together, only slow samples tell more than the times of the others
+        loose = (slack / motion.steps).max(axis=1)
+        edges = np.unique(np.linspace(0, len(travel), FINE + 1, dtype=int))
+        calm = np.array([a + int(np.argmin(loose[a:b])) for a, b in pairwise(edges)])
+        if not motion.synced:
+            calm = np.sort(calm[np.argsort(loose[calm])[: max(COARSE, round(CALM * len(calm)))]])
+        excess, residual = self._misfit(y0 + fit.signs * travel[calm], slack[calm], q0)
         return fit, residual, excess
 
     def _misfit(self, y: Array, slack: Array, q: Array) -> tuple[float, Array]:

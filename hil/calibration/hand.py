@@ -59,7 +59,7 @@ def hand_motion(
         here = float(displacements(model.plant, start.q)[axis])
         reach = REACH * (upper - lower)
         ends = [min(reach, (1 - MARGIN) * (upper - here)), -min(reach, (1 - MARGIN) * (here - lower))]
-        (out, ahead), (back, behind) = (_side(model, displacements, start, axis, here, end, limits) for end in ends)
+        (out, ahead), (back, behind) = (_side(model, displacements, start, axis, end, limits) for end in ends)
         x, q = np.concatenate([back[:0:-1], out]), np.concatenate([behind[:0:-1], ahead])
         if len(x) > 3:
             sweeps.append((CubicSpline(x, q), float(x[-1]), float(x[0])))
@@ -92,16 +92,21 @@ def _side(
     displacements: Displacements,
     start: State,
     axis: int,
-    here: float,
     end: float,
     limits: Sequence[tuple[float, float]],
 ) -> tuple[list[float], list[Array]]:
     """Displacements of the axis from 0 to its end, as far as the machine goes there, and the poses."""
     lower, upper = np.array(limits).T
-    xs, poses, q = [0.0], [start.q], start.q
+    count = len(limits)
+    rest = displacements(model.plant, start.q)[:count]
+    moved = np.arange(count) == axis
+    channels, xs, poses, q = list(range(count)), [0.0], [start.q], start.q
     for x in np.linspace(0.0, end, POSES + 1)[1:]:
-        following, error = pose_at(model, displacements, start.t, q, [axis], np.array([here + x]))
-        joints = displacements(model.plant, following)[: len(limits)]
+        following, error = pose_at(model, displacements, start.t, q, channels, (rest + x * moved)[channels])
+        if not error < CLOSED and len(poses) == 1:  # a closed chain: the other drives must move too
+            channels = [axis]
+            following, error = pose_at(model, displacements, start.t, q, channels, (rest + x * moved)[channels])
+        joints = displacements(model.plant, following)[:count]
         leaps = np.abs(following - q).max() > LEAP * abs(end) / POSES
         if not error < CLOSED or leaps or (joints < lower).any() or (joints > upper).any():
             break

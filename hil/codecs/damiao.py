@@ -13,7 +13,7 @@ from typing import NamedTuple
 REQUEST = 0x7FF
 """Id of requests to all motors."""
 
-READ, WRITE = 0x33, 0x55
+READ, WRITE, REFRESH = 0x33, 0x55, 0xCC
 
 TIMEOUT, CONTROL_MODE, PMAX, VMAX, TMAX = 9, 10, 21, 22, 23
 """Registers: watchdog [50 us], control mode, ranges of position [rad], velocity [rad/s] and torque [N m]."""
@@ -48,6 +48,11 @@ class RegisterValue(NamedTuple):
 def read(node: int, register: int) -> bytes:
     """Payload of a request for the value of a register."""
     return _REQUEST.pack(node, READ, register)
+
+
+def refresh(node: int) -> bytes:
+    """Payload of a request for a reply as to a command; it commands nothing."""
+    return _REQUEST.pack(node, REFRESH, 0)
 
 
 def register_value(data: bytes, node: int) -> RegisterValue | None:

@@ -10,6 +10,7 @@ from math import ceil
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
+from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.damiao import DamiaoRegisters
@@ -194,6 +195,24 @@ class MitDrive(Drive):
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
         if self._registers is not None:
             yield from self._registers.compare()
+
+    @property
+    def readable(self) -> bool:
+        """Only a Damiao: the others answer to nothing but commands."""
+        return self._registers is not None
+
+    def queries(self) -> Sequence[Frame]:
+        if self._registers is None:
+            return ()
+        return (self.frame(damiao.REQUEST, damiao.refresh(self.settings.node)),)
+
+    def listen(self, exchange: Exchange) -> Steps:
+        """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
+        if self._registers is None:
+            raise DriveError("answers only to commands of torque")
+        replied = after(lambda: self._replies, 1)
+        yield HandshakeStep(self.queries(), replied, 0.5, "a reply to a request to refresh (is the node id right?)")
+        yield from self._registers.compare()
 
     def configure(self, exchange: Exchange) -> Steps:
         """Disables the motor; its mode and limits cannot be set by MIT frames."""

@@ -15,6 +15,9 @@ from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.constraint import Rows
 from servoctl.types import Array, State
 
+MEMORY = 1000
+"""Longest time in which one reading counts [100 periods]."""
+
 MOST = 10.0
 """Largest factor on the action of the inputs that is looked at."""
 
@@ -45,7 +48,7 @@ def of_one_axis(estimator: BoundEstimator, i: int) -> BoundEstimator:
 
 
 def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: float) -> tuple[Array, Array]:
-    """The matrix of one period on (q, v, earlier u, memory), and the row of u in it.
+    """The matrix of one period on (q, v, earlier u, memory), and the row of u in it; both end with the noise of q.
 
     Args:
         one: See `of_one_axis`; lag does not count.
@@ -58,8 +61,9 @@ def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: fl
     size, late = 2 + (held.late + 1) + len(one.memory) - 1, held.late + 1
 
     def step(x: Array) -> tuple[Array, float]:
-        (q, v), sent, memory = x[:2], x[2 : 2 + late], np.append(x[2 + late :], 1.0)
-        found = one.update(State(0.0, x[:1], x[1:2]), np.ones(1), sent[:1], memory, held.period, Axis())
+        (q, v), sent, memory = x[:2], x[2 : 2 + late], np.append(x[2 + late : -1], 1.0)
+        seen = State(0.0, x[:1] + x[-1], x[1:2])
+        found = one.update(seen, np.ones(1), sent[:1], memory, held.period, Axis())
         u = -stiffness * found.state.q[0] - damping * found.state.v[0] - found.disturbance[0]
         queue = np.concatenate([[u], sent])
         for share, acting in held.acting(queue[:late].reshape(-1, 1)):
@@ -67,8 +71,41 @@ def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: fl
             q, v = q + h * v + h * h / 2.0 * a, v + h * a
         return np.concatenate([[q, v], queue[:late], found.memory[:-1]]), float(u)
 
-    columns = [step(unit) for unit in np.eye(size)]
+    columns = [step(unit) for unit in np.eye(size + 1)]
     return np.array([column for column, _ in columns]).T, np.array([u for _, u in columns])
+
+
+def input_noise(one: BoundEstimator, damping: float, stiffness: float) -> float:
+    """Standard deviation of a row's command for a standard deviation of 1 of its measured position."""
+    matrix, u = loop_matrix(one, damping, stiffness, 0.0)
+    A, x, square = matrix[:, :-1], matrix[:, -1], float(u[-1] ** 2)
+    for _ in range(MEMORY):  # what one reading adds to the commands after it; a sum in blocks of 100
+        before = square
+        for _ in range(100):
+            square += float(u[:-1] @ x) ** 2
+            x = A @ x
+        if square - before < 1e-6 * square:
+            break
+    return float(np.sqrt(square))
+
+
+def _noise_of_inputs(run: Run, one: BoundEstimator) -> dict[str, float]:
+    """Actuator -> standard deviation of its command at the start, by the noise of the positions [its unit]."""
+    estimator, law, model = run.system.estimator, run.system.law, run.system.model
+    assert estimator is not None and isinstance(law, BoundConstraintFollowing)
+    matrices = model.matrices(run.start)
+    terms, rest = run.system.terms(run.start, matrices), np.zeros(model.m)
+    drift = terms.acceleration(rest)
+    reach = np.array([terms.acceleration(unit) - drift for unit in np.eye(model.m)]).T
+    rows = [i for i, row in enumerate(law.rows) if row.degree == 2]
+    A = np.asarray(matrices.task.A, dtype=float)[rows]
+    noise = np.array(estimator.innovation) * np.sqrt(1.0 - np.array(estimator.gain_q))
+    loops = np.asarray(matrices.passive.A, dtype=float)[list(estimator.rigid)]
+    free = np.eye(model.n) - np.linalg.pinv(loops, rcond=1e-9) @ loops  # readings are moved onto the constraints
+    gains = np.array([input_noise(one, law.damping[i], law.stiffness[i]) for i in rows])
+    inputs = np.linalg.pinv(A @ reach, rcond=1e-9) @ (gains[:, None] * (A @ free * noise))
+    sigma = np.linalg.norm(inputs, axis=1)
+    return dict(zip(model.plant.actuators, sigma.tolist(), strict=True))
 
 
 def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
@@ -83,7 +120,7 @@ def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     for i, name in enumerate(estimator.coordinates):
         gains = [getattr(estimator, field)[i] for field in ("gain_q", "gain_v", "gain_d")]
         one = of_one_axis(estimator, i)
-        alone = loop_matrix(one, 0.0, 0.0, 0.0)[0][2 + one.commands.late + 1 :, 2 + one.commands.late + 1 :]
+        alone = loop_matrix(one, 0.0, 0.0, 0.0)[0][2 + one.commands.late + 1 :, 2 + one.commands.late + 1 : -1]
         slowest = _slowest(alone, h)
         values[name] = {"gain_q": gains[0], "gain_v": gains[1], "gain_d": gains[2], "bandwidth": slowest}
         line = f"{name}: gains {gains[0]:.4g}, {gains[1]:.4g} 1/s"
@@ -109,6 +146,14 @@ def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
             continue
         known = f"{limit:.3g}" if np.isfinite(limit) else f"more than {MOST:g}"
         lines.append(f"{row.name}: stable if inputs act up to {known} times as much as the model says")
+    if not errors and any(row.degree == 2 for row in law.rows):
+        noise = _noise_of_inputs(run, one)
+        values["input_noise"] = noise
+        units = list(run.system.model.plant.actuators.values())
+        shown = ", ".join(
+            f"{name} {x:.2g} {unit}".rstrip() for (name, x), unit in zip(noise.items(), units, strict=True)
+        )
+        lines.append(f"noise of the positions moves the inputs by (1 sigma): {shown}")
     return lines, values, errors
 
 
@@ -117,7 +162,7 @@ def _largest_gain(one: BoundEstimator, damping: float, stiffness: float) -> floa
 
     def stable(factor: float) -> bool:
         matrix, _ = loop_matrix(one, damping, stiffness, factor - 1.0)
-        return float(np.abs(np.linalg.eigvals(matrix)).max()) < 1.0 + 1e-9
+        return float(np.abs(np.linalg.eigvals(matrix[:, :-1])).max()) < 1.0 + 1e-9
 
     if not stable(1.0):
         return 0.0

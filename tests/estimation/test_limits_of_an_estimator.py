@@ -58,3 +58,15 @@ def test_check_prints_the_gains(mass: Path) -> None:
     assert "kind model, delay 0 s met by prediction" in text
     assert "disturbance to" in text
     assert "m/s^2 (1 sigma)" in text
+
+
+def test_check_prints_what_noise_of_the_positions_does_to_the_inputs() -> None:
+    noisy = ["run.period=0.001", "run.output_step=0.001", "run.duration=0.8", "realism.delay=0.001"]
+    noisy += ["realism.measured=q", "realism.noise.q=1e-4", "estimation.kind=model"]
+    said = check(sc.load("coordinated_robots", noisy, engine="vm"))
+    quiet = [*noisy[:4], "realism.measured=q", "realism.noise.q=1e-9", "estimation={kind: model, noise: {q: 1e-4}}"]
+    runs = [sc.load("coordinated_robots", changes, engine="vm").simulate() for changes in (noisy, quiet)]
+    measured = np.std((runs[0].u - runs[1].u)[200:], axis=0)
+    predicted = said.values["estimation"]["input_noise"]
+    assert np.array(list(predicted.values())) == pytest.approx(measured, rel=0.15)
+    assert "noise of the positions moves the inputs by (1 sigma): u1 0." in str(said)

@@ -20,6 +20,7 @@ from hil.safety.plan import Stage
 from hil.session.calibration import calibrated
 from hil.session.run import HilRun, Result
 from hil.session.start import Request, start
+from servoctl.bench.faults.scenario import machine
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
@@ -111,6 +112,15 @@ def test_an_axis_that_did_not_move_is_named() -> None:
     y[:, 3] = y[0, 3]
     problems = {axis.name: axis.problem for axis in by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6, y=y)}
     assert "did not move: its encoder went 0 from end to end" in problems.pop("joint4")
+    assert set(problems.values()) == {""}
+
+
+def test_axes_that_move_together_do_not_tell_their_signs() -> None:
+    y = motion_of("arm_on_drives")[1].copy()
+    y[:, 1] -= y[:, 0] - y[0, 0]  # the second motor goes back while a hand moves the first joint
+    problems = {axis.name: axis.problem for axis in by_hand("arm_on_drives", [1.0] * 6, [0.0] * 6, y=y)}
+    assert "moved together with joint2" in problems.pop("joint1")
+    assert "moved together with joint1: its first move does not tell its sign" in problems.pop("joint2")
     assert set(problems.values()) == {""}
 
 
@@ -242,3 +252,31 @@ def test_a_real_bus_needs_armed_even_though_nothing_is_enabled() -> None:
     bus = "hil.buses.main={interface: virtual, channel: nobody}"
     with pytest.raises(ConfigError, match=r"none that enables a drive \(add --armed to allow them\)"):
         start(Request("coordinated_robots", (bus,), engine="vm", calibrate=True))
+
+
+@pytest.mark.parametrize("protocol", ["odrive", "cia402", "mit", "moteus"])
+def test_every_protocol_that_can_be_read_without_torque_is_calibrated(protocol: str, tmp_path: Path) -> None:
+    """Two carts; an encoder node checks the first drive, nothing checks the second."""
+    faults = [
+        {"kind": "encoder_flip", "drive": "a", "since": "power_on"},
+        {"kind": "encoder_jump", "drive": "b", "delta": 0.25, "since": "power_on"},
+    ]
+    setup = machine(protocol, "standstill").renewed(faults)
+    emulator = make_emulator(setup, "vm")
+    run = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 3.0, tmp_path / "run", {})
+    first, second = run.run(lambda event: None).calibration
+    assert (first.sign, first.evidence, first.problem) == (-1, "the other encoders", "")
+    assert first.residual < 3.0
+    assert (second.sign, second.evidence, second.problem) == (1, "the first move, counted as positive", "")
+    steps = [drive.visible() for drive in setup.drives]
+    assert abs(first.offset) < 2 * steps[0]
+    assert abs(second.offset + 0.25) < 2 * steps[1]
+    sent = [frame for _, is_sent, frame, _ in read_frames(tmp_path / "run") if is_sent]
+    if protocol == "moteus":
+        assert {frame.data[0] >> 4 for frame in sent if frame.extended} == {1}  # reads alone, no register is written
+        return
+    kinds = {frame.id if protocol == "mit" else frame.id & (0x780 if protocol == "cia402" else 0x1F) for frame in sent}
+    asks = {"cia402": {0x000, 0x080, 0x600}, "odrive": {0x00}, "mit": {0x7FF, 0x0E0}}  # Get_Version; refresh, read
+    assert kinds == asks[protocol]
+    if protocol == "mit":
+        assert {frame.data[2] for frame in sent if frame.id == 0x7FF} == {0x33, 0xCC}

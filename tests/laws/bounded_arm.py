@@ -53,3 +53,34 @@ def start() -> dict[str, list[float]]:
 def error(run: Trajectory) -> Array:
     """Distance from the end to its place on the circle [m]."""
     return np.hypot(run["violation.x"], run["violation.y"])
+
+
+@dataclass(frozen=True)
+class LongArm(sc.LagrangianPlant):
+    """Three uniform links in a horizontal plane: one joint more than the place of the end needs."""
+
+    l: float = 0.6  # noqa: E741 - the length, in metres, as equations name it
+    m: float = 1.0  # [kg]
+    coordinates = {"a": "rad", "b": "rad", "c": "rad"}  # noqa: RUF012
+    actuators = {"u1": "N m", "u2": "N m", "u3": "N m"}  # noqa: RUF012
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> float:
+        x = y = energy = angle = turn = 0.0
+        for i in range(3):
+            angle, turn = angle + q[i], turn + v[i]
+            dx, dy = -self.l / 2 * np.sin(angle) * turn, self.l / 2 * np.cos(angle) * turn
+            energy = energy + 0.5 * self.m * ((x + dx) ** 2 + (y + dy) ** 2 + self.l**2 / 12 * turn**2)
+            x, y = x + 2 * dx, y + 2 * dy
+        return energy
+
+    def potential_energy(self, q: Array, t: float) -> float:
+        return 0.0
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(3)
+
+
+LONG_CIRCLE = {
+    "x": sc.Holonomic("l*cos(a) + l*cos(a + b) + l*cos(a + b + c) - (0.9 + 0.25*cos(1.5*t))"),
+    "y": sc.Holonomic("l*sin(a) + l*sin(a + b) + l*sin(a + b + c) - (0.2 + 0.25*sin(1.5*t))"),
+}

@@ -1,8 +1,10 @@
 """Bounds h >= 0: they hold at every sample, cost nothing where they do not hold, and say what they cost."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from bounded_arm import CIRCLE, CLEAR, LAW, Arm, error, start
+from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, start
 
 import servoctl as sc
 from servoctl.errors import TaskError
@@ -74,6 +76,21 @@ def test_the_end_goes_around_a_disc_on_its_path_and_comes_back(period: float | N
     assert kept.metadata["status"] == "done"
     assert {event["bound"] for event in held} == {"disc"} and set(held[0]["given_up"]) == {"x", "y"}
     assert kept.summary()["bounds"]["disc"]["violated_time"] == 0.0
+
+
+def test_a_bound_that_the_null_space_can_meet_costs_the_task_nothing() -> None:
+    law = dataclasses.replace(LAW, secondary=sc.Secondary(damping=3.0))
+
+    def run(bounds: dict[str, object]) -> Trajectory:
+        how = {"q": [0.7, -1.2, 0.5], "project": True, "duration": 2.0, "period": 0.002, "engine": "vm"}
+        return sc.simulate(LongArm(), LONG_CIRCLE, law, bounds=bounds, **how)
+
+    free = run({})
+    kept = run({"elbow": sc.Holonomic(f"{free['q.a'].max() - 0.05} - a")})
+    assert kept["bound.elbow"].min() >= 0.0
+    assert kept["bound_active.elbow"].sum() > 50
+    assert error(kept).max() <= 1.1 * error(free).max()
+    assert (kept["status"] == 0).all()
 
 
 def test_bounds_that_do_not_hold_leave_every_command_as_it_was() -> None:
