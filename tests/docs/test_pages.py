@@ -17,6 +17,11 @@ NOT_RUN = {
     ("howto/damiao", "needs a CAN adapter"),
     ("index", "makes an environment"),
     ("papers", "takes minutes; the reference tests run its cases"),
+    ("howto/moteus", "needs a CAN FD adapter"),
+    ("howto/moteus", "needs a drive"),
+    ("howto/moteus", "needs drives on a real bus"),
+    ("howto/robstride", "needs a CAN adapter"),
+    ("howto/robstride", "needs drives on a real bus"),
     ("sweeps", "machines of a cluster; tests start one of their own"),
 }
 """Page and reason of every block that does not run."""
