@@ -52,7 +52,12 @@ TEXTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "babble": (
         "another node fills the bus",
-        {"id": "id of its frames; 0 wins every arbitration", "load": "share of the bus", "size": "bytes per frame"},
+        {
+            "id": "id of its frames; 0 wins every arbitration",
+            "load": "share of the bus",
+            "size": "bytes per frame",
+            "fd": "whether they are FD frames",
+        },
     ),
     "wrong_length": ("frames of the node have a wrong length", {"length": "bytes per frame", **_P}),
     "foreign_frames": (
@@ -61,6 +66,7 @@ TEXTS: dict[str, tuple[str, dict[str, str]]] = {
             "id": "their id",
             "data": "their bytes in hexadecimal, quoted",
             "extended": "whether the id has 29 bits",
+            "fd": "whether they are FD frames",
             "period": "time from one to the next [s]",
         },
     ),

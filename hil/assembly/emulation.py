@@ -94,7 +94,8 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
 def scripted_faults(settings: HilSettings) -> list[Fault]:
     """The fault script of a config, which `hil_settings` has checked."""
     nodes = targets((*settings.drives, *settings.sensors))
-    return read_faults(settings.values.faults, nodes, settings.buses)[0]
+    fd_buses = [name for name, keys in settings.buses.items() if keys.get("fd")]
+    return read_faults(settings.values.faults, nodes, settings.buses, fd_buses)[0]
 
 
 def _encoder(values: Emulation, quantum: float) -> EncoderModel:

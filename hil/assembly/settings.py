@@ -241,7 +241,8 @@ def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> 
         from hil.emulator.faults import read_faults
         from hil.emulator.targets import targets
 
-        for problem in read_faults(values.faults, targets(node for _, node in nodes), buses)[1]:
+        fd_buses = [name for name, keys in buses.items() if keys.get("fd")]
+        for problem in read_faults(values.faults, targets(node for _, node in nodes), buses, fd_buses)[1]:
             path = (int(part) if str(part).isdigit() else part for part in problem.path)
             yield Problem(("hil", "faults", *path), problem.what)
 

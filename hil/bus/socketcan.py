@@ -91,13 +91,16 @@ def up_command(channel: str, rates: BusRates, data_sample_point: float | None = 
 
 
 def describe_interface(channel: str) -> str:
-    """Bit rates and sample points of an interface in words; empty where it has no controller, as vcan."""
-    settings, parts = _settings(channel), []
+    """What an interface of this machine carries, in words: frames, bit rates, sample points; vcan has no bit rates."""
+    with socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as probe:
+        up = (_ask(probe, _SIOCGIFFLAGS, channel) or 0) & _IFF_UP
+        fd = _ask(probe, _SIOCGIFMTU, channel) == _CANFD_MTU
+    settings, parts = _settings(channel), ["up" if up else "down", "CAN FD" if fd else "classic CAN"]
     for key, words in (("bittiming", ""), ("data_bittiming", "FD data at ")):
         timing = settings.get(key, {})
         if "bitrate" in timing:
             parts.append(f"{words}{timing['bitrate']} bit/s, sample point {timing.get('sample_point', 'unknown')}")
-    return "; ".join(parts)
+    return ", ".join(parts)
 
 
 def _ask(probe: socket.socket, request: int, channel: str) -> int | None:

@@ -143,19 +143,20 @@ class FaultInjector:
 
     def _babble(self) -> End:
         p = self._parameters
-        frame = Frame(p["id"], bytes(p["size"]), extended=p["id"] > 0x7FF)
+        frame = Frame(p["id"], bytes(p["size"]), extended=p["id"] > 0x7FF, fd=p["fd"], brs=p["fd"])
         return self._send_often(frame, lambda wire: round(wire.frame_time(frame) / max(p["load"], 1e-3)))
 
     def _foreign_frames(self) -> End:
         p = self._parameters
-        frame = Frame(p["id"], bytes.fromhex(p["data"]), extended=p["extended"] or p["id"] > 0x7FF)
+        extended = p["extended"] or p["id"] > 0x7FF
+        frame = Frame(p["id"], bytes.fromhex(p["data"]), extended, fd=p["fd"], brs=p["fd"])
         return self._send_often(frame, lambda wire: nanoseconds(p["period"]))
 
     def _wrong_length(self) -> End:
         p = self._parameters
 
         def mangle(identity: int, data: bytes) -> bytes:
-            return data.ljust(8, b"\0")[: p["length"]] if self._random.random() < p["p"] else data
+            return data.ljust(p["length"], b"\0")[: p["length"]] if self._random.random() < p["p"] else data
 
         return self._mangle(mangle)
 
@@ -165,7 +166,7 @@ class FaultInjector:
         twin = wire.attach("intruder", _ignore, frozenset(), restart=None)
 
         def mangle(identity: int, data: bytes) -> bytes:
-            other = Frame(identity, bytes(byte ^ 0xFF for byte in data))
+            other = Frame(identity, bytes(byte ^ 0xFF for byte in data), fd=node.settings.fd, brs=node.settings.brs)
             if self._parameters["collide"]:
                 twin.send(other)
             else:

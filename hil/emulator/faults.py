@@ -1,10 +1,11 @@
 """The fault script of a config: its kinds of fault, read and checked."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hil.emulator.targets import Target
+from hil.frame import CLASSIC_SIZE, FD_SIZES
 from servoctl.config.document import Problem, in_words
 from servoctl.config.fields import NumberField
 from servoctl.expression.suggest import remedy
@@ -85,14 +86,28 @@ def _word(known: Sequence[str], default: str) -> Option:
     return Option(read, default)
 
 
+_LONG = f"{', '.join(map(str, FD_SIZES[9:-1]))} or {FD_SIZES[-1]}"
+
+
+def _size(default: int) -> Option:
+    def read(value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value in FD_SIZES:
+            return value
+        what = f"a number of bytes from 0 to {CLASSIC_SIZE}, or of an FD frame {_LONG}"
+        raise ValueError(f"expected {what}, got {in_words(value)}")
+
+    return Option(read, default)
+
+
 def _payload(default: str) -> Option:
     def read(value: Any) -> str:
         try:
-            if isinstance(value, str) and len(bytes.fromhex(value)) <= 8:
+            if isinstance(value, str) and len(bytes.fromhex(value)) in FD_SIZES:
                 return value
         except ValueError:
             pass
-        raise ValueError(f"expected up to 8 bytes in hexadecimal, quoted, got {in_words(value)}")
+        what = f"up to {CLASSIC_SIZE} bytes, or with fd {_LONG}, in hexadecimal, quoted"
+        raise ValueError(f"expected {what}, got {in_words(value)}")
 
     return Option(read, default)
 
@@ -111,7 +126,6 @@ _WHICH = {
     "id": _ID,
     "mask": _number("a mask of id bits", 0x7FF, least=0, below=1 << 29, whole=True),
 }
-_SIZE = _number("a number of bytes from 0 to 8", 8, least=0, below=9, whole=True)
 _CODE = _number("an error code of the protocol", None, least=0, below=1 << 32, whole=True)
 
 KINDS: dict[str, FaultKind] = {
@@ -128,14 +142,15 @@ KINDS: dict[str, FaultKind] = {
     "corruption": FaultKind("bus", {"p": _share(1.0), **_WHICH}),
     "cut": FaultKind("host_or_node"),
     "bus_off": FaultKind("host_or_node", {"restart": _number("a time >= 0 [s]", None, least=0.0)}),
-    "babble": FaultKind("bus", {"id": Option(_ID.read, 0), "load": _share(0.5), "size": _SIZE}),
-    "wrong_length": FaultKind("node", {"length": Option(_SIZE.read, 3), "p": _share(1.0)}),
+    "babble": FaultKind("bus", {"id": Option(_ID.read, 0), "load": _share(0.5), "size": _size(8), "fd": _flag(False)}),
+    "wrong_length": FaultKind("node", {"length": _size(3), "p": _share(1.0)}),
     "foreign_frames": FaultKind(
         "bus",
         {
             "id": Option(_ID.read, 0x7F0),
             "data": _payload(""),
             "extended": _flag(False),
+            "fd": _flag(False),
             "period": _number("a positive time [s]", 0.01, above=0.0),
         },
     ),
@@ -184,7 +199,10 @@ _COMMON = ("kind", "at", "for", "since", "drive", "bus")
 
 
 def read_faults(
-    entries: Iterable[Mapping[str, Any]], nodes: Mapping[str, Target | str], buses: Iterable[str]
+    entries: Iterable[Mapping[str, Any]],
+    nodes: Mapping[str, Target | str],
+    buses: Iterable[str],
+    fd_buses: Collection[str] = (),
 ) -> tuple[list[Fault], list[Problem]]:
     """Reads a script.
 
@@ -192,6 +210,7 @@ def read_faults(
         entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
         nodes: Name of each drive and sensor -> its entry of `targets`; for a drive its protocol is enough.
         buses: Names of the buses.
+        fd_buses: Names of those that carry FD frames.
 
     Returns:
         The faults, and all problems of the entries, each with its position in the script.
@@ -199,7 +218,7 @@ def read_faults(
     known, faults, problems = list(buses), [], []
     by_name = {name: Target(node) if isinstance(node, str) else node for name, node in nodes.items()}
     for number, entry in enumerate(entries):
-        reader = _Entry(str(number), entry, by_name, known)
+        reader = _Entry(str(number), entry, by_name, known, fd_buses)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -210,8 +229,15 @@ def read_faults(
 class _Entry:
     """Reads one entry of a script and collects its problems."""
 
-    def __init__(self, number: str, entry: Mapping[str, Any], nodes: Mapping[str, Target], buses: list[str]) -> None:
-        self._number, self._entry, self._nodes, self._buses = number, entry, nodes, buses
+    def __init__(
+        self,
+        number: str,
+        entry: Mapping[str, Any],
+        nodes: Mapping[str, Target],
+        buses: list[str],
+        fd_buses: Collection[str],
+    ) -> None:
+        self._number, self._entry, self._nodes, self._buses, self._fd_buses = number, entry, nodes, buses, fd_buses
         self.problems: list[Problem] = []
 
     def fault(self) -> Fault | None:
@@ -236,6 +262,7 @@ class _Entry:
             problem = self._nodes[drive].unfit_code(code)
             if problem is not None:
                 self._wrong("code", problem)
+        self._check_frames(parameters, drive, bus)
         if name == "stall" and duration is None:
             self._wrong("for", "missing (how long the loop stalls [s])")
         return Fault(name, at, duration, since, drive, bus, parameters)
@@ -258,6 +285,22 @@ class _Entry:
             self._wrong("bus", f"a {name} concerns no bus")
         if kind.target == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
             self._wrong("bus", f"missing (which of {', '.join(self._buses)})")
+
+    def _check_frames(self, parameters: Mapping[str, Any], drive: str | None, bus: str | None) -> None:
+        """FD frames, and payloads that only they have, need a bus that carries them."""
+        if "fd" in parameters:
+            fd = parameters["fd"]
+            for name in self._buses if bus is None else [bus]:
+                if fd and name not in self._fd_buses:
+                    self._wrong("fd", f"true, but bus '{name}' is classic (name another bus, or set fd: true there)")
+        else:
+            target = self._nodes.get(drive or "")
+            fd = target is not None and target.fd
+        for key in ("size", "length", "data"):
+            value = parameters.get(key, 0)
+            size = len(bytes.fromhex(value)) if isinstance(value, str) else value
+            if size > CLASSIC_SIZE and not fd:
+                self._wrong(key, f"{size} bytes, a classic frame has at most {CLASSIC_SIZE}")
 
     def _read(self, key: str, option: Option) -> Any:
         if key not in self._entry:

@@ -25,11 +25,13 @@ class Target(NamedTuple):
         protocol: Its protocol.
         drive: Whether it makes torque.
         status: How an MIT drive reports its status; empty for other protocols.
+        fd: Whether its frames are FD frames.
     """
 
     protocol: str
     drive: bool = True
     status: str = ""
+    fd: bool = False
 
     def unfit_code(self, code: int) -> str | None:
         """Why the protocol cannot report an error code as a fault; None if it can."""
@@ -43,6 +45,6 @@ class Target(NamedTuple):
 def targets(nodes: Iterable[SensorSettings]) -> dict[str, Target]:
     """Name of each node -> its properties for fault scripts."""
     return {
-        node.name: Target(node.protocol, isinstance(node, DriveSettings), str(node.options.get("status", "")))
+        node.name: Target(node.protocol, isinstance(node, DriveSettings), str(node.options.get("status", "")), node.fd)
         for node in nodes
     }

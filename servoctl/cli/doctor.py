@@ -65,7 +65,8 @@ def examine() -> dict[str, Any]:
         "cache_files": cache.size()[0],
         "cache_bytes": cache.size()[1],
         "cache_used": cache.refusal() is None,
-        "can_interfaces": _can_interfaces(),
+        "can_interfaces": (interfaces := _can_interfaces()),
+        "can_settings": _can_settings(interfaces),
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
         "sched_fifo": rights["priority"],
         "memory_lock": rights["memory"],
@@ -121,6 +122,18 @@ def _can_interfaces() -> list[str]:
     return [kind.parent.name for kind in kinds if kind.read_text().strip() == CAN_INTERFACE]
 
 
+def _can_settings(interfaces: list[str]) -> dict[str, str]:
+    """Name of each CAN interface -> what it carries, in words."""
+    if not interfaces:
+        return {}
+    from hil.bus.socketcan import describe_interface  # imports what only Linux has
+
+    try:
+        return {name: describe_interface(name) for name in interfaces}
+    except OSError:  # CAN interfaces are there, and no right to open their sockets
+        return {}
+
+
 def _rights() -> dict[str, bool]:
     """Right of a real-time loop -> whether this process has it."""
     from hil.loop.realtime import prepare
@@ -159,4 +172,6 @@ def _version(package: str) -> str | None:
 def _words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {what}" for name, what in value.items()) or "none"
     return ", ".join(value) or "none" if isinstance(value, list) else "none" if value is None else str(value)

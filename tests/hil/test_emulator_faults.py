@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulation import MILLISECOND, TURN, Bench, bench, drive_settings
+from emulation import MILLISECOND, TURN, Axes, Bench, bench, drive_settings, system_of
 
 from hil.bus import BusError, Link
+from hil.bus.rates import BusRates
 from hil.emulator.cia402 import CiA402
+from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_effects import ATTRIBUTES, FaultInjector
 from hil.emulator.faults import KINDS, read_faults
 from hil.emulator.observer import Observer
+from hil.emulator.targets import Target, targets
 from hil.frame import Frame
+from servoctl.types import State
 
 NODE = 1
 ESTIMATES, HEARTBEAT, TORQUE = NODE << 5 | 0x09, NODE << 5 | 0x01, NODE << 5 | 0x0E
@@ -60,7 +64,8 @@ def enable(host: Bench, torque: float = 0.0) -> None:
         ({"kind": "encoder_nan", "drive": "b"}, "drive",
          "b speaks cia402, where there is no encoder_nan (only with odrive and moteus)"),
         ({"kind": "stall"}, "for", "missing (how long the loop stalls [s])"),
-        ({"kind": "foreign_frames", "data": "xyz"}, "data", "expected up to 8 bytes in hexadecimal, quoted, got 'xyz'"),
+        ({"kind": "foreign_frames", "data": "xyz"}, "data",
+         "expected up to 8 bytes, or with fd 12, 16, 20, 24, 32, 48 or 64, in hexadecimal, quoted, got 'xyz'"),
         ({"kind": "drive_fault", "drive": "a", "clear": 1}, "clear", "expected true or false, got 1"),
         ({"kind": "output", "value": "big"}, "value", "expected nan, inf or step, got 'big'"),
     ],
@@ -453,3 +458,38 @@ def test_the_observer_takes_a_reset_of_all_nodes_for_all_drives() -> None:
     assert [(v.drive, v.what) for v in host.emulator.observer.report()] == [
         (name, "a torque after the drive was disabled") for name in "ab"
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"kind": "babble", "size": 12}, ("size", "12 bytes, a classic frame has at most 8")),
+        ({"kind": "babble", "size": 9}, ("size", "expected a number of bytes from 0 to 8, or of an FD frame 12, 16, ")),
+        ({"kind": "babble", "fd": True, "bus": "main"}, ("fd", "true, but bus 'main' is classic (name another bus")),
+        ({"kind": "foreign_frames", "data": "00" * 64}, ("data", "64 bytes, a classic frame has at most 8")),
+        ({"kind": "wrong_length", "length": 16, "drive": "a"}, ("length", "16 bytes, a classic frame has at most 8")),
+    ],
+)
+def test_payloads_and_frames_of_fd_need_a_bus_that_carries_them(entry: dict[str, Any], said: tuple[str, str]) -> None:
+    nodes = {"a": Target("mit", status="damiao"), "b": Target("mit", status="damiao", fd=True)}
+    _, (problem, *others) = read_faults([entry], nodes, ["main", "fast"], ["fast"])
+    assert not others and problem.path == ("0", said[0]) and problem.what.startswith(said[1])
+    fine = {**entry, "bus": "fast", "fd": True} if "drive" not in entry else {**entry, "drive": "b"}
+    assert bool(read_faults([fine], nodes, ["main", "fast"], ["fast"])[1]) is (entry.get("size") == 9)
+
+
+def test_fd_frames_of_a_stranger_and_of_a_wrong_length_are_on_the_wire() -> None:
+    settings = drive_settings("mit", options={"status": "damiao"}, fd=True, brs=True)
+    entries = [
+        {"kind": "foreign_frames", "data": "a5" * 48, "fd": True, "period": 0.002, "since": "power_on"},
+        {"kind": "wrong_length", "drive": "a", "length": 12, "since": "power_on"},
+    ]
+    faults, problems = read_faults(entries, targets([settings]), ["main"], ["main"])
+    assert not problems
+    start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
+    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], faults=faults, engine="vm")
+    host = Bench(Emulator.build(rig, {"main": BusRates(1_000_000, 5_000_000, True)}))
+    seen = host.ask(Frame(1, bytes.fromhex("7fff7ff0000007ff"), fd=True, brs=True), 4.0)
+    assert {(frame.id, len(frame.data), frame.fd, frame.brs) for frame in seen} == {
+        (0x7F0, 48, True, True), (0, 12, True, True)
+    }  # fmt: skip
