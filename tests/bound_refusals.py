@@ -17,7 +17,10 @@ ENTRIES = [
     ("position: robot, acceleration: 1", "bounds.b.position: needs plant.robot or plant.robots (for a class, give coo"),
     ("velocity: robot", "bounds.b.velocity: needs plant.robot or plant.robots"),
     ("velocity: {y: 1}", "bounds.b.velocity.y: there is no coordinate 'y'"),
-    ("distance: [a, b], at_least: 1", "bounds.b.distance: needs plant.robot or plant.robots (for a class, give hol"),
+    (
+        "distance: [a, b], at_least: 1",
+        "bounds.b.distance: needs plant.robot or plant.robots (for a class, give clearance or hol",
+    ),
     ("reaction: cable, at_most: 0", "bounds.b.reaction: there is no passive row 'cable'"),
     ("reaction: cable", "bounds.b: no limit (give at_least or at_most)"),
     ("reaction: cable, at_most: 0, at_least: 1", "bounds.b.at_most: cannot be used with at_least (give the other"),

@@ -268,7 +268,7 @@ def test_list_names_what_a_config_can_use(command: Servoctl) -> None:
     assert list(there_is) == ["plants", "laws", "drives", "configs"]
     assert "plants.coordinated_robots:CoordinatedRobots" in there_is["plants"]
     assert "constraint_following" in there_is["laws"]
-    assert list(there_is["drives"]) == ["cia402", "mit", "odrive"]
+    assert list(there_is["drives"]) == ["cia402", "mit", "moteus", "odrive", "robstride"]
     assert all(there_is["drives"].values())
     assert "lift one object" in there_is["configs"]["coordinated_robots"]
     assert "coordinated_robots" in command("list").stdout

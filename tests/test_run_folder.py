@@ -162,7 +162,7 @@ def test_the_file_stores_each_status_with_its_sentence(tmp_path):
     write(tmp_path / "run", rows(0, 1))
     metadata = pq.read_schema(tmp_path / "run" / "trajectory.parquet").metadata
     statuses = json.loads(metadata[b"servoctl.status"])
-    assert statuses["3"] == ["INFEASIBLE", Status.INFEASIBLE.value]
+    assert statuses[str(Status.INFEASIBLE.code)] == ["INFEASIBLE", Status.INFEASIBLE.value]
     assert json.loads(metadata[b"servoctl.units"]) == UNITS
 
 

@@ -135,8 +135,9 @@ class Stages:
         if self.mode not in (Phase.WAITING, *WATCHING):
             monitor.motion(now, reading.positions, reading.speeds)
         # signs and zeros that contradict each other are what a calibration is for
-        for finding in () if self.mode is Phase.CALIBRATE else reading.findings:
-            monitor.report(now, kind_of(finding), finding.channel, finding.reason)
+        if self.mode is not Phase.CALIBRATE:
+            for finding in reading.findings:
+                monitor.report(now, kind_of(finding), finding.channel, finding.reason)
         self._react(now)
 
     def _react(self, now: int) -> None:

@@ -275,7 +275,7 @@ def test_gains_above_half_of_the_stable_limit_give_a_note(tmp_path: Path, capsys
         (
             SCARA,
             "interface: socketcan, channel: can0",
-            "note: tau1, tau2, tau3, F4: the ranges of MIT frames cannot be read back",
+            "note: tau1, tau2, tau3, F4: the ranges of its frames cannot be read back",
         ),
         (BELT, "interface: emulated", ""),
         (BELT, "interface: virtual, channel: main", ""),

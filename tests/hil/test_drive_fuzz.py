@@ -36,7 +36,7 @@ VALID = {
     "moteus": [
         Frame(0x300, bytes.fromhex("21000a2f010000803e000000c00000a03f210f00"), fd=True, brs=True),
         Frame(0x300, bytes.fromhex("2404000a005000000170ff210f00"), fd=True, brs=True),
-        Frame(0x300, bytes.fromhex("290001200000002101ff"), fd=True),
+        Frame(0x300, bytes.fromhex("29000a0000002101ff"), fd=True),
         Frame(0x300, bytes.fromhex("31ab0101"), fd=True),
         Frame(0x300, bytes.fromhex("41010431350d0a50"), fd=True),
         Frame(0x8003, bytes.fromhex("010000"), extended=True, fd=True),
@@ -94,4 +94,4 @@ def feed(protocol: str, count: int) -> tuple[int, int]:
 @pytest.mark.parametrize("protocol", OPTIONS)
 def test_a_third_of_a_million_random_frames_raise_nothing_and_change_nothing_invalid(protocol: str) -> None:
     refused, accepted = feed(protocol, 333_000)
-    assert refused > 33_000 and accepted > 3330
+    assert refused > 33_000 and accepted > 1_000
