@@ -19,7 +19,7 @@ ENTRIES = [
     ("velocity: {y: 1}", "bounds.b.velocity.y: there is no coordinate 'y'"),
     (
         "distance: [a, b], at_least: 1",
-        "bounds.b.distance: needs plant.robot or plant.robots (for a class, give clearance or hol",
+        "bounds.b.distance: needs plant.robot or plant.robots (for a class, give cle",
     ),
     ("reaction: cable, at_most: 0", "bounds.b.reaction: there is no passive row 'cable'"),
     ("reaction: cable", "bounds.b: no limit (give at_least or at_most)"),

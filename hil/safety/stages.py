@@ -132,7 +132,7 @@ class Stages:
             monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
         monitor.lateness(tick)
         self._rig.watch(monitor, now, since, self.mode in WORKING)
-        if self.mode not in (Phase.WAITING, *WATCHING):
+        if self.mode is not Phase.WAITING and self.mode not in WATCHING:
             monitor.motion(now, reading.positions, reading.speeds)
         # signs and zeros that contradict each other are what a calibration is for
         if self.mode is not Phase.CALIBRATE:
