@@ -45,7 +45,7 @@ def _use() -> str:
         sources, problem = dict(made["sources"]), str(made["problem"])
         changed = [name for name, digest in sources.items() if _digest(ROOT / name) != digest]
     except (OSError, ValueError, LookupError):  # no manifest, or a damaged one
-        return f"not compiled for {PLACE.name} ({AGAIN})"
+        return "it is not compiled"
     if problem:
         return f"{problem} ({AGAIN})"
     if changed:
