@@ -94,7 +94,7 @@ class FunnelNumbers(NamedTuple):
 
     def until_first_command(self, disturbance: float, delay: float) -> float:
         """The most by which |beta| nears the edge before the first command acts, under a disturbance of the row."""
-        return delay * (disturbance + 2.0 * self.rate * self.start + self.shrink * (self.start - self.end))
+        return float(delay * (disturbance + 2.0 * self.rate * self.start + self.shrink * (self.start - self.end)))
 
 
 @dataclass(frozen=True)
