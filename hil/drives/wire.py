@@ -97,6 +97,7 @@ class Encoding(NamedTuple):
 
     Attributes:
         frame: The frame of zero torque, with the present state of the driver.
+        sign: Sign of the motor's torque for a positive one at the joint.
         field: Where the torque is.
         chain: From the torque at the joint to the number in the frame, before it is rounded.
         rounding: How it is rounded.
@@ -105,6 +106,7 @@ class Encoding(NamedTuple):
     """
 
     frame: Frame
+    sign: int
     field: Field
     chain: Chain
     rounding: Rounding

@@ -24,7 +24,6 @@ from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.dispatch import Dispatch
-from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import UNPOWERED, Phase, Stage
@@ -35,6 +34,8 @@ from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
+from hil.session.tick_choice import tick_in_c
+from hil.tick.rig import TickRig
 from hil.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -134,7 +135,7 @@ class HilRun:
         values, nodes = setup.settings.values, [*setup.drives, *setup.sensors]
         self._reporter = Reporter(self._monitor, self.recorder, environment.clock)
         self._dispatch = Dispatch(environment.buses, nodes, environment.clock, self.recorder.frame)
-        self._rig = CanRig(
+        self._rig = TickRig(
             self._dispatch,
             setup.drives,
             setup.sensors,
@@ -150,6 +151,8 @@ class HilRun:
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
+        in_c = tick_in_c(self._rig, setup, self._controller, self._stages, limits)
+        self.facts["tick"] = in_c
         parts = self._controller, self._rig, self._stages
         self._logbook = Logbook(setup, *parts, self._table, self.recorder, environment.truth is not None)
         self.operator = OperatorLink(setup, *parts, self._reporter, environment.lockstep, signals)
@@ -252,7 +255,9 @@ class HilRun:
             environment.clock.sleep_until(environment.clock.now() + stall)
         if self._hand is not None and not tick.number:
             environment.guided(self._plan.duration)
-        torques = self._stages.decide(tick, reading)
+        torques = self._rig.decide(tick)
+        if torques is None:
+            torques = self._stages.decide(tick, reading)
         if self._stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
             self._engaged = True
             environment.engaged()

@@ -10,7 +10,7 @@ static int give_back(tick *k, const char *why) { k->trouble = why; return GIVEN_
 
 static double seconds(long long time) { return (double)time / SECOND; }
 
-static int finite(double x) { return x - x == 0.0; }
+static int is_finite(double x) { return x - x == 0.0; }
 
 /* As Python's max and min, also for NaN and signed zeros. */
 static double larger(double a, double b) { return b > a ? b : a; }
@@ -58,13 +58,13 @@ static int as_expected(const tick_expects *each, int count, const unsigned char 
 }
 
 /* Begins a tick: what is taken from now on can be undone. */
-void tick_begin(tick *k, long long began, int syncs)
+void tick_begin(tick *k, long long began)
 {
   memcpy(k->kept_numbers, k->numbers, k->doubles * sizeof *k->numbers);
   memcpy(k->kept_times, k->times, k->integers * sizeof *k->times);
   k->trouble = 0;
   *k->began = began;
-  if (syncs && began != *k->sync) {
+  if (began != *k->sync) {
     *k->sync_before = *k->sync;
     *k->sync = began;
   }
@@ -92,7 +92,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     for (int r = 0; r < each->reads_count; ++r) {
       const tick_reads *reads = &each->reads[r];
       double value = chained(&reads->chain, number_of(&reads->field, data));
-      if (!finite(value)) return give_back(k, "a number that is not finite in a frame");
+      if (!is_finite(value)) return give_back(k, "a number that is not finite in a frame");
       if (reads->quantity == 0) k->position[node] = value;
       else if (reads->quantity == 1) k->velocity[node] = value;
       else k->next_torque[node] = value;
@@ -136,8 +136,8 @@ static int accept_sample(tick *k, int i, long long time)
   double last = k->accepted_position[i], elapsed = seconds(time - k->accepted_time[i]);
   double ordinary = elapsed < c->interval ? elapsed : c->interval;
   double step = position - (last + rate * (elapsed - ordinary)), possible = k->steps * c->resolution;
-  if (!finite(position) || !finite(velocity)) return give_back(k, "a sample that is not finite");
-  if (finite(c->speed_limit)) possible = possible + k->margin * c->speed_limit * ordinary;
+  if (!is_finite(position) || !is_finite(velocity)) return give_back(k, "a sample that is not finite");
+  if (is_finite(c->speed_limit)) possible = possible + k->margin * c->speed_limit * ordinary;
   else {
     double fastest = larger(fabs(rate), fabs(velocity));
     fastest = larger(fastest, fabs(model));
@@ -179,7 +179,7 @@ static void predict(tick *k, double t, double h, const double *q, const double *
 
 static int all_finite(const double *values, int count)
 {
-  for (int i = 0; i < count; ++i) if (!finite(values[i])) return 0;
+  for (int i = 0; i < count; ++i) if (!is_finite(values[i])) return 0;
   return 1;
 }
 
@@ -205,7 +205,7 @@ static int track(tick *k, double elapsed, const double *v, const double *v_befor
 }
 
 /* State of the machine from the samples: hil.sensing.sensing, and the prediction for the law. */
-int tick_sense(tick *k, long long now, int syncs)
+int tick_sense(tick *k, long long now)
 {
   int n = k->n, m = k->channels;
   double t = seconds(now), elapsed = seconds(now - *k->now);
@@ -223,7 +223,7 @@ int tick_sense(tick *k, long long now, int syncs)
     k->expected[i] = speed;
   }
   for (int i = 0; i < m; ++i) {
-    long long time = k->channel[i].synced && syncs ? sampled(k, k->sample_time[i]) : k->sample_time[i];
+    long long time = k->channel[i].synced ? sampled(k, k->sample_time[i]) : k->sample_time[i];
     double age, rate;
     if (time != k->seen[i] && accept_sample(k, i, time)) return GIVEN_BACK;
     age = seconds(now - k->accepted_time[i]);
@@ -263,7 +263,7 @@ int tick_sense(tick *k, long long now, int syncs)
 /* A limit changes a torque: hil.safety.limits. */
 static double clamp(const tick_drive *d, double wanted, double last, double position, double step)
 {
-  double torque = finite(wanted) ? wanted : 0.0;
+  double torque = is_finite(wanted) ? wanted : 0.0;
   torque = smaller(larger(torque, -d->torque_limit), d->torque_limit);
   torque = smaller(larger(torque, last - step), last + step);
   if ((position > d->upper && torque > 0.0) || (position < d->lower && torque < 0.0)) torque = 0.0;
@@ -288,8 +288,11 @@ static double encode(tick_encoding *e, double torque)
   const tick_field *f = &e->field;
   double raw = chained(&e->chain, torque);
   unsigned long long bits;
-  if (e->rounding == 0) raw = trunc(raw);
-  else if (e->rounding == 2) raw = raw > (e->lowest + e->highest) / 2.0 ? floor(raw) : ceil(raw);
+  if (e->rounding == 0) raw = trunc(raw) + 0.0; /* an integer has no negative zero */
+  else if (e->rounding == 2) {
+    double middle = (e->lowest + e->highest) / 2.0; /* zero lies half a step from its neighbours */
+    raw = e->sign * torque > 0.0 ? larger(floor(raw), middle + 0.5) : smaller(ceil(raw), middle - 0.5);
+  }
   if (!(e->lowest <= raw && raw <= e->highest)) return NAN;
   if (e->rounding == 1) {
     float single = single_towards_zero(raw);
@@ -339,7 +342,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     k->clamped[i] = torque != wanted;
     k->torques[i] = torque;
     k->raw[i] = encode(&k->encoding[i], torque);
-    if (!finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
+    if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
   }
   memcpy(k->previous, k->torques, m * sizeof *x);
   memcpy(k->carried, k->raw, m * sizeof *x);
@@ -363,7 +366,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
 int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long now, double elapsed,
                 double task_time)
 {
-  tick_begin(k, began, 1);
+  tick_begin(k, began);
   for (int i = 0; i < count; ++i) {
     const tick_frame *each = &in[i];
     if (tick_take(k, each->bus, each->id, each->flags, each->length, each->data, each->time) == GIVEN_BACK) {
@@ -371,7 +374,7 @@ int tick_frames(tick *k, const tick_frame *in, int count, long long began, long 
       return GIVEN_BACK;
     }
   }
-  if (tick_sense(k, now, 1) || tick_decide(k, now, elapsed, task_time)) {
+  if (tick_sense(k, now) || tick_decide(k, now, elapsed, task_time)) {
     tick_undo(k);
     return GIVEN_BACK;
   }

@@ -47,7 +47,7 @@ typedef struct { /* ids with (id & mask) == value belong to a node */
 } tick_watched;
 
 typedef struct { /* how a torque is sent */
-  int length, rounding; /* rounding 0: integer towards zero, 1: single precision towards zero, 2: MIT's half steps */
+  int length, sign, rounding; /* rounding 0: integer towards zero, 1: single towards zero, 2: zero between two steps */
   unsigned char frame[64];
   tick_field field;
   tick_chain chain, back;
@@ -101,10 +101,10 @@ typedef struct {
   const char *trouble;
 } tick;
 
-void tick_begin(tick *k, long long began, int syncs);
+void tick_begin(tick *k, long long began);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
-int tick_sense(tick *k, long long now, int syncs);
+int tick_sense(tick *k, long long now);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 void tick_undo(tick *k);
 
