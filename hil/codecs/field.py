@@ -1,5 +1,6 @@
 """Where a number lies in a payload: read by Python's codecs and by the tick in C, so that its place is written once."""
 
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -32,5 +33,5 @@ class Field(NamedTuple):
 
 def layout(*fields: Field) -> Struct:
     """The fields of a payload, in little-endian order, without gaps."""
-    assert all(before.first + before.size == after.first for before, after in zip(fields, fields[1:], strict=False))
+    assert all(before.first + before.size == after.first for before, after in pairwise(fields))
     return Struct("<" + "".join(field.code for field in fields))

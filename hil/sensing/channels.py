@@ -127,11 +127,11 @@ class Displacements:
         return rates
 
     def speeds(self, plant: Plant, q: Array, v: Array, t: float) -> list[float]:
-        """`rates` as floats. A constant Jacobian is summed in the order of the coordinates, as the tick in C does it."""
+        """`rates` as floats; a constant Jacobian is summed in the order of the coordinates, as in C."""
         if self.rows is None:
-            return self.rates(plant, q, v, t).tolist()
-        values = v.tolist()
-        speeds = []
+            varying: list[float] = self.rates(plant, q, v, t).tolist()
+            return varying
+        values, speeds = v.tolist(), []
         for row in self.rows:
             speed = 0.0
             for j, factor in row:  # not by sum(), which compensates rounding from Python 3.12 on

@@ -316,6 +316,7 @@ class HilRun:
         cpu = self._cpu_time / self._ticks if self._ticks and not self._environment.lockstep else None
         timing = timing_figures(self._logbook.timing, self._logbook.parts, cpu)
         duration = self._ticks * self._setup.settings.values.period
+        more |= {"ticks_in_c": self._rig.ticks, "given_back": dict(self._rig.given_back)}
         facts = {
             **self.facts, "timing": self.facts.get("timing", {}) | timing, "steps": self._ticks,
             "evaluations": self._setup.loop.evaluations, "duration": duration, "wall_time": self._wall_time,

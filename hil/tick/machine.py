@@ -100,7 +100,8 @@ class Machine:
 
     def _block(self, sizes: Mapping[str, int], kind: type) -> tuple[dict[str, Array], Array]:
         """Arrays one after the other in one block; the struct points to them."""
-        block, parts, place = np.zeros(sum(sizes.values()), dtype=kind), {}, 0
+        block: Array = np.zeros(sum(sizes.values()), dtype=kind)
+        parts, place = {}, 0
         for name, size in sizes.items():
             parts[name] = block[place : place + size]
             setattr(self.tick, name, self._pointer("double" if kind is float else "long long", parts[name]))

@@ -6,7 +6,8 @@ the same tick from the same frames: its reaction is that of a run without C, in 
 know cannot be wrong there. Stages, stop, heartbeats and records are Python's in any case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from hil.drives.wire import Wire
 from hil.frame import Frame
@@ -22,7 +23,7 @@ from servoctl.types import Array
 GIVEN_BACK, UNKNOWN = -1, -2
 
 PAUSE = 10
-"""Ticks in Python after one that was given back: what is rare seldom comes alone, and going back and forth costs time."""
+"""Ticks in Python after one that was given back: what is rare seldom comes alone."""
 
 WINDOW = "window"
 """The end of a window of the tracking monitor, which is ordinary, but Python's."""
@@ -37,6 +38,7 @@ class TickRig(CanRig):
     """
 
     ticks = 0
+    given_back: Mapping[str, int] = MappingProxyType({})
     _machine: Machine | None = None
     _loaded = _decided = False
     _pause = 0
@@ -55,7 +57,6 @@ class TickRig(CanRig):
         ]  # fmt: skip
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
-        self.given_back: dict[str, int] = {}
 
     def read(self, deadline: int) -> Reading:
         self._decided = False
@@ -170,7 +171,7 @@ class TickRig(CanRig):
 
     def _count(self) -> None:
         why = "" if self._machine is None else self._machine.trouble
-        self.given_back[why] = self.given_back.get(why, 0) + 1
+        self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
         self._pause = 0 if why == WINDOW else PAUSE
 
     def _give_back(self) -> None:

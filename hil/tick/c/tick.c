@@ -283,7 +283,7 @@ static float single_towards_zero(double x)
 }
 
 /* Writes a torque into a frame; returns it as the frame carries it, NaN if it does not fit. */
-static double encode(tick_encoding *e, double torque)
+double tick_encode(tick_encoding *e, double torque)
 {
   const tick_field *f = &e->field;
   double raw = chained(&e->chain, torque);
@@ -341,7 +341,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     if (!(-d->torque_limit <= torque && torque <= d->torque_limit)) return give_back(k, "a torque above its limit");
     k->clamped[i] = torque != wanted;
     k->torques[i] = torque;
-    k->raw[i] = encode(&k->encoding[i], torque);
+    k->raw[i] = tick_encode(&k->encoding[i], torque);
     if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
   }
   memcpy(k->previous, k->torques, m * sizeof *x);

@@ -102,6 +102,7 @@ typedef struct {
 } tick;
 
 void tick_begin(tick *k, long long began);
+double tick_encode(tick_encoding *encoding, double torque);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
 int tick_sense(tick *k, long long now);
