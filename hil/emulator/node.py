@@ -9,8 +9,6 @@ from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
-from mypy_extensions import mypyc_attr
-
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
@@ -41,7 +39,6 @@ class Medium(Protocol):
         """Switches a node's controller on or off."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class EmulatedNode(ABC):
     """A node with an encoder.
 
@@ -159,7 +156,6 @@ class EmulatedNode(ABC):
         return []
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class EmulatedDrive(EmulatedNode):
     """A drive: a node with a motor.
 

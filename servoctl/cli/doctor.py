@@ -10,7 +10,6 @@ import typer
 
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
-from servoctl.compiled import AS_PYTHON
 from servoctl.engine import cache, compiler
 from servoctl.errors import CompileError, ConfigError
 
@@ -60,7 +59,6 @@ def examine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": _cpus(),
         "compiler": _compiler(),
-        "compiled_loop": not AS_PYTHON,
         "cache": str(cache.folder()),
         "cache_files": cache.size()[0],
         "cache_bytes": cache.size()[1],
@@ -81,8 +79,6 @@ def lacks(findings: dict[str, Any]) -> list[str]:
     """One sentence per missing feature: what it costs and what to do."""
     costs = {
         "compiler": "no C compiler: engine vm needs none, but long runs take about ten times as long on it",
-        "compiled_loop": "the real-time loop runs as Python: with six axes a tick on the wall clock was measured to"
-        f" take 1.0 to 1.2 times the CPU time, a run in virtual time nearly twice as long: {AS_PYTHON}",
         "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
         "can_interfaces": "no CAN interface: real drives cannot be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: under load the real-time loop may be late by milliseconds;"
