@@ -1,8 +1,8 @@
 """What a sampled law can promise about its bounds: start, rate against period, and how far a sample may miss.
 
-    passed <= |h''| D^2 / 8 + e / (p D)^2       of degree 2: e is what one period adds to h beside D h' + D^2 h'' / 2
+    passed <= |h''| D^2 / 8 + e / (p D)^2       of degree 2: e = h(t + D) - (h + D h' + D^2 h'' / 2)
     passed <= |h''| D^2 / 8 + e / max(p D, 1/2)^2       of a coordinate's limit
-    passed <= e / (1 - e^(-p D)), e             of degree 1, of a speed's limit: e of h beside D h'
+    passed <= e / (1 - e^(-p D)), e             of degree 1, of a speed's limit: e = h(t + D) - (h + D h')
 
 Design: |h''| and e are measured over one held period at the start and at random states near it, with the law's command
 and with inputs at their limits. They are as large as those states make them, and no proof for faster motions.

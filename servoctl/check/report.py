@@ -139,7 +139,7 @@ def _internal(run: Run, report: CheckReport) -> None:
     internal = run.internal
     if internal is None:
         return
-    lines = [f"{counted(internal.dimension, 'state')} besides the violations: {internal.verdict}"]
+    lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in internal.modes[:SHOWN]))
     report.sections.append(("internal dynamics", lines))
