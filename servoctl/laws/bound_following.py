@@ -63,7 +63,7 @@ class BoundConstraintFollowing(BoundLaw):
         funnel: Funnels of rows; None: none.
         funnel_numbers: The numbers of each, one after the other.
         bounds: Bounds that come before every task; None: none.
-        bound_rates, bound_braking, bound_reactions: Their `Numbers`.
+        bound_rates, bound_braking, bound_margins, bound_reactions: Their `Numbers`.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -102,6 +102,7 @@ class BoundConstraintFollowing(BoundLaw):
     bounds: HeldBounds | None = None
     bound_rates: tuple[float, ...] = ()
     bound_braking: tuple[float, ...] = ()
+    bound_margins: tuple[float, ...] = ()
     bound_reactions: tuple[float, ...] = ()
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
@@ -155,7 +156,7 @@ class BoundConstraintFollowing(BoundLaw):
     @property
     def bound_numbers(self) -> BoundNumbers:
         """What the bounds compare with."""
-        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_reactions)
+        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_margins, self.bound_reactions)
 
     def bound_values(self, terms: Terms, u: Array) -> Array:
         return np.zeros(0) if self.bounds is None else self.bounds.values(terms, u, self.bound_numbers)
