@@ -32,7 +32,7 @@ ENTRIES = [
 
 PAIRS = [
     (
-        "{name: a, position: {x: [1, 2]}, acceleration: 1}, {name: b, position: {x: [-1, 60*deg/100]}, acceleration: 1}",
+        "{name: a, position: {x: [1, 2]}, acceleration: 1}, {name: b, position: {x: [-1, 9*deg]}, acceleration: 1}",
         "bounds.b.position: an earlier entry keeps x above 1 (nothing is left: move one of the limits)",
     ),
     (

@@ -147,20 +147,18 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _empty_intervals(entries: list[Any]) -> Iterator[Problem]:
     """Entries that leave nothing between the lower limits and the upper limits of the same quantity."""
-    room: dict[tuple[str, ...], tuple[float, float]] = {}
+    room: dict[tuple[str, str], tuple[float, float]] = {}
     for index, entry in enumerate(entries):
         for quantity, lower, upper in _intervals(entry) if isinstance(entry, Mapping) else ():
             low, high = room.get(quantity, (-math.inf, math.inf))
             room[quantity] = max(low, lower), min(high, upper)
             if max(low, lower) > min(high, upper) and lower <= upper:
                 other = f"below {high:g}" if lower > high else f"above {low:g}"
-                what = (
-                    f"an earlier entry keeps {' '.join(quantity[1:])} {other} (nothing is left: move one of the limits)"
-                )
+                what = f"an earlier entry keeps {quantity[1]} {other} (nothing is left: move one of the limits)"
                 yield Problem(("bounds", index, quantity[0]), what)
 
 
-def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float, float]]:
+def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float, float]]:
     """Quantity, and its smallest and largest value, of the limits of an entry that are numbers."""
     for kind in ("position", "velocity"):
         for name, limit in mapping(entry, kind).items():
