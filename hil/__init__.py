@@ -3,5 +3,3 @@
 Times inside this package are integer nanoseconds on the run's clock, so that a run in lock-step is the same to the bit
 wherever it runs; whatever a person reads or writes is in seconds.
 """
-
-import servoctl.compiled  # noqa: F401 - what follows may be found compiled

@@ -5,13 +5,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from mypy_extensions import mypyc_attr
-
 from hil.frame import Frame
 from servoctl.errors import RigError
 
 
-@mypyc_attr(native_class=False)
 class BusError(RigError):
     """A bus cannot be opened, or is down: it sends no frame."""
 
@@ -52,7 +49,6 @@ class Health(NamedTuple):
     lost: int = 0
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Bus(ABC):
     """One CAN bus, open.
 

@@ -3,13 +3,10 @@
 from random import Random
 from typing import NamedTuple
 
-from mypy_extensions import mypyc_attr
-
 from hil.emulator.station import Station
 from hil.frame import Frame
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Disturbance:
     """A disturbance of frames on a wire, or in an adapter behind it; this one disturbs nothing."""
 

@@ -7,9 +7,7 @@ a drive, a motor with a brake. Faults set its attributes and nothing else.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import Any, Protocol
-
-from mypy_extensions import mypyc_attr
+from typing import Any, ClassVar, Protocol
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.encoder import Encoder
@@ -41,7 +39,6 @@ class Medium(Protocol):
         """Switches a node's controller on or off."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class EmulatedNode(ABC):
     """A node with an encoder.
 
@@ -54,8 +51,11 @@ class EmulatedNode(ABC):
         delay: Delay of its frames [ns].
         mangle: (id, payload) -> payload that is sent; None: no change.
         drift: Drift of its clock [ppm].
+        aborts: Index of an object, or None for all -> abort code of every access to it.
+        special_faults: Kinds of fault that it can have, apart from those that every node can have.
     """
 
+    special_faults: ClassVar[frozenset[str]] = frozenset()
     _attached = False
 
     def __init__(
@@ -73,6 +73,7 @@ class EmulatedNode(ABC):
         self.world, self.settings, self.encoder = world, settings, encoder
         self._options = {**settings.options, **quirks}
         self.silent = self.heart_stopped = False
+        self.aborts: dict[int | None, int] = {}
         self.delay, self.drift = 0, 0.0
         self.mangle: Callable[[int, bytes], bytes] | None = None
         self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
@@ -140,6 +141,10 @@ class EmulatedNode(ABC):
     def _send(self, frame: Frame) -> None:
         self.station.send(frame)
 
+    def heartbeat_ids(self) -> tuple[int, int]:
+        """Ids of the host's frames that prove to this node that it is alive: a value, and the mask of its bits."""
+        raise NotImplementedError
+
     def set_drift(self, ppm: float) -> None:
         """Sets the drift of its clock [ppm]."""
         self.drift = ppm
@@ -151,7 +156,6 @@ class EmulatedNode(ABC):
         return []
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class EmulatedDrive(EmulatedNode):
     """A drive: a node with a motor.
 
@@ -160,9 +164,11 @@ class EmulatedDrive(EmulatedNode):
         refuses: Whether it refuses to be enabled; faults set this and the following.
         wrong_mode: Whether it stays in another mode than commanded.
         torque_table: Its torque range, relative to the agreed one.
+        usual_code: Its error code for over-current, or of its power stage.
     """
 
     settings: DriveSettings
+    usual_code: ClassVar[int]
 
     def __init__(
         self,
@@ -180,6 +186,11 @@ class EmulatedDrive(EmulatedNode):
         self._damping = settings.torque_limit / (FULL_TORQUE * settings.speed_limit) / settings.gear**2
         self._braking: Event | None = None
         super().__init__(world, medium, settings, encoder, quirks)
+
+    @staticmethod
+    @abstractmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        """First and last error code that the frames of a drive with these settings can hold."""
 
     @abstractmethod
     def trip(self, code: int) -> None:

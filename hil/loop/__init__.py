@@ -4,7 +4,6 @@ Design: each tick reads the rig, asks the caller's `decide` for the command, wri
 neither the law nor the safety rules: a session on drives puts its stages and checks into `decide`.
 """
 
-import servoctl.compiled  # noqa: F401 - from here on, imports find compiled modules
 from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.rig import Finding, Reading, Rig

@@ -3,8 +3,6 @@
 import time
 from abc import ABC, abstractmethod
 
-from mypy_extensions import mypyc_attr
-
 SECOND = 1_000_000_000
 """Nanoseconds."""
 
@@ -14,7 +12,6 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Clock(ABC):
     """Monotonic time since the start of a run [ns], in whole numbers."""
 
@@ -27,7 +24,6 @@ class Clock(ABC):
         """Returns at `moment` [ns], or at once if it is past."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class WallClock(Clock):
     """The machine's monotonic clock, 0 when it is made."""
 

@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mypy_extensions import mypyc_attr
-
 from servoctl.types import Array
 
 
@@ -49,7 +47,6 @@ class Reading(NamedTuple):
     findings: Sequence[Finding] = ()
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Rig(ABC):
     """A machine, simulated or real."""
 

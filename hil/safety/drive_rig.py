@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-from mypy_extensions import mypyc_attr
 
 from hil.drives.base import Drive
 from hil.loop import Rig
@@ -12,7 +11,6 @@ from hil.safety.monitor import Monitor
 from servoctl.types import Array
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class DriveRig(Rig):
     """A rig whose drives are enabled before the task and disabled after it."""
 

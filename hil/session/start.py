@@ -31,7 +31,6 @@ from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.preflight import preflight
 from hil.session.run import HilRun, Result
 from hil.view import LivePage
-from servoctl.compiled import AS_PYTHON
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
 from servoctl.mechanics.shapes.picture import placed_shapes
@@ -127,7 +126,6 @@ class ReadyRun:
         request, lockstep = self._request, self._environment.lockstep
         facts: dict[str, Any] = {
             "config": self.name, "servoctl": VERSION, "engine": self.setup.loop.engine,
-            "compiled_loop": not AS_PYTHON,
             "torque_limits": {drive.name: drive.torque_limit for drive in self.setup.settings.drives},
             "tasks": self.setup.tasks, "stages": STAGES, "warnings": self.notes,
             "emulated": self._environment.emulated, "lockstep": lockstep,

@@ -66,7 +66,7 @@ KINDS = (
     | dict.fromkeys(
         ("duration", "steps", "evaluations", "wall_time", "realtime_factor", "settling_band", "energy_drift"), NUMBER
     )
-    | dict.fromkeys(("emulated", "lockstep", "compiled_loop"), FLAG)
+    | dict.fromkeys(("emulated", "lockstep"), FLAG)
     | dict.fromkeys(("timing", "bus", "counts", "emulator", "recorder", "realism"), OBJECT)
     | dict.fromkeys(("warnings", "stages", "left_out", "observer", "realtime"), NAMES)
     | {"tasks": GROUPS, "task_span": SPAN, "events": EVENTS, "drives": OBJECTS, "torque_limits": NUMBERS}

@@ -10,7 +10,8 @@ the root's origin.
 Source: Featherstone 2008, tables 5.1 (recursive Newton-Euler) and 6.2 (composite bodies).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,18 +32,20 @@ from servoctl.mechanics.spatial.branches import (
 from servoctl.mechanics.spatial.dynamics import LocalMotion, Wrench, body_wrench
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
 from servoctl.mechanics.spatial.moments import Moments
-from servoctl.mechanics.spatial.scalars import ZERO, Triple, plus, times
+from servoctl.mechanics.spatial.scalars import ZERO, Triple, plus
 from servoctl.types import Array
 
-if TYPE_CHECKING:
-    from servoctl.mechanics.spatial.plant import Robot
 
+def mass_matrix(tree: RobotTree, links: Sequence[Sequence[Any]], q: Array) -> Array:
+    """M(q), shape (n, n), on symbols.
 
-def mass_matrix(robot: "Robot", q: Array) -> Array:
-    """M(q), shape (n, n), on symbols; the robot's tree must be long."""
-    tree = robot.tree
+    Args:
+        tree: A long tree.
+        links: Of each link of the tree, in its axes: mass, centre of mass, inertia about it (xx yy zz xy xz yz).
+        q: Coordinates, shape (n,).
+    """
     at = poses(tree, q)
-    composite = inward(_carried, parents(tree), _moments(robot, q), at)
+    composite = inward(_carried, parents(tree), _moments(tree, links, at), at)
     needed = for_each(_needed, composite, at, at[_roots(tree), 9:12])
     products = product(needed, for_each(_along_joint, at, at[_roots(tree), 9:12]).T)
     M: Array = np.zeros((len(q), len(q)), dtype=object)
@@ -54,11 +57,10 @@ def mass_matrix(robot: "Robot", q: Array) -> Array:
     return M
 
 
-def bias(robot: "Robot", q: Array, v: Array) -> Array:
-    """The generalized force that gives `q'' = 0`, shape (n,), on symbols; see `dynamics.bias`."""
-    tree = robot.tree
-    at, gravity = poses(tree, q), [robot.gravity] * len(q)
-    alone = for_each(_wrench, _moments(robot, q), motions(tree, q, v), np.array(gravity, dtype=object))
+def bias(tree: RobotTree, links: Sequence[Sequence[Any]], gravity: Sequence[Any], q: Array, v: Array) -> Array:
+    """The generalized force that gives `q'' = 0`, shape (n,), on symbols; see `mass_matrix` and `dynamics.bias`."""
+    at, down = poses(tree, q), np.array([gravity] * len(q), dtype=object)
+    alone = for_each(_wrench, _moments(tree, links, at), motions(tree, q, v), down)
     wrenches = inward(_shifted, parents(tree), alone, at)
     forces: Array = for_each(_about_axis, wrenches, at)[:, 0]
     return forces
@@ -72,22 +74,15 @@ def _roots(tree: RobotTree) -> list[int]:
     return roots
 
 
-def _moments(robot: "Robot", q: Array) -> Array:
+def _moments(tree: RobotTree, links: Sequence[Sequence[Any]], at: Array) -> Array:
     """Moments of each body about its origin in world directions, shape (n, 10)."""
-    values, places, bodies = [], [], []
-    for link in robot.tree.links:
-        if link.body == WORLD:
-            continue
-        m, com = getattr(robot, f"{link.name}_m"), getattr(robot, f"{link.name}_com")
-        inertia = [times(m, x) for x in link.gyration] if link.gyration else getattr(robot, f"{link.name}_I")
-        values.append([m, *com, *inertia])
-        places.append([*np.ravel(link.placement.rotation), *link.placement.xyz])
-        bodies.append(link.body)
-    of_links = for_each(_placed, np.array(values, dtype=object), np.array(places))
-    of_bodies: Array = np.full((len(q), 10), 0.0, dtype=object)
-    for row, body in zip(of_links, bodies, strict=True):
-        of_bodies[body] = [plus(a, b) for a, b in zip(of_bodies[body], row, strict=True)]
-    return for_each(_turned, of_bodies, poses(robot.tree, q))
+    moving = [(link, values) for link, values in zip(tree.links, links, strict=True) if link.body != WORLD]
+    places = [[*np.ravel(link.placement.rotation), *link.placement.xyz] for link, _ in moving]
+    of_links = for_each(_placed, np.array([values for _, values in moving], dtype=object), np.array(places))
+    of_bodies: Array = np.full((len(at), 10), 0.0, dtype=object)
+    for row, (link, _) in zip(of_links, moving, strict=True):
+        of_bodies[link.body] = [plus(a, b) for a, b in zip(of_bodies[link.body], row, strict=True)]
+    return for_each(_turned, of_bodies, at)
 
 
 def _placed(link: Array, place: Array) -> Array:

@@ -6,7 +6,7 @@ fields, so parameters remain inputs of compiled code.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from os import PathLike
 from typing import Any
@@ -151,12 +151,19 @@ class Robot(Plant):
 
     def link_moments(self) -> list[Moments]:
         """Mass and moments of each link of the tree, in the link's axes."""
-        return [self._moments(link.name, link.gyration) for link in self.tree.links]
+        return [Moments.of(*inertia) for inertia in self._inertias()]
 
-    def _moments(self, name: str, gyration: tuple[float, ...] | None) -> Moments:
-        (m,), com = scalars([getattr(self, f"{name}_m")]), getattr(self, f"{name}_com")
-        inertia = getattr(self, f"{name}_I") if gyration is None else [times(m, value) for value in gyration]
-        return Moments.of(m, com, inertia)
+    def link_values(self) -> list[list[Any]]:
+        """Mass, centre of mass and inertia about it (xx yy zz xy xz yz) of each link of the tree, in its axes."""
+        return [[m, *com, *inertia] for m, com, inertia in self._inertias()]
+
+    def _inertias(self) -> Iterator[tuple[Any, Any, Any]]:
+        for link in self.tree.links:
+            (m,), com = scalars([getattr(self, f"{link.name}_m")]), getattr(self, f"{link.name}_com")
+            if link.gyration is None:
+                yield m, com, getattr(self, f"{link.name}_I")
+            else:
+                yield m, com, [times(m, value) for value in link.gyration]
 
     def body_moments(self) -> list[Moments]:
         """Mass and moments of each moving body, in its axes."""
@@ -167,7 +174,7 @@ class Robot(Plant):
 def mass_matrix(robot: Robot, q: Array) -> Array:
     """M, shape (n, n)."""
     if is_long(robot.tree):
-        return long_trees.mass_matrix(robot, q)
+        return long_trees.mass_matrix(robot.tree, robot.link_values(), q)
     return dynamics.mass_matrix(robot.tree, robot.body_moments(), q)
 
 
@@ -175,8 +182,10 @@ def mass_matrix(robot: Robot, q: Array) -> Array:
 def force(robot: Robot, q: Array, v: Array) -> Array:
     """Q, shape (n,): gravity, Coriolis forces and the damping of joints."""
     tree = robot.tree
-    long = is_long(tree)
-    bias = long_trees.bias(robot, q, v) if long else dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v)
+    if is_long(tree):
+        bias = long_trees.bias(tree, robot.link_values(), robot.gravity, q, v)
+    else:
+        bias = dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v)
     Q = np.array(-bias, dtype=object)
     for columns, joint in zip(tree.columns, tree.joints, strict=True):
         if joint.damping:
