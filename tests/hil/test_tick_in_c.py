@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hil.drives.protocols import build
 
 from hil.drives.base import Condition, Drive
-from hil.drives.protocols import build
 from hil.frame import Frame
 from hil.recorder import InMemory
 from hil.session.start import Request, start
