@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hil.drives.protocols import build
 
 from hil.drives.base import Condition, Drive
 from hil.frame import Frame
+from hil.protocols.nodes import build
 from hil.recorder import InMemory
 from hil.session.start import Request, start
 from hil.tick.handover import in_order
