@@ -30,6 +30,18 @@ ENTRIES = [
     ("holonomic: 1 - t", "bounds.b: no input changes the second derivative of b: its degree is above 2 or no actuator"),
 ]
 
+PAIRS = [
+    (
+        "{name: a, position: {x: [1, 2]}, acceleration: 1}, {name: b, position: {x: [-1, 9*deg]}, acceleration: 1}",
+        "bounds.b.position: an earlier entry keeps x above 1 (nothing is left: move one of the limits)",
+    ),
+    (
+        "{name: a, velocity: {x: 1}}, {name: b, velocity: {x: [2, 3]}}",
+        "bounds.b.velocity: an earlier entry keeps x below 1 (nothing is left: move one of the limits)",
+    ),
+]
+"""Pairs of entries that leave nothing between them."""
+
 FINE = "{name: b, holonomic: 1 - x}"
 
 BOUND_ROWS = [
@@ -37,6 +49,7 @@ BOUND_ROWS = [
         ("run: {duration: 0.02}", f"bounds:\n  - {{name: b, {entry}}}\nrun: {{duration: 0.02, period: 1*ms}}", sentence)
         for entry, sentence in ENTRIES
     ),
+    *(("run:", f"bounds: [{pair}]\nrun:", sentence) for pair, sentence in PAIRS),
     ("run:", f"bounds:\n  - {FINE}\n  - {FINE}\nrun:", "'b' is the name of entry 1 already (rename entry 2)"),
     ("run:", f"bounds:\n  - {FINE[:-1]}, rat: 1}}\nrun:", "bounds.b.rat: unknown key (did you mean 'rate'?)"),
     (

@@ -194,6 +194,29 @@ def test_check_says_which_margin_the_estimator_asks_for(tmp_path: Path) -> None:
     assert "change no faster than estimation.disturbance (margin: auto keeps that much)" in line
 
 
+TIP_X = "reach/2*(cos(theta1) + cos(theta2))"
+
+
+def test_check_names_a_bound_that_the_path_of_the_task_leaves() -> None:
+    """The circle x = 0.9 + 0.3 cos(1.5 t) lies between 0.6 and 1.2 m."""
+    limits = {"far": 1.5, "near": 0.5, "mid": 0.7}
+    bounds = [f"{{name: {name}, holonomic: '{TIP_X} - {x}'}}" for name, x in limits.items()]
+    changes = [f"bounds=[{', '.join(bounds)}]", "run.duration=4.185"]
+    report = check(sc.load("arm_obstacle", changes, engine="vm", strict=False))
+    paths = {name: facts.get("path") for name, facts in report.values["bounds"].items()}
+    assert paths["near"] is None
+    assert paths["far"]["share"] == 1.0
+    assert paths["far"]["least"] == pytest.approx(-0.9, abs=2e-3)
+    assert paths["mid"]["share"] == pytest.approx(np.arccos(2.0 / 3.0) / np.pi, abs=0.03)  # 0.9 + 0.3 cos < 0.7
+    assert sum("bounds: far: the task's path is outside at every time" in warning for warning in report.warnings) == 1
+    assert not [warning for warning in report.warnings if "bounds: mid" in warning]
+
+
+def test_a_bound_that_the_free_motion_can_keep_is_no_conflict_with_the_path() -> None:
+    report = check(sc.load("elbow_above_table", [], engine="vm", strict=False))
+    assert "path" not in report.values["bounds"]["elbow"]
+
+
 def test_a_late_bound_of_what_a_task_moves_gives_up_that_task_and_asks_for_no_enormous_inputs() -> None:
     ceiling = "{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}"
     changes = [f"bounds=[{ceiling}]", "run.period=0.002", "run.duration=1.6", "realism={delay: 2*ms}"]

@@ -148,6 +148,7 @@ class HilRun:
             prediction=setup.prediction if values.prediction else None,
             truth=environment.truth,
             asks=self._stage is Stage.CALIBRATE,
+            holding=self._plan.hold(setup.start.q).u.tolist(),
         )
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)

@@ -17,6 +17,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
+from servoctl.check.bound_path import exclusions
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import NEARBY
@@ -40,7 +41,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
     lines, values, warnings = [], {}, []
     late = 0.0 if held.commands is None else held.commands.delay
-    errors = _errors(run, law)
+    errors, paths = _errors(run, law), exclusions(run)
     for i, name in enumerate(held.names):
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
         facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
@@ -54,6 +55,12 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         if period is not None and name in passed:
             facts["between_samples"] = passed[name]
             parts.append(f"samples, and the motion between them, pass 0 by at most {passed[name]:.2g}")
+        if name in paths:
+            facts["path"] = paths[name].to_dict()
+            parts.append(f"{paths[name].text}, where the law gives up the task")
+            if paths[name].always:
+                remedy = "move the bound or the task"
+                warnings.append(f"bounds: {name}: {paths[name].text}: the task is never met ({remedy})")
         lines.append("; ".join(parts))
         values[name] = facts
         if not facts["inside"]:

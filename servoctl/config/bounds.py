@@ -3,6 +3,7 @@
 Design: kinds are a table, as those of tasks, so that the rules can say which keys belong to which kind.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,8 @@ from servoctl.config.references import wrong_rates
 from servoctl.config.robot_rules import NEEDS_ROBOT
 from servoctl.config.shapes import TwoShapes, clearance_problems
 from servoctl.config.vectors import FramePair
+from servoctl.errors import ExpressionError
+from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 
 
@@ -139,6 +142,41 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(path, f"no bound (give exactly one of {', '.join(KEYS)})")
         if len(kinds) == 1:
             yield from _keys(entry, kinds[0], values, path)
+    yield from _empty_intervals(entries)
+
+
+def _empty_intervals(entries: list[Any]) -> Iterator[Problem]:
+    """Entries that leave nothing between the lower limits and the upper limits of the same quantity."""
+    room: dict[tuple[str, str], tuple[float, float]] = {}
+    for index, entry in enumerate(entries):
+        for quantity, lower, upper in _intervals(entry) if isinstance(entry, Mapping) else ():
+            low, high = room.get(quantity, (-math.inf, math.inf))
+            room[quantity] = max(low, lower), min(high, upper)
+            if max(low, lower) > min(high, upper) and lower <= upper:
+                other = f"below {high:g}" if lower > high else f"above {low:g}"
+                what = f"an earlier entry keeps {quantity[1]} {other} (nothing is left: move one of the limits)"
+                yield Problem(("bounds", index, quantity[0]), what)
+
+
+def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float, float]]:
+    """Quantity, and its smallest and largest value, of the limits of an entry that are numbers."""
+    for kind in ("position", "velocity"):
+        for name, limit in mapping(entry, kind).items():
+            ends = limit if isinstance(limit, list) else [f"-({limit})", limit]
+            if len(ends) == 2:
+                yield (kind, str(name)), _number(ends[0], -math.inf), _number(ends[1], math.inf)
+    for kind in ("distance", "clearance", "reaction"):
+        if entry.get(kind) is not None:
+            least, most = _number(entry.get("at_least"), -math.inf), _number(entry.get("at_most"), math.inf)
+            yield (kind, str(entry[kind])), least, most
+
+
+def _number(value: Any, otherwise: float) -> float:
+    """A constant; `otherwise` if it is none."""
+    try:
+        return otherwise if value is None else constant(value)
+    except ExpressionError:
+        return otherwise
 
 
 _ALL = set(BoundConfig.model_fields)
