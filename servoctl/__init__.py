@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from servoctl.laws.corrections import PFeedback as PFeedback
     from servoctl.laws.corrections import Poles as Poles
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
+    from servoctl.laws.funnel import Funnel as Funnel
     from servoctl.laws.input_output import InputOutput as InputOutput
     from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.linear.convert import linearize as linearize
@@ -81,6 +82,7 @@ _HOME = {
     "Distance": "servoctl.mechanics.spatial.task",
     "DistanceBound": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
+    "Funnel": "servoctl.laws.funnel",
     "Holonomic": "servoctl.mechanics.constraint",
     "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",

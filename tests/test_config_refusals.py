@@ -258,7 +258,7 @@ REFUSED = {
         (
             "law",
             CORRECTION.format("{}"),
-            "c.yaml:6: law.correction: no kind (give exactly one of baumgarte, second_order, p_feedback)",
+            "c.yaml:6: law.correction: no kind (give exactly one of baumgarte, second_order, p_feedback, funnel)",
         ),
         (
             "law",

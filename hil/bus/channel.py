@@ -130,7 +130,7 @@ class PythonCanChannel(Channel):
         if message is None:
             message = self._message(0.0)
         if message is not None:
-            # An interface may give 0 and 1 for the flags, which compiled code does not take for booleans.
+            # An interface may give 0 and 1 for the flags.
             return Received(
                 message.arbitration_id,
                 bytes(message.data),

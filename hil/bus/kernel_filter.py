@@ -1,7 +1,6 @@
 """Makes the kernel drop datagrams that a socket does not need.
 
-Design: this module is not compiled. The kernel reads the filter through its address, so the buffer must live until the
-system call is over; compiled code frees a local variable after its last use.
+Design: the kernel reads the filter through its address, so the buffer must live until the system call is over.
 
 Source: Linux, include/uapi/linux/filter.h.
 """

@@ -120,5 +120,5 @@ class MulticastChannel(SocketChannel):
             or (remote and data)
         ):
             raise UnreadableError("not a frame")
-        # A peer may send 0 and 1 for the flags, which compiled code does not take for booleans.
+        # A peer may send 0 and 1 for the flags.
         return Received(identity, data, bool(extended), bool(remote), bool(error), dlc, fd, brs, stamp)

@@ -15,6 +15,7 @@ from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
@@ -31,7 +32,7 @@ class MitDrive(Drive):
     """An MIT drive; its position is followed over the ends of its range.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -41,7 +42,7 @@ class MitDrive(Drive):
     unverified = UNREADABLE
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        super().__init__(settings)
+        super().__init__(settings, period)
         options = options_of(MitOptions, settings)
         self._ranges, self._status, self._host = options.table, options.status, options.host
         self._period = period
@@ -62,13 +63,6 @@ class MitDrive(Drive):
 
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
-        """Problems that settings and options have together.
-
-        Args:
-            settings: Settings of the drive.
-            options: Its options.
-            period: Period of the loop [s].
-        """
         assert isinstance(settings, DriveSettings)
         problems = []
         most = 15 if options.status == "damiao" else 255
@@ -81,6 +75,12 @@ class MitDrive(Drive):
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
         return [*problems, *range_problems(settings, options, codec.MOST_12)]
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        options = options_of(MitOptions, settings)
+        registers = {damiao.REQUEST} if options.status == "damiao" else set()
+        return Ids(frozenset({settings.node}), frozenset({options.host} | registers))
 
     @property
     def identities(self) -> frozenset[int]:

@@ -44,7 +44,7 @@ class EventKind(Enum):
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "an implausible sample was dropped")
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible")
     TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
-    LOAD = (Reaction.WARN, Origin.NOBODY, "the machine moves as with a load that its model lacks")
+    LOAD = (Reaction.WARN, Origin.NOBODY, "the machine carries a load that its model does not have")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
     POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits")
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")
@@ -79,7 +79,7 @@ class EventKind(Enum):
         "enabled it",
     )
     RECORDER = (Reaction.WARN, Origin.RIG, "the record is incomplete")
-    EMULATOR = (Reaction.WARN, Origin.NOBODY, "the process of the emulated drives")
+    EMULATOR = (Reaction.WARN, Origin.NOBODY, "lateness of the emulated drives")
     GAIN = (Reaction.WARN, Origin.NOBODY, "gain changed by the operator")
     VIEW = (Reaction.WARN, Origin.NOBODY, "the live page has ended; the run continues")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")

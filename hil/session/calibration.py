@@ -17,7 +17,7 @@ from servoctl.run_folder.files import replace
 FILE = "calibration.yaml"
 
 DURATION = 20.0
-"""Time for the motion by hand, if nobody says otherwise [s]."""
+"""Default time for the motion by hand [s]."""
 
 
 def refuse_unreadable(setup: RigSetup) -> None:

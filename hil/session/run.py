@@ -294,8 +294,8 @@ class HilRun:
         late = self._environment.emulator_lateness()
         if late is not None:
             own = late >= self._monitor.bounds.stale_age / SECOND / 2
-            whose = "the old samples are its own" if own else "so the loop or the bus lost the samples"
-            self._reporter.report(EventKind.EMULATOR, "", f"it was late by at most {1e3 * late:.1f} ms: {whose}")
+            whose = "that explains the stale samples" if own else "the samples were lost by the loop or the bus"
+            self._reporter.report(EventKind.EMULATOR, "", f"at most {1e3 * late:.1f} ms; {whose}")
 
     def _close(self) -> Result:
         """Closes buses, folder and live page."""

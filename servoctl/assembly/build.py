@@ -6,6 +6,7 @@ from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import load_class
+from servoctl.assembly.corrections import build_correction, correction_timing
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.observer import build_observer
@@ -15,7 +16,6 @@ from servoctl.assembly.robot import build_robot, effort_limits
 from servoctl.assembly.robot_start import complete_start, solved_start
 from servoctl.assembly.robust import build_robust
 from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
-from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.config.tasks import Task
@@ -23,7 +23,6 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, PlantError, in_one_line
 from servoctl.expression import RESERVED
 from servoctl.laws.constraint_following import ConstraintFollowing
-from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
@@ -32,13 +31,6 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.signal import Signal
 from servoctl.types import State
-
-CORRECTIONS: dict[str, type[Correction]] = {
-    "baumgarte": Baumgarte,
-    "second_order": SecondOrderCorrection,
-    "p_feedback": PFeedback,
-}
-"""Kind in a config -> class; the keys of the section are its fields."""
 
 
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
@@ -162,18 +154,6 @@ def _constraint(
     return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
 
 
-def build_correction(values: CorrectionConfig | None) -> Correction | None:
-    """The correction of a config; None without one."""
-    if values is None:
-        return None
-    for name, kind in CORRECTIONS.items():
-        gains = getattr(values, name)
-        if gains is not None:
-            return kind(**dict(gains))
-    assert values.poles is not None
-    return Poles(values.poles)
-
-
 def build_law(
     loaded: LoadedConfig,
     plant: Plant,
@@ -194,11 +174,12 @@ def build_law(
     if not isinstance(values, LawConfig):
         return None
     task = loaded.config.task
-    corrections = {entry.name: build_correction(entry.correction) for entry in task}
+    timing = correction_timing(loaded, plant, on_drives)
+    corrections = {entry.name: build_correction(entry.correction, timing) for entry in task}
     weighted = None if isinstance(values.allocation, str) else dict(values.allocation.weighted)
     kind = InputOutput if values.kind == "input_output" else ConstraintFollowing
     return kind(
-        correction=build_correction(values.correction),
+        correction=build_correction(values.correction, timing),
         corrections={name: correction for name, correction in corrections.items() if correction is not None},
         priorities={entry.name: entry.priority for entry in task},
         optional=tuple(entry.name for entry in task if entry.required is False),

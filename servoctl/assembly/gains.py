@@ -86,6 +86,7 @@ class RowGains:
         stiffness: [1/s^2], or [1/s] for a row without a violation rate.
         higher: Gains of the second and higher derivatives.
         spacing: How often it acts, and how late.
+        part: Of a correction whose gain varies, the part that these gains belong to; empty: the only one.
     """
 
     group: str
@@ -94,6 +95,12 @@ class RowGains:
     stiffness: float
     higher: tuple[float, ...]
     spacing: Spacing
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the row, and of the part of its correction."""
+        return f"{self.row.name}{self.part}"
 
     @property
     def longest(self) -> float:
@@ -140,7 +147,7 @@ class RowGains:
         limit = f"these gains are stable up to a {by.word} of {_time(self.longest)} (shorten it, or lower the gains)"
         if not self.longest:
             limit = f"these gains are unstable at every {by.word} (add damping)"
-        return f"{self.group}.{self.row.name}: unstable at a {by}: {limit}"
+        return f"{self.group}.{self.name}: unstable at a {by}: {limit}"
 
     @property
     def warning(self) -> str | None:
@@ -149,15 +156,15 @@ class RowGains:
         if by.h is None or not self._grows(2 * by.h) or self.problem is not None:
             return None
         limit = f"more than half of the longest stable {by.word}, {_time(self.longest)}"
-        return f"{self.group}.{self.row.name}: the {by} is {limit}"
+        return f"{self.group}.{self.name}: the {by} is {limit}"
 
     @property
     def line(self) -> str:
         """Poles of the violation, and the longest stable period or step."""
         if not self.corrects:
-            return f"{self.row.name}: no correction: violations do not decay"
+            return f"{self.name}: no correction: violations do not decay"
         found = poles(self.damping, self.stiffness, self.row.has_rate, self.higher)
-        line = f"{self.row.name}: poles of the violation [1/s]: {', '.join(f'{pole:.4g}' for pole in found)}"
+        line = f"{self.name}: poles of the violation [1/s]: {', '.join(f'{pole:.4g}' for pole in found)}"
         if not math.isfinite(self.longest):
             return line
         if self.margin is None:
@@ -229,6 +236,8 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     if isinstance(law, BoundConstraintFollowing):
         for i, row in enumerate(law.rows):
             yield RowGains("task", row, *law.gains(i), spacing)
+        for i, damping, stiffness in law.steepest_gains:
+            yield RowGains("task", law.rows[i], damping, stiffness, (), spacing, " at the edge of its funnel")
 
 
 def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:

@@ -10,13 +10,13 @@ from servoctl.assembly import start as starts
 from servoctl.assembly.arguments import ENGINES
 from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
-    build_correction,
     build_law,
     build_plant,
     build_start,
     build_task,
     check_actuators,
 )
+from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains
@@ -224,8 +224,8 @@ def _as_real(loaded: LoadedConfig, like: Run) -> bool:
 
 
 def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
-    """Whether the check of a start has the same result for both laws: it uses only levels and tolerances."""
-    used = ("levels", "rank_tolerance", "passive_rank_tolerance")
+    """Whether the check of a start has the same result for both laws: it uses only levels, tolerances and funnels."""
+    used = ("levels", "rank_tolerance", "passive_rank_tolerance", "funnel_numbers")
     return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in used)
 
 

@@ -110,6 +110,9 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
             f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
+    law = None if loop is None else loop.system.law
+    if isinstance(law, BoundConstraintFollowing) and law.funnel is not None:
+        problems += law.funnel.outside(model.matrices(start).task, start.t, law.funnel_numbers)
     return problems
 
 

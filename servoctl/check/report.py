@@ -11,6 +11,7 @@ from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spaci
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.bounds import bound_section
 from servoctl.check.estimation import estimation_section
+from servoctl.check.funnel import funnel_section
 from servoctl.check.model import add_hierarchy, add_passive, add_plant, add_reach, add_robot, add_task
 from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
@@ -64,7 +65,7 @@ def _gains(run: Run, report: CheckReport) -> None:
     lines += shortened([gain.line for gain in task])
     lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
     report.sections.append(("corrections", lines))
-    report.values["gains"] = {gain.row.name: gain.to_dict() for gain in task}
+    report.values["gains"] = {gain.name: gain.to_dict() for gain in task}
     report.values["passive_gains"] = {gain.row.name: gain.to_dict() for gain in passive}
     _recommended(report, "recommended corrections", "recommended", recommend(run))
     spacing = None if run.loaded is None else drives_spacing(run.loaded)
@@ -72,11 +73,18 @@ def _gains(run: Run, report: CheckReport) -> None:
         return
     task = list(task_gains(run.system, spacing))
     report.sections.append((f"corrections on drives: {spacing}", shortened([gain.line for gain in task])))
-    report.values["hil_gains"] = {gain.row.name: gain.to_dict() for gain in task}
+    report.values["hil_gains"] = {gain.name: gain.to_dict() for gain in task}
     _recommended(report, "recommended on drives", "hil_recommended", recommend(run, spacing))
     where = run.loaded.where("hil", "period")
     report.errors += [f"{where}: {gain.problem}" for gain in task if gain.problem is not None]
     report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
+
+
+def _funnels(run: Run, report: CheckReport) -> None:
+    lines, values = funnel_section(run)
+    if lines:
+        report.sections.append(("funnels", shortened(lines)))
+        report.values["funnels"] = values
 
 
 def _uncertainty(run: Run, report: CheckReport) -> None:
@@ -131,7 +139,7 @@ def _internal(run: Run, report: CheckReport) -> None:
     internal = run.internal
     if internal is None:
         return
-    lines = [f"{counted(internal.dimension, 'state')} besides the violations: {internal.verdict}"]
+    lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in internal.modes[:SHOWN]))
     report.sections.append(("internal dynamics", lines))
@@ -191,6 +199,6 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 PARTS = (
     add_plant, add_robot, add_passive, add_hierarchy, _references, add_task, add_reach, _realism, _gains,
-    _uncertainty, _estimation, _bounds, _internal, _diagnosis, _start, _engine,
+    _funnels, _uncertainty, _estimation, _bounds, _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

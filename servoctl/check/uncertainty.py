@@ -45,19 +45,20 @@ class Section:
     errors: list[str] = field(default_factory=list)
 
 
-def path_states(run: Run) -> list[State]:
-    """States along the path of the ideal machine; the start alone if it cannot follow the path."""
+def path_states(run: Run) -> tuple[list[State], list[State]]:
+    """States along the path of the ideal machine, and of each the next one; the start alone if it fails on the path."""
     assert run.loaded is not None
     try:
         ideal = make_run(run.loaded.overridden(["realism=", "law.robust=", "law.adaptive=", "law.observer="]), "vm")
         motion = ideal.simulate()
     except ServoctlError:
-        return [run.start]
-    if motion.summary()["status"] != "done":
-        return [run.start]
-    names, chosen = run.system.model.plant.coordinates, np.linspace(0, len(motion.t) - 1, POSES).round().astype(int)
+        return [run.start], []
+    if motion.summary()["status"] != "done" or len(motion.t) < 2:
+        return [run.start], []
+    names, chosen = run.system.model.plant.coordinates, np.linspace(0, len(motion.t) - 2, POSES).round().astype(int)
     q, v = (np.stack([motion[f"{part}.{name}"] for name in names], axis=1) for part in ("q", "v"))
-    return [State(float(motion.t[i]), q[i], v[i]) for i in chosen]
+    now, later = ([State(float(motion.t[i]), q[i], v[i]) for i in rows] for rows in (chosen, chosen + 1))
+    return now, later
 
 
 def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
@@ -70,9 +71,9 @@ def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     if box is None:
         section.errors += problems.found
         return section, None
-    states = path_states(run)
+    states, later = path_states(run)
     try:
-        error = model_error(law, run.system.model, box.models, states)
+        error = model_error(law, run.system.model, box.models, states, later)
     except ServoctlError as wrong:
         section.errors.append(f"{run.loaded.where('law', 'uncertainty')}: {wrong}")
         return section, None
@@ -96,7 +97,8 @@ def _describe(
         f"rho_E = {error.rho:.3g}, for {box.named(error.at[1])} at t = {error.at[0]:.4g} s",
         f"the inputs act on the task {1 + error.rho:.3g} to {1 + error.upper:.3g} times as much as the model says",
         f"largest disturbance on the path [acceleration of the row]: {sizes}"
-        + (f"; all rows together, scaled: {error.disturbance:.3g}" if len(names) > 1 else ""),
+        + (f"; all rows together, scaled: {error.disturbance:.3g}" if len(names) > 1 else "")
+        + ("" if error.rate is None else f"; it changes by at most {error.rate:.3g} per s"),
         NOT_COVERED,
     ]
     if not error.reached:
@@ -104,7 +106,7 @@ def _describe(
     section.values |= {
         "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": dict(box.errors[error.at[1]]),
         "box": {name: list(ends) for name, ends in box.box.items()}, "machines": len(box.models),
-        "poses": len(states), "disturbance": error.disturbance,
+        "poses": len(states), "disturbance": error.disturbance, "disturbance_rate": error.rate,
         "rows": dict(zip(names, error.rows.tolist(), strict=True)), "full_rank": error.reached,
     }  # fmt: skip
 

@@ -138,7 +138,7 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
         lines.append(f"energy drift {number(summary['energy_drift'])} J")
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
-    held = [event for event in summary["events"] if event["event"] == "bound"]
+    held = [event for event in summary["events"] if event["event"] in ("bound", "funnel")]
     lines += [f"at {number(event['t'])} s {event['text']}" for event in held[:BOUND_LINES]]
     if len(held) > BOUND_LINES:
         lines.append(f"and {len(held) - BOUND_LINES} more times (summary.json has all events)")

@@ -72,6 +72,11 @@ def _robust(values: Mapping[str, Any]) -> Iterator[Problem]:
         if law.get("kind") == "input_output":
             what = "does not fit law.kind input_output, whose derivatives come from the model (leave it out)"
             yield Problem(("law", field), what)
+    kinds = [law.get("correction"), *(entry.get("correction") for _, entry in task_entries(values))]
+    for field in given(law, ("robust", "adaptive")):
+        if any(mapping(kind).get("funnel") is not None for kind in kinds):
+            what = "cannot be used with a funnel, which has no constant decay rate (leave one out)"
+            yield Problem(("law", field), what)
     if len(given(law, ("robust", "adaptive"))) == 2:
         yield Problem(("law", "adaptive"), "cannot be used with robust (leave one out)")
 
@@ -86,13 +91,16 @@ def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:
             if input_output and kind != "poles":
                 yield Problem((*path, kind), "does not fit law.kind input_output (use poles)")
             if not input_output and kind == "poles":
-                other = "baumgarte, second_order or p_feedback"
+                other = "baumgarte, second_order, p_feedback or funnel"
                 yield Problem((*path, kind), f"needs law.kind input_output (or use {other})")
 
 
 def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
     passive: FieldPath = ("plant", "passive", "correction")
-    yield from _entry_correction(mapping(values, "plant", "passive").get("correction"), passive, rows=None)
+    own = mapping(values, "plant", "passive").get("correction")
+    yield from _entry_correction(own, passive, rows=None)
+    if mapping(own).get("funnel") is not None:
+        yield Problem((*passive, "funnel"), "does not fit passive constraints (use baumgarte)")
     for index, entry in task_entries(values):
         yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), row_count(entry))
     path: FieldPath = ("law", "correction")
@@ -136,6 +144,8 @@ def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
                 yield (*path, kind), correction[kind]
             continue
         for word, gain in mapping(correction, kind).items():
+            if word == "slope" and isinstance(gain, Mapping | list):
+                continue  # the type of the field refuses it
             yield (*path, kind, word), gain
 
 

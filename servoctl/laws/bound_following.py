@@ -15,6 +15,7 @@ from servoctl.engine.symbol import is_finite, is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocator
+from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.held_bounds import Numbers as BoundNumbers
 from servoctl.laws.law import Acceleration, BoundLaw
@@ -59,8 +60,10 @@ class BoundConstraintFollowing(BoundLaw):
         sliding: lambda of each row [1/s]; empty without such a term.
         scale: Size by which the violation of each row is divided; empty without such a term.
         robust_numbers: The term's `Numbers`; empty without one.
+        funnel: Funnels of rows; None: none.
+        funnel_numbers: The numbers of each, one after the other.
         bounds: Bounds that come before every task; None: none.
-        bound_rates, bound_braking, bound_reactions: Their `Numbers`.
+        bound_rates, bound_braking, bound_margins, bound_reactions: Their `Numbers`.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -94,9 +97,12 @@ class BoundConstraintFollowing(BoundLaw):
     sliding: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     robust_numbers: tuple[float, ...] = ()
+    funnel: FunnelTerm | None = None
+    funnel_numbers: tuple[float, ...] = ()
     bounds: HeldBounds | None = None
     bound_rates: tuple[float, ...] = ()
     bound_braking: tuple[float, ...] = ()
+    bound_margins: tuple[float, ...] = ()
     bound_reactions: tuple[float, ...] = ()
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
@@ -104,6 +110,11 @@ class BoundConstraintFollowing(BoundLaw):
         width = len(self.higher) // len(self.rows)
         count = max(0, self.rows[row].degree - 2)
         return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
+
+    @property
+    def steepest_gains(self) -> list[tuple[int, float, float]]:
+        """(row, damping, stiffness) of each row with a funnel, at its edge."""
+        return [] if self.funnel is None else self.funnel.steepest_gains(self.funnel_numbers)
 
     @property
     def separable(self) -> bool:
@@ -145,7 +156,7 @@ class BoundConstraintFollowing(BoundLaw):
     @property
     def bound_numbers(self) -> BoundNumbers:
         """What the bounds compare with."""
-        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_reactions)
+        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_margins, self.bound_reactions)
 
     def bound_values(self, terms: Terms, u: Array) -> Array:
         return np.zeros(0) if self.bounds is None else self.bounds.values(terms, u, self.bound_numbers)
@@ -325,7 +336,9 @@ class BoundConstraintFollowing(BoundLaw):
     def feedback(self, terms: Terms) -> Array:
         """The terms that the correction adds to b, shape (r,)."""
         task = terms.matrices.task
-        added = np.zeros(len(self.rows), dtype=object if is_symbolic(task.A, *self.damping) else float)
+        added = np.zeros(
+            len(self.rows), dtype=object if is_symbolic(task.A, *self.damping, *self.funnel_numbers) else float
+        )
         for i, row in enumerate(self.rows):
             if row.has_violation:
                 added[i] = -self.stiffness[i] * task.violation[i]
@@ -334,6 +347,9 @@ class BoundConstraintFollowing(BoundLaw):
             if row.degree > 2 and task.higher is not None:
                 width = task.higher.shape[1]
                 added[i] = added[i] - np.dot(self.higher[i * width : (i + 1) * width], task.higher[i])
+        if self.funnel is not None:
+            for i, extra in self.funnel.extra(task, terms.state.t, self.funnel_numbers):
+                added[i] = added[i] - extra
         return added
 
     def _allocate(self, allocator: Allocator, feedforward: Array, feedback: Array) -> Array:

@@ -26,6 +26,7 @@ from servoctl.laws.allocation import Allocation
 from servoctl.laws.bound_following import BoundConstraintFollowing, NullSpace
 from servoctl.laws.bounds import Bounds
 from servoctl.laws.corrections import Correction, resolve_all
+from servoctl.laws.funnel import funnels
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
@@ -143,6 +144,7 @@ class ConstraintFollowing(Law):
         try:
             gains: dict[str, Any] = self.gains_of(model.task_rows)
             term, numbers = self._robust_term(model.task_rows, gains)
+            funnel = funnels(model.task_rows, self.correction, self.corrections or {})[0]
         except TaskError as error:
             problems.append(str(error))
         try:
@@ -164,6 +166,7 @@ class ConstraintFollowing(Law):
             reactions=reactions,
             preload=tuple(float(x) for values in (self.preload or {}).values() for x in values.values()),
             **gains,
+            funnel=funnel,
             allocation=self.allocation,
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
             feedback_allocation=self.feedback_allocation or self.allocation,
@@ -193,6 +196,8 @@ class ConstraintFollowing(Law):
         """The robust or adaptive term and its numbers."""
         if self.robust is None:
             return None, ()
+        if gains["funnel_numbers"]:
+            raise TaskError(f"law.{self.robust.name}: cannot be used with a funnel (leave one out)")
         triples = zip(rows, gains["damping"], gains["stiffness"], gains["sliding"], strict=True)
         kappa = [damping - sliding if row.has_rate else stiffness for row, damping, stiffness, sliding in triples]
         return self.robust.bind(rows, self._required(rows), kappa)
@@ -216,7 +221,7 @@ class ConstraintFollowing(Law):
         return tuple(found)
 
     def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
-        """The fields `damping`, `stiffness`, `higher` and `sliding` of the bound law.
+        """The fields `damping`, `stiffness`, `higher`, `sliding` and `funnel_numbers` of the bound law.
 
         Raises:
             TaskError: A correction does not fit; the message names every such row.
@@ -225,6 +230,7 @@ class ConstraintFollowing(Law):
         width = max([0, *(row.degree - 2 for row in rows)])  # every row gets as many, so that all fit one flat tuple
         return {
             "sliding": self._sliding(rows, gains),
+            "funnel_numbers": funnels(rows, self.correction, self.corrections or {})[1],
             "damping": tuple(gain[0] for gain in gains),
             "stiffness": tuple(gain[1] for gain in gains),
             "higher": tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),

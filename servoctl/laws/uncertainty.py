@@ -20,7 +20,7 @@ import numpy as np
 from servoctl.errors import PlantError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import assemble
+from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
 
 
@@ -35,6 +35,8 @@ class ModelError:
         decay: mu: smallest eigenvalue of ((I + E) K + K (I + E)^T) / 2 [1/s], K the decay rates of the rows.
         disturbance: Largest |d| [acceleration of the rows, scaled].
         rows: Largest |d| of each row of priority 1, not scaled.
+        rate: Largest |d'| [acceleration of the rows per s, scaled]; None: not known.
+        command_rate: The same of T_n u_n: what a late command misses per second of its delay.
         reached: Whether the task map has full rank everywhere.
     """
 
@@ -45,10 +47,16 @@ class ModelError:
     disturbance: float
     rows: Array
     reached: bool
+    rate: float | None = None
+    command_rate: float | None = None
 
 
 def model_error(
-    law: BoundConstraintFollowing, model: Model, machines: Sequence[Model], states: Iterable[State]
+    law: BoundConstraintFollowing,
+    model: Model,
+    machines: Sequence[Model],
+    states: Iterable[State],
+    later: Sequence[State] = (),
 ) -> ModelError:
     """The worst error of a law's model.
 
@@ -57,6 +65,7 @@ def model_error(
         model: The model that it knows.
         machines: The same with other parameters.
         states: States of the task, without violations.
+        later: Of each state the one that the motion reaches a short time later, for d'; empty: d' stays unknown.
 
     Raises:
         PlantError: A machine has no motion at a state.
@@ -65,18 +74,39 @@ def model_error(
     scale = np.array(law.scale)[members] if law.scale else np.ones(len(members))
     K = np.diag([law.decay(i) for i in members]) if law.sliding else np.eye(len(members))
     worst = ModelError(np.inf, (0.0, 0), -np.inf, np.inf, 0.0, np.zeros(len(members)), True)
-    for state in states:
-        terms = assemble(state, model.matrices(state), law.passive_rank_tolerance)
-        u, inverse = law.right_inverse(terms)
-        known = terms.task_map[members] @ inverse[:, members]
-        worst = replace(worst, reached=worst.reached and bool(np.allclose(known, np.eye(len(members)), atol=1e-6)))
-        for index, machine in enumerate(machines):
-            true = assemble(state, machine.matrices(state), law.passive_rank_tolerance)
-            if not (true.finite and true.positive):
-                raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")
-            worst = _worse(worst, state.t, index, task_map_error(true.task_map, inverse, members, scale), K,
-                           (true.task_map @ u - true.rhs)[members], scale)  # fmt: skip
+    for i, state in enumerate(states):
+        known, *true = _terms(law, [model, *machines], state)
+        u, inverse = law.right_inverse(known)
+        reached = known.task_map[members] @ inverse[:, members]
+        worst = replace(worst, reached=worst.reached and bool(np.allclose(reached, np.eye(len(members)), atol=1e-6)))
+        d = _disturbances(true, u, members)
+        for index, terms in enumerate(true):
+            error = task_map_error(terms.task_map, inverse, members, scale)
+            worst = _worse(worst, state.t, index, error, K, d[index], scale)
+        if later:
+            after, *true = _terms(law, [model, *machines], later[i])
+            u_after = law.right_inverse(after)[0]
+            change = np.vstack([(known.task_map @ (u_after - u))[members], _disturbances(true, u_after, members) - d])
+            rates = np.linalg.norm(change / (later[i].t - state.t) / scale, axis=1)
+            worst = replace(
+                worst,
+                rate=max(worst.rate or 0.0, float(rates[1:].max())),
+                command_rate=max(worst.command_rate or 0.0, float(rates[0])),
+            )
     return worst
+
+
+def _terms(law: BoundConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
+    """The equation of motion of each machine at a state."""
+    found = [assemble(state, machine.matrices(state), law.passive_rank_tolerance) for machine in machines]
+    if not all(terms.finite and terms.positive for terms in found):
+        raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")
+    return found
+
+
+def _disturbances(machines: Sequence[Terms], u: Array, members: Sequence[int]) -> Array:
+    """d of some rows for each machine, shape (machines, rows)."""
+    return np.array([(terms.task_map @ u - terms.rhs)[list(members)] for terms in machines])
 
 
 def task_map_error(task_map: Array, inverse: Array, members: Sequence[int], scale: Array) -> Array:

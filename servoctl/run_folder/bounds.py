@@ -52,7 +52,7 @@ def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
             text = f"the start is outside bound {name} (h = {h[0]:.4g})"
             events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0]), "text": text})
     for name, active in trajectory.group("bound_active").items():
-        for first, end in _intervals(active > 0.5):
+        for first, end in intervals(active > 0.5):
             most = {
                 task: float(max(np.nanmax(given_up[row][first:end]) for row in rows if row in given_up))
                 for task, rows in trajectory.tasks.items()
@@ -85,7 +85,7 @@ def _time(t: Array, where: Array) -> float:
     return float(np.sum(np.diff(t)[where[:-1]]))
 
 
-def _intervals(where: Array) -> list[tuple[int, int]]:
+def intervals(where: Array) -> list[tuple[int, int]]:
     """First row, and the row after the last, of each stretch in which a condition holds; short gaps are closed."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], where, [False]]).astype(int)))
     found: list[tuple[int, int]] = []

@@ -20,6 +20,7 @@ from servoctl.run_folder.bounds import bound_events
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
+from servoctl.simulation.funnel_events import funnel_events
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import Monitor
 from servoctl.simulation.rows import Chunk
@@ -304,7 +305,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += bound_events(trajectory)
+    events += [*bound_events(trajectory), *funnel_events(trajectory, law)]
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

@@ -13,7 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from servoctl.assembly.build import build_correction, build_law
+from servoctl.assembly.build import build_law
+from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.assembly.make import settings_of
 from servoctl.assembly.problems import Problems

@@ -24,8 +24,15 @@ def test_the_files_commands_and_code_of_the_readme_run_in_order(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mark", "code", "said"), [("run on drives", 0, "full"), ("fault", 3, "over-current")])
-def test_the_runs_on_drives_in_the_readme_end_as_described(
+@pytest.mark.parametrize(
+    ("mark", "code", "said"),
+    [
+        ("run on drives", 0, "full"),
+        ("fault", 3, "over-current"),
+        ("wrong model", 0, "object_y          0.0004974  8.449e-05  9.219e-06"),
+    ],
+)
+def test_the_runs_of_the_readme_end_as_described(
     mark: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

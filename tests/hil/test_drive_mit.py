@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
-from hil.drives import protocols
 from hil.drives.base import Condition, DriveError, Feedback
 from hil.drives.mit import MitDrive
 from hil.drives.mit_options import tables
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
+from hil.protocols import nodes as protocols
 from servoctl.errors import ConfigError
 
 NODE = 3

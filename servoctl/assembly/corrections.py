@@ -1,0 +1,60 @@
+"""A config's `correction` -> the correction; a funnel knows how late the actuators follow."""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly.following import following
+from servoctl.assembly.gains import Spacing
+from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.load import LoadedConfig
+from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
+from servoctl.laws.funnel import Funnel
+from servoctl.mechanics.plant import Plant
+
+CORRECTIONS: dict[str, type[Correction]] = {
+    "baumgarte": Baumgarte,
+    "second_order": SecondOrderCorrection,
+    "p_feedback": PFeedback,
+    "funnel": Funnel,
+}
+"""Kind in a config -> class; the keys of the section are its fields."""
+
+
+def build_correction(values: CorrectionConfig | None, timing: Spacing | None = None) -> Correction | None:
+    """The correction of a config; None without one.
+
+    Args:
+        values: The section of the config.
+        timing: How often the law acts, and how late; None: it acts continuously.
+    """
+    if values is None:
+        return None
+    for name, kind in CORRECTIONS.items():
+        section = getattr(values, name)
+        if section is None:
+            continue
+        fields: dict[str, Any] = dict(section)
+        if kind is Funnel and timing is not None:
+            fields |= {"period": timing.h, "delay": timing.delay, "lag": timing.lag, "velocity": timing.velocity}
+        return kind(**fields)
+    assert values.poles is not None
+    return Poles(values.poles)
+
+
+def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Spacing | None:
+    """How often the law acts, and how late; None: it acts continuously.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        on_drives: Whether the law runs at the period of `hil`; else at that of `run`.
+    """
+    hil = loaded.config.hil
+    if on_drives and hil is not None:
+        return Spacing.on_drives(hil)
+    acts = following(loaded, plant, on_drives)
+    if acts is None:
+        return None
+    lag = float(np.max(acts.lag, initial=0.0))
+    return Spacing("run.period", acts.period, True, acts.delay / acts.period, lag=lag / acts.period)

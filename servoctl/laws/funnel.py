@@ -1,0 +1,301 @@
+"""A funnel: a correction whose gain grows as a violation nears the edge of a corridor that narrows with time.
+
+    beta = phi' + rate phi (holonomic), psi (nonholonomic),    kappa = 1 / P
+    rho(t) = (start - end) e^(-shrink t) + end,    xi = beta / rho
+    beta' = -F,   F = kappa beta / (1 - xi^2) up to |xi| = x,   beyond it the tangent, of slope G
+    slope of F:   kappa (1 + xi^2) / (1 - xi^2)^2, which is G at xi = x
+
+With |beta| < rho and |phi| < start / rate at the start, every sample of |beta| stays below rho while the model misses
+at most D of the row's acceleration (d: delay, h: period, G h <= 1):
+
+    (1 + s + r) D = (1 - s - r) rho f - s shrink rho - r rate (rho + start) - |rho'|
+    f = kappa x / (1 - x^2) + G (1 - x),   s = G d,   r = rate (d + h / 2)
+
+Design: the gain of the textbook form has no limit at the edge, and a sampled loop becomes unstable there. So the slope
+has a cap G. Beyond |xi| = x the tangent holds the violation better than a clipped gain, and nothing divides by zero
+outside the funnel.
+
+Source: the idea of prescribed performance is of Bechlioulis, Rovithakis 2008, that of a funnel of Ilchmann, Ryan,
+Sangwin 2002. The cap, the tangent, and D for a command that is held and late, are ours.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servoctl.engine.symbol import clip
+from servoctl.errors import TaskError
+from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
+from servoctl.laws.gain_limits import growth
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.constraint_rows import Row
+
+MARGIN = 2.0
+"""The default slope is stable up to this many times the period."""
+
+
+class FunnelNumbers(NamedTuple):
+    """The numbers of the funnel of one row; the unit of beta is that of the violation per s.
+
+    Attributes:
+        rate: lambda in beta = phi' + lambda phi [1/s].
+        kappa: Gain in the middle [1/s].
+        start: Half-width at t = 0.
+        end: Half-width that remains.
+        shrink: Rate from one to the other [1/s].
+        slope: G, the largest slope of F [1/s].
+    """
+
+    rate: Any
+    kappa: Any
+    start: Any
+    end: Any
+    shrink: Any
+    slope: Any
+
+    def width(self, t: Any) -> Any:
+        """rho at a time."""
+        return (self.start - self.end) * np.exp(-self.shrink * t) + self.end
+
+    @property
+    def edge(self) -> Any:
+        """x: |xi| at which the slope is G."""
+        # G y^2 + kappa y - 2 kappa = 0 with y = 1 - x^2
+        y = (np.sqrt(self.kappa * self.kappa + 8.0 * self.kappa * self.slope) - self.kappa) / (2.0 * self.slope)
+        return np.sqrt(1.0 - y)
+
+    def force(self, beta: Any, t: Any) -> Any:
+        """F."""
+        rho, x = self.width(t), self.edge
+        xi = beta / rho
+        inner = clip(xi, -x, x)
+        return rho * (self.kappa * inner / (1.0 - inner * inner) + self.slope * (xi - inner))
+
+    def tolerated(self, period: float, delay: float) -> float:
+        """D: the largest error of the model's acceleration that leaves beta inside, for all times.
+
+        Args:
+            period: Of the law [s]; 0: it acts continuously.
+            delay: From a measurement to the torque that uses it [s].
+        """
+        x, s, r = self.edge, self.slope * delay, self.rate * (delay + period / 2.0)
+        f = self.kappa * x / (1.0 - x * x) + self.slope * (1.0 - x)
+        # linear in rho, so the least is at one of the two ends
+        least = min(
+            rho * ((1.0 - s - r) * f - s * self.shrink)
+            - r * self.rate * (rho + self.start)
+            - self.shrink * (rho - self.end)
+            for rho in (self.start, self.end)
+        )
+        return float(least / (1.0 + s + r))
+
+    def until_first_command(self, disturbance: float, delay: float) -> float:
+        """The most by which |beta| nears the edge before the first command acts, under a disturbance of the row."""
+        return float(delay * (disturbance + 2.0 * self.rate * self.start + self.shrink * (self.start - self.end)))
+
+
+@dataclass(frozen=True)
+class Funnel(Correction):
+    """A funnel as the user configures it.
+
+    Attributes:
+        P: Time constant in the middle of the funnel [s], above 0.
+        start: Half-width for beta at t = 0 [unit of the violation per s; of a nonholonomic row its own unit].
+        end: Half-width that remains, above 0 and at most `start`.
+        shrink: Rate at which the width goes from `start` to `end` [1/s].
+        rate: For holonomic rows, lambda in `beta = phi' + lambda phi` [1/s]; 0: the rate alone.
+        slope: G, the largest slope of the correction [1/s]; None: half of what is stable at the period.
+        period: Period of the law [s]; None: it acts continuously, and `slope` has to be given.
+        delay: From a measurement to the torque that uses it [periods].
+        lag: Time constant of the actuators [periods].
+        velocity: Time constant of the filter that differentiates positions [periods]; 0: velocities are measured.
+    """
+
+    P: Gain
+    start: Gain
+    end: Gain
+    shrink: Gain = 0.0
+    rate: Gain = 0.0
+    slope: float | None = None
+    period: float | None = field(default=None, kw_only=True)
+    delay: float = field(default=0.0, kw_only=True)
+    lag: float = field(default=0.0, kw_only=True)
+    velocity: float = field(default=0.0, kw_only=True)
+    label = "funnel"
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        """Those in the middle of the funnel."""
+        self._fits(rows)
+        return PFeedback(self.P, self.rate).gains(rows)
+
+    def numbers(self, rows: Sequence[Row]) -> list[FunnelNumbers]:
+        """The numbers of each row.
+
+        Raises:
+            TaskError: A number is out of its range, or the period leaves too little gain; the message names the row.
+        """
+        self._fits(rows)
+        values = [per_row(getattr(self, name), rows, name) for name in ("rate", "P", "start", "end", "shrink")]
+        found = []
+        for row, rate, P, start, end, shrink in zip(rows, *values, strict=True):
+            if not 0.0 < end <= start < math.inf:
+                raise TaskError(
+                    f"{row.name}: funnel: expected 0 < end <= start, got end {end:g} and start {start:g} "
+                    "(half-widths of the corridor)"
+                )
+            if not P > 0.0:
+                raise TaskError(f"{row.name}: funnel.P: expected a positive time [s], got {P:g}")
+            if not 0.0 <= shrink < math.inf:
+                raise TaskError(f"{row.name}: funnel.shrink: expected a rate of at least 0 [1/s], got {shrink:g}")
+            rate = rate if row.has_rate else 0.0
+            slope = self.slope if self.slope is not None else self.default_slope(row, rate)
+            found.append(FunnelNumbers(rate, 1.0 / P, start, end, shrink, slope))
+            self._enough(row, found[-1])
+        return found
+
+    def default_slope(self, row: Row, rate: float) -> float:
+        """The largest slope that is stable up to `MARGIN` periods [1/s].
+
+        Raises:
+            TaskError: The law is not sampled.
+        """
+        if self.period is None:
+            raise TaskError(f"{row.name}: funnel.slope: needs a number, or a sampled law (give run.period)")
+        period, timing = MARGIN * self.period, {"delay": self.delay, "lag": self.lag, "velocity": self.velocity}
+
+        def stable(slope: float) -> bool:
+            return growth(*_at_slope(slope, rate, row.has_rate), row.has_rate, period, True, **timing) < 1.0
+
+        low, high = 0.0, 4.0 / period
+        for _ in range(50):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if stable(middle) else (low, middle)
+        return low
+
+    @property
+    def late(self) -> float:
+        """From a measurement to the torque [s]; lag and filter count as delays."""
+        return 0.0 if self.period is None else (self.delay + self.lag + self.velocity) * self.period
+
+    def _fits(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row.degree > 2:
+                raise TaskError(f"{row.name}: a funnel does not fit a row of relative degree {row.degree} (use poles)")
+
+    def _enough(self, row: Row, numbers: FunnelNumbers) -> None:
+        """Raises if the slope leaves the funnel nothing to hold the violation with."""
+        kappa, slope = numbers.kappa, numbers.slope
+        if not kappa <= slope < math.inf:
+            cap = "what the period, delay and lag allow" if self.slope is None else "funnel.slope"
+            raise TaskError(
+                f"{row.name}: funnel.P: its gain 1/P = {kappa:.4g} 1/s is above {cap}, {slope:.4g} 1/s "
+                "(raise P, or shorten period or delay)"
+            )
+        if not numbers.tolerated(self.period or 0.0, self.late) > 0.0:
+            raise TaskError(
+                f"{row.name}: funnel: with a slope of at most {slope:.4g} 1/s it cannot hold the violation inside even "
+                "for an exact model (make shrink smaller, end larger, or shorten period or delay)"
+            )
+
+
+def _at_slope(slope: float, rate: float, has_rate: bool) -> tuple[float, float]:
+    """Damping and stiffness of a row with this gain on beta."""
+    return (rate + slope, rate * slope) if has_rate else (0.0, slope)
+
+
+@dataclass(frozen=True)
+class FunnelTerm:
+    """The funnels of a bound law; all of it is structure, the numbers are parameters of the law.
+
+    Attributes:
+        members: Indices of the rows with a funnel.
+        names: Their names.
+        by_rate: Whether beta of such a row is made of the violation rate; else it is the violation.
+        period: Period of the law [s]; None: it acts continuously.
+        late: From a measurement to the torque that uses it [s].
+    """
+
+    members: tuple[int, ...]
+    names: tuple[str, ...]
+    by_rate: tuple[bool, ...]
+    period: float | None
+    late: float
+
+    def of_rows(self, numbers: Sequence[Any]) -> list[FunnelNumbers]:
+        """The flat parameters of the law, per member."""
+        width = len(FunnelNumbers._fields)
+        return [FunnelNumbers(*numbers[i * width : (i + 1) * width]) for i in range(len(self.members))]
+
+    def steepest_gains(self, numbers: Sequence[float]) -> list[tuple[int, float, float]]:
+        """(row, damping, stiffness) of each member at the edge of its funnel."""
+        triples = zip(self.members, self.by_rate, self.of_rows(numbers), strict=True)
+        return [(i, *_at_slope(n.slope, n.rate, by_rate)) for i, by_rate, n in triples]
+
+    def extra(self, task: Rows, t: Any, numbers: Sequence[Any]) -> list[tuple[int, Any]]:
+        """(row, F - kappa beta) of each member: what it adds to the gains in the middle of the funnel."""
+        return [
+            (i, each.force(beta, t) - each.kappa * beta)
+            for i, beta, each in zip(self.members, self.beta(task, numbers), self.of_rows(numbers), strict=True)
+        ]
+
+    def beta(self, task: Rows, numbers: Sequence[Any]) -> list[Any]:
+        """beta of each member."""
+        return [
+            task.violation_rate[i] + each.rate * task.violation[i] if by_rate else task.violation[i]
+            for i, by_rate, each in zip(self.members, self.by_rate, self.of_rows(numbers), strict=True)
+        ]
+
+    def outside(self, task: Rows, t: float, numbers: Sequence[float]) -> list[str]:
+        """One sentence for each row that is not inside its funnel."""
+        return [
+            f"the start is outside the funnel of task.{name}: |beta| = {abs(beta):.4g}, half-width "
+            f"{each.width(t):.4g} (raise funnel.start, or start nearer to the task)"
+            for name, beta, each in zip(self.names, self.beta(task, numbers), self.of_rows(numbers), strict=True)
+            if not abs(beta) < each.width(t)
+        ]
+
+
+def funnels(
+    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction]
+) -> tuple[FunnelTerm | None, tuple[float, ...]]:
+    """The funnels of the rows and their numbers; None and empty without any.
+
+    Args:
+        rows: The task rows.
+        common: Correction of every row whose group has none of its own.
+        own: Group -> its own correction.
+
+    Raises:
+        TaskError: A funnel does not fit; the message has a line for each.
+    """
+    found: dict[int, FunnelNumbers] = {}
+    problems: list[str] = []
+    parts = _parts(rows, common, own)
+    for correction, where, members in parts:
+        try:
+            found |= zip(members, correction.numbers([rows[i] for i in members]), strict=True)
+        except TaskError as error:
+            problems.append(f"{where}: {error}")
+    if problems:
+        raise TaskError("\n".join(problems))
+    if not found:
+        return None, ()
+    order, timing = tuple(sorted(found)), parts[0][0]
+    names, by_rate = tuple(rows[i].name for i in order), tuple(rows[i].has_rate for i in order)
+    term = FunnelTerm(order, names, by_rate, timing.period, timing.late)
+    return term, tuple(float(x) for i in order for x in found[i])
+
+
+def _parts(
+    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction]
+) -> list[tuple[Funnel, str, list[int]]]:
+    """Funnel, its field in a config, and the indices of its rows."""
+    parts: list[tuple[Correction | None, str, list[int]]] = [
+        (correction, f"task.{group}.correction", [i for i, row in enumerate(rows) if row.group == group])
+        for group, correction in own.items()
+    ]
+    parts.append((common, "law.correction", [i for i, row in enumerate(rows) if row.group not in own]))
+    return [(correction, where, of) for correction, where, of in parts if isinstance(correction, Funnel)]

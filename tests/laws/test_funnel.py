@@ -1,0 +1,181 @@
+"""A funnel: its force, the cap of its gain, what it promises for a held and late command, and what it refuses."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import servoctl
+from servoctl.assembly import load
+from servoctl.check.report import check
+from servoctl.errors import ConfigError, TaskError
+from servoctl.laws.funnel import Funnel, FunnelNumbers
+from servoctl.mechanics.constraint_rows import Row
+
+PERIOD = 1e-3
+H = Row("height", "height", "holonomic", True, True, 2)
+N = Row("roll", "roll", "nonholonomic", True, False, 1)
+
+ON_SPRING = [
+    "law.correction.baumgarte=null",
+    "law.correction.funnel={P: 0.1, rate: 10, start: 0.5, end: 0.2, shrink: 2}",
+    "run.period=1*ms",
+    "run.duration=0.4",
+    "realism.parameter_error.k=0.5",
+]
+
+
+@pytest.mark.parametrize("d", [0.5, 5.0, -20.0])
+def test_a_constant_disturbance_is_held_at_the_root_of_its_quadratic(d: float) -> None:
+    """kappa beta / (1 - beta^2 / rho^2) = d: rho^2 (-kappa + sqrt(kappa^2 + 4 d^2 / rho^2)) / (2 d)."""
+    of = FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, 1e9)
+    beta = 0.04 * (-10.0 + np.sqrt(100.0 + 4.0 * d**2 / 0.04)) / (2.0 * d)
+    assert abs(beta) < 0.2
+    assert of.force(beta, 0.0) == pytest.approx(d, rel=1e-11)
+
+
+@pytest.mark.parametrize(("slope", "edge", "held"), [(1000.0, 0.929, 13.6), (618.0, 0.910, 10.6)])
+def test_the_slope_ends_the_growth_where_theory_says(slope: float, edge: float, held: float) -> None:
+    """kappa (1 + x^2) / (1 - x^2)^2 = slope: the limits of a loop that is one and two periods late."""
+    of = FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, slope)
+    assert of.edge == pytest.approx(edge, abs=1e-3)
+    assert of.force(of.edge * 0.2, 0.0) == pytest.approx(held, rel=0.01)
+    around = np.array([0.999999, 1.000001, 3.0]) * of.edge * 0.2
+    slopes = [(of.force(x + 1e-9, 0.0) - of.force(x - 1e-9, 0.0)) / 2e-9 for x in around]
+    assert slopes == pytest.approx([slope] * 3, rel=1e-4)
+
+
+def late_run(funnel: Funnel, row: Row, share: float, seed: int) -> float:
+    """The largest |beta| / rho of a row that is pushed by `share` of what the funnel bears, as hard as possible."""
+    of, late, rng = funnel.numbers([row])[0], round(funnel.delay), np.random.default_rng(seed)
+    D = share * of.tolerated(PERIOD, funnel.late)
+    begins = 0.99 * of.start - of.until_first_command(D, funnel.late)
+    phi, rate = (0.0, begins) if row.has_rate else (begins, 0.0)
+    sent, worst, sign = [0.0] * late, 0.0, 1.0
+    for k in range(1500):
+        t = k * PERIOD
+        beta = rate + of.rate * phi if row.has_rate else phi
+        worst = max(worst, abs(beta) / of.width(t))
+        sent.append(-of.force(beta, t) - (of.rate * rate if row.has_rate else 0.0))
+        sign = sign if rng.random() > 0.01 else -sign
+        a = sent.pop(0) + sign * D
+        if row.has_rate:
+            phi, rate = phi + PERIOD * rate + PERIOD**2 / 2.0 * a, rate + PERIOD * a
+        else:
+            phi += PERIOD * a
+    return worst
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+@pytest.mark.parametrize("row", [H, N])
+@pytest.mark.parametrize("shrink", [0.0, 20.0])
+def test_samples_stay_inside_under_the_disturbance_that_is_promised(delay: int, row: Row, shrink: float) -> None:
+    funnel = Funnel(0.1, 0.3, 0.2, shrink, 10.0 if row is H else 0.0, period=PERIOD, delay=float(delay))
+    assert max(late_run(funnel, row, 1.0, seed) for seed in range(5)) < 1.0
+
+
+def test_without_delay_the_promise_cannot_be_larger() -> None:
+    funnel = Funnel(0.1, 0.2, 0.2, period=PERIOD)
+    assert late_run(funnel, N, 1.01, 0) > 1.0
+    # in continuous time, without a cap, any disturbance is held
+    assert FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, 1e12).tolerated(0.0, 0.0) > 1e5
+
+
+@pytest.mark.parametrize(("delay", "limit"), [(0, 2.0), (1, 1.0), (2, 0.618)])
+def test_the_default_slope_is_half_of_what_is_stable(delay: int, limit: float) -> None:
+    funnel = Funnel(0.1, 0.2, 0.2, period=PERIOD, delay=float(delay))
+    assert funnel.numbers([N])[0].slope * PERIOD == pytest.approx(limit / 2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("funnel", "row", "text"),
+    [
+        (
+            Funnel(0.1, 0.1, 0.2, period=PERIOD),
+            H,
+            "height: funnel: expected 0 < end <= start, got end 0.2 and start 0.1",
+        ),
+        (Funnel(0.0, 0.2, 0.1, period=PERIOD), H, "height: funnel.P: expected a positive time [s], got 0"),
+        (Funnel(0.1, 0.2, 0.1, -1.0, period=PERIOD), H, "height: funnel.shrink: expected a rate of at least 0 [1/s]"),
+        (Funnel(0.1, 0.2, 0.1), H, "height: funnel.slope: needs a number, or a sampled law (give run.period)"),
+        (Funnel(5e-4, 0.2, 0.1, period=PERIOD), N, "roll: funnel.P: its gain 1/P = 2000 1/s is above what the period,"),
+        (Funnel(0.1, 0.2, 0.1, slope=5.0), N, "roll: funnel.P: its gain 1/P = 10 1/s is above funnel.slope, 5 1/s"),
+        (
+            Funnel(0.1, 9.0, 0.1, 400.0, period=PERIOD),
+            N,
+            "roll: funnel: with a slope of at most 1000 1/s it cannot hold",
+        ),
+    ],
+)
+def test_a_funnel_that_cannot_work_is_refused_with_a_remedy(funnel: Funnel, row: Row, text: str) -> None:
+    with pytest.raises(TaskError, match="^" + re.escape(text)):
+        funnel.numbers([row])
+
+
+@pytest.fixture(scope="module")
+def spring() -> Any:
+    return load("two_mass_spring", ON_SPRING, "vm")
+
+
+def test_a_wrong_model_stays_inside_and_the_compiled_law_is_the_one_on_numbers(spring: Any) -> None:
+    """The spring is half as stiff again in truth; p_feedback with the same P leaves the corridor."""
+    inside = spring.simulate()
+    width = 0.3 * np.exp(-2.0 * inside.t) + 0.2
+    beta = inside["violation_rate.distance"] + 10.0 * inside["violation.distance"]
+    assert not [event for event in inside.metadata["events"] if event["event"] == "funnel"]
+    assert 0.5 < (np.abs(beta) / width).max() < 1.0
+    plain = load(
+        "two_mass_spring", [*ON_SPRING[:1], "law.correction.p_feedback={P: 0.1, rate: 10}", *ON_SPRING[2:]], "vm"
+    )
+    outside = plain.simulate()
+    beta = outside["violation_rate.distance"] + 10.0 * outside["violation.distance"]
+    assert (np.abs(beta) / width).max() > 1.0
+    on_numbers = load("two_mass_spring", [*ON_SPRING, "run.duration=0.05"], "numpy").simulate()
+    assert np.abs(inside.u[:51] - on_numbers.u).max() < 1e-9
+
+
+def test_a_funnel_that_is_left_is_an_event_with_time_and_amount() -> None:
+    left = load("two_mass_spring", [*ON_SPRING, "law.limits.F=10.2", "run.duration=1.1"], "vm").simulate()
+    events = [event for event in left.metadata["events"] if event["event"] == "funnel"]
+    event = events[0]
+    i, end = np.searchsorted(left.t, [event["t"], event["until"]])
+    ratio = np.abs(left["violation_rate.distance"] + 10.0 * left["violation.distance"])
+    ratio = ratio / (0.3 * np.exp(-2.0 * left.t) + 0.2)
+    assert ratio[i - 1] <= 1.0 < ratio[i]
+    assert ratio[end] <= 1.0 < ratio[end - 1]
+    assert event["ratio"] == pytest.approx(ratio[i:end].max())
+    assert event["text"].startswith("task distance is outside its funnel until ")
+
+
+def test_check_prints_the_cap_and_what_is_guaranteed(spring: Any) -> None:
+    report = check(spring)
+    values = report.values["funnels"]["distance"]
+    assert values["tolerated"] > 20.0
+    assert values["violation"] == pytest.approx(0.02)
+    line = next(lines for title, lines in report.sections if title == "funnels")[0]
+    assert f"while the model misses at most {values['tolerated']:.4g} of the row's acceleration" in line
+    assert "|violation| then ends at no more than 0.02" in line
+    assert not report.warnings
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("initial.v=[0, 1]", "initial: the start is outside the funnel of task.distance: |beta| = 1, half-width 0.5"),
+        (
+            "law.correction.funnel.slope=2500",
+            "run.period: task.distance at the edge of its funnel: unstable at a period",
+        ),
+        ("law.robust.bound=3", "law.robust: cannot be used with a funnel, which has no constant decay rate (leave one"),
+        ("law.correction.funnel.slope=[1, 2]", "law.correction.funnel.slope: expected a positive number"),
+        ("plant.passive.correction={funnel: {P: 1, start: 1, end: 1}}", "funnel: does not fit passive constraints"),
+    ],
+)
+def test_a_config_refuses_a_funnel_by_name(change: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        load("two_mass_spring", [*ON_SPRING, change])
+
+
+def test_python_has_the_same_funnel() -> None:
+    assert servoctl.Funnel is Funnel
