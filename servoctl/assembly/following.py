@@ -34,8 +34,8 @@ def following(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Following 
     Args:
         loaded: The config.
         plant: The plant.
-        on_drives: Whether period, delay and lag are those of `hil`; else `run.period`, and the delay, lag and saturation
-            of `realism`.
+        on_drives: Whether period, delay and lag are those of `hil`; else `run.period`, and the delay, lag and
+            saturation of `realism`.
     """
     run, realism, hil = loaded.config.run, loaded.config.realism, loaded.config.hil
     if on_drives and hil is not None:

@@ -11,7 +11,8 @@ at which its torque acts, under the commands that are on their way.
 Design: the weights must not be the mass matrix. `Phi M` is an oblique projector, through which readings that violate
 the constraints leak into the free motion: 70 times the error of the level of the shipped robots. A reading further
 than `OUTLIER` standard deviations from its prediction is left out, at most `PATIENCE` times in a row: then it is the
-model that is wrong, and readings are trusted until `TRUST` in a row have fit. The gains are parameters, so changing them compiles nothing.
+model that is wrong, and readings are trusted until `TRUST` in a row have fit. The gains are parameters, so changing
+them compiles nothing.
 
 Source: Kalman 1960; Simon, Chia 2002, for the projection. The combination is ours.
 """
