@@ -272,8 +272,12 @@ class Drive(Node):
         """Sets mode, limits and watchdog, and reads them back; the drive stays disabled."""
 
     @abstractmethod
-    def test_watchdog(self) -> Steps:
-        """Lets the armed watchdog run out without torque, checks that the drive goes to fault, and resets the fault."""
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Lets the armed watchdog run out, checks that the drive goes to fault, and resets the fault.
+
+        Args:
+            torque: Torque that holds the joint [actuator unit], for a drive that must be enabled for the test.
+        """
 
     @abstractmethod
     def enable(self, torque: float) -> Steps:

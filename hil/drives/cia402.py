@@ -234,7 +234,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
 
-    def test_watchdog(self) -> Steps:
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Stops our heartbeat, checks that the drive notices, and configures it again, which an EPOS4 needs.
 
         Raises:

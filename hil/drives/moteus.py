@@ -271,8 +271,8 @@ class MoteusDrive(Drive):
             remedy = "update its firmware: moteus_tool --flash"
             raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
-    def test_watchdog(self) -> Steps:
-        """Lets the watchdog run out at zero torque, while queries show the mode, and stops the drive.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.
 
         Each command holds the time of the watchdog; that of the test is short if a brake opens for it.
 
@@ -284,8 +284,8 @@ class MoteusDrive(Drive):
         try:
             sent = after(lambda: self._replies, 1)
             seconds = tested_time(self.settings)
-            zero = self._frame(codec.torque_command(0.0, self._tail_with(seconds)))
-            yield HandshakeStep([zero], sent, 0.5, "a reply to a command of zero torque")
+            data = codec.torque_command(motor_torque(self.settings, torque), self._tail_with(seconds))
+            yield HandshakeStep([self._frame(data)], sent, 0.5, "a reply to a command of torque")
             begun, limit = self.alive, seconds + LATE
             while self._mode != codec.TIMED_OUT:
                 yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")

@@ -78,12 +78,12 @@ class EmulatedNode(ABC):
         self.mangle: Callable[[int, bytes], bytes] | None = None
         self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
         self._boot: Event | None = None
-        self._set_up()
+        self.set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())
         self._attached = True
 
     @abstractmethod
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         """Prepares the protocol, before the node is attached to its bus."""
 
     def option(self, name: str, default: Any) -> Any:
