@@ -143,7 +143,7 @@ class Stages:
             return np.zeros(self._count)
         allowed = np.array(self._limits.apply(wanted, reading.positions))
         self._monitor.torques(now, self._limits.clamped)
-        self._controller.sent(None if mode in STANDING else self._rig.carried(allowed))
+        self._controller.sent(None if mode in STANDING else allowed)
         return allowed
 
     def _watch(self, tick: Tick, reading: Reading) -> None:
