@@ -8,6 +8,8 @@ from math import isfinite
 from struct import Struct
 from typing import NamedTuple
 
+from hil.codecs.field import Field, layout
+
 NODES = range(0x3F)
 PROTOCOL = 2
 """Number of this protocol in Get_Version."""
@@ -63,9 +65,16 @@ ERRORS = {
 }
 
 _VERSION = Struct("<8B")
+POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")
+ERROR, STATE = Field(0, 4), Field(4, 1)
+TORQUE = Field(0, 4, "float")
+SIZE = 8
+"""Bytes of the frames that C reads: estimates and heartbeats."""
+
 _HEARTBEAT = Struct("<IBBBx")
 _TWO_WORDS = Struct("<II")
 _TWO_FLOATS = Struct("<ff")
+_ESTIMATES = layout(POSITION, VELOCITY)
 _STATE = Struct("<I4x")
 _TORQUE = Struct("<f4x")
 _WORD = Struct("<I4x")
@@ -137,9 +146,9 @@ def errors(data: bytes) -> tuple[int, int] | None:
 
 def estimates(data: bytes) -> tuple[float, float] | None:
     """Decodes Get_Encoder_Estimates: position [turn], velocity [turn/s]; None if one is not finite."""
-    if len(data) != 8:
+    if len(data) != SIZE:
         return None
-    position, velocity = _TWO_FLOATS.unpack(data)
+    position, velocity = _ESTIMATES.unpack(data)
     return (position, velocity) if isfinite(position) and isfinite(velocity) else None
 
 

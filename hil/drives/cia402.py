@@ -188,9 +188,7 @@ class Cia402Drive(Cia402Encoder, Drive):
             codec.TPDO2 + settings.node, codec.STATUS_SIZE, (Reads(codec.TORQUE, Quantity.TORQUE, torque),), (enabled,)
         )
         target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
-        command = Encoding(
-            self.command(0.0), settings.sign, codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque
-        )
+        command = Encoding(self.command(0.0), codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque)
         return Wire((*received.messages, status), command)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:

@@ -17,6 +17,8 @@ from hil.drives.guard import Feed, after, motor_torque, refuse_fault
 from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import number, options_of
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Rounding, Wire
+from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 
 ATTEMPTS = 3
@@ -124,6 +126,20 @@ class OdriveDrive(OdriveEncoder, Drive):
         data = codec.input_torque(motor_torque(self.settings, torque))
         self._feed.fed = True
         return self.frame(self._torque_id, data)
+
+    def wire(self) -> Wire | None:
+        received = super().wire()
+        assert received is not None
+        working = (
+            Expects(codec.ERROR, 0xFFFF_FFFF, 0),
+            Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP),
+        )
+        heartbeat = Message(self._id(codec.HEARTBEAT), codec.SIZE, expects=working, alive=True)
+        command = Encoding(
+            self._zero(), codec.TORQUE, motor_torque_chain(self.settings), Rounding.SINGLE,
+            -LARGEST_SINGLE, LARGEST_SINGLE, None,
+        )  # fmt: skip
+        return Wire((*received.messages, heartbeat), command)
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()

@@ -11,6 +11,7 @@ from hil.drives.ids import Ids
 from hil.drives.options import flag, number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
+from hil.drives.wire import Message, Operation, Quantity, Reads, Wire
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -95,6 +96,14 @@ class OdriveEncoder(Node):
             self.sample = Sample(values[0] * turn + self.settings.offset, values[1] * turn, nan, frame.time)
             if len(self._times) <= INTERVALS:
                 self._times.append(frame.time)
+
+    def wire(self) -> Wire | None:
+        position = (Operation.TIMES, self._turn), (Operation.PLUS, self.settings.offset)
+        reads = (
+            Reads(codec.POSITION, Quantity.POSITION, position),
+            Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, self._turn),)),
+        )
+        return Wire((Message(self._estimates_id, codec.SIZE, reads, sample=True),))
 
     def _on_request(self, frame: Frame) -> None:
         """Handles a remote frame: another master reads this node, which does no harm to an encoder."""

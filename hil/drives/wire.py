@@ -22,6 +22,9 @@ class Operation(IntEnum):
     PLUS = 2
 
 
+LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127
+"""Largest finite number of single precision."""
+
 Chain = tuple[tuple[Operation, float], ...]
 """Operations on a number, in order."""
 
@@ -39,7 +42,6 @@ class Rounding(IntEnum):
 
     INTEGER = 0
     SINGLE = 1
-    HALF_STEPS = 2
 
 
 class Reads(NamedTuple):
@@ -97,22 +99,20 @@ class Encoding(NamedTuple):
 
     Attributes:
         frame: The frame of zero torque, with the present state of the driver.
-        sign: Sign of the motor's torque for a positive one at the joint.
         field: Where the torque is.
         chain: From the torque at the joint to the number in the frame, before it is rounded.
         rounding: How it is rounded.
         lowest, highest: Range of the number.
-        back: From the number in the frame to the torque at the joint.
+        back: From the number in the frame to the torque at the joint; None: the driver takes it as sent exactly.
     """
 
     frame: Frame
-    sign: int
     field: Field
     chain: Chain
     rounding: Rounding
     lowest: float
     highest: float
-    back: Chain
+    back: Chain | None
 
 
 class Wire(NamedTuple):

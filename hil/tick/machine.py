@@ -41,7 +41,6 @@ class Machine:
         functions: The functions of `c/tick.h`.
         numbers: Name -> array of doubles.
         times: Name -> array of whole numbers, mostly times [ns].
-        messages: Message -> number of its node.
     """
 
     def __init__(
@@ -175,7 +174,6 @@ class Machine:
             heartbeat = drive.heartbeat
             place.silence = -1 if heartbeat is None else int(MISSING_HEARTBEATS * heartbeat * SECOND)
         messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
-        self.messages = [i for i, _ in messages]
         tick.message, tick.messages = self._array("tick_message", len(messages)), len(messages)
         for k, (i, message) in enumerate(messages):
             settings = nodes[i].settings

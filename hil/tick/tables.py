@@ -36,13 +36,16 @@ def fill_message(target: Any, message: Message, bus: int, node: int, fd: bool) -
 def fill_encoding(target: Any, encoding: Encoding) -> None:
     """Writes a `tick_encoding`."""
     data = encoding.frame.data
-    target.length, target.sign, target.rounding = len(data), encoding.sign, encoding.rounding
+    target.length, target.rounding = len(data), encoding.rounding
     for i, byte in enumerate(data):
         target.frame[i] = byte
     target.lowest, target.highest = encoding.lowest, encoding.highest
     fill_field(target.field, encoding.field)
     _fill_chain(target.chain, encoding.chain)
-    _fill_chain(target.back, encoding.back)
+    if encoding.back is None:
+        target.back.count = -1
+    else:
+        _fill_chain(target.back, encoding.back)
 
 
 def fill_field(target: Any, field: Field) -> None:

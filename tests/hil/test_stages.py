@@ -23,7 +23,7 @@ class Bench(DriveRig):
     """A rig of two drives that obeys, and remembers what it was asked for."""
 
     def __init__(self) -> None:
-        self._drives: list[Drive] = [Silent(settings("u1")), Silent(settings("u2"))]
+        self._drives: list[Drive] = [Silent(settings("u1"), 0.0025), Silent(settings("u2"), 0.0025)]
         self.disabled: list[bool] = []
         self.reports: list[EventKind] = []
         self.refuses, self.stubborn, self.pose = False, False, list[tuple[str, str]]()

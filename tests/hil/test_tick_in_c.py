@@ -22,7 +22,10 @@ from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
 from tests.hil.emulation import drive_settings
 
-WORKING = {"cia402": [Frame(0x281, bytes.fromhex("270005000000"), time=1)]}
+WORKING = {
+    "cia402": [Frame(0x281, bytes.fromhex("270005000000"), time=1)],
+    "odrive": [Frame(0x021, bytes.fromhex("0000000008000000"), time=1)],
+}
 """Protocol -> frames after which a driver with node 1 counts its drive as enabled."""
 
 
@@ -80,7 +83,7 @@ FAULTS = (
 
 @pytest.mark.parametrize("row", FAULTS)
 def test_a_fault_has_its_reaction_at_the_same_instant_as_in_python(row: str) -> None:
-    scenario = make(row, "cia402", "at speed", 3)
+    scenario = make(row, "odrive" if row == "drive fault" else "cia402", "at speed", 3)
     python, c = (play(scenario, tick, "auto") for tick in ("python", "auto"))
     assert c == python and c.problems == ()
 

@@ -86,8 +86,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     int node = each->node;
     if (each->id != id || each->bus != bus) continue;
     known = 1;
-    if (each->flags != flags || each->length != length) return give_back(k, "a frame of another kind or length");
-    if (!as_expected(each->selects, each->selects_count, data)) continue;
+    if (each->flags != flags || each->length != length || !as_expected(each->selects, each->selects_count, data)) continue;
     if (!as_expected(each->expects, each->expects_count, data)) return give_back(k, "the state of a drive");
     for (int r = 0; r < each->reads_count; ++r) {
       const tick_reads *reads = &each->reads[r];
@@ -104,7 +103,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     if (each->alive && node < k->m) k->alive[node] = time;
     return i;
   }
-  if (known) return give_back(k, "a frame of no known drive");
+  if (known) return give_back(k, "a frame of another kind, length or drive");
   for (int i = 0; i < k->watched; ++i)
     if (k->watch[i].bus == bus && (id & k->watch[i].mask) == k->watch[i].value &&
         (!k->watch[i].extended || flags & 1))
@@ -289,10 +288,6 @@ double tick_encode(tick_encoding *e, double torque)
   double raw = chained(&e->chain, torque);
   unsigned long long bits;
   if (e->rounding == 0) raw = trunc(raw) + 0.0; /* an integer has no negative zero */
-  else if (e->rounding == 2) {
-    double middle = (e->lowest + e->highest) / 2.0; /* zero lies half a step from its neighbours */
-    raw = e->sign * torque > 0.0 ? larger(floor(raw), middle + 0.5) : smaller(ceil(raw), middle - 0.5);
-  }
   if (!(e->lowest <= raw && raw <= e->highest)) return NAN;
   if (e->rounding == 1) {
     float single = single_towards_zero(raw);
@@ -306,7 +301,7 @@ double tick_encode(tick_encoding *e, double torque)
     unsigned char mask = (unsigned char)(f->mask << f->shift >> 8 * i);
     e->frame[at] = (unsigned char)((e->frame[at] & ~mask) | ((unsigned char)(bits << f->shift >> 8 * i) & mask));
   }
-  return chained(&e->back, raw);
+  return e->back.count < 0 ? torque : chained(&e->back, raw);
 }
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */

@@ -47,7 +47,7 @@ typedef struct { /* ids with (id & mask) == value belong to a node */
 } tick_watched;
 
 typedef struct { /* how a torque is sent */
-  int length, sign, rounding; /* rounding 0: integer towards zero, 1: single towards zero, 2: zero between two steps */
+  int length, rounding; /* rounding 0: integer towards zero, 1: single precision towards zero */
   unsigned char frame[64];
   tick_field field;
   tick_chain chain, back;
