@@ -69,7 +69,7 @@ POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")
 ERROR, STATE = Field(0, 4), Field(4, 1)
 TORQUE = Field(0, 4, "float")
 SIZE = 8
-"""Bytes of the frames that C reads: estimates and heartbeats."""
+"""Bytes of estimates, heartbeats and errors."""
 
 _HEARTBEAT = Struct("<IBBBx")
 _TWO_WORDS = Struct("<II")

@@ -135,11 +135,12 @@ class OdriveDrive(OdriveEncoder, Drive):
             Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP),
         )
         heartbeat = Message(self._id(codec.HEARTBEAT), codec.SIZE, expects=working, alive=True)
+        errors = Message(self._id(codec.GET_ERROR), codec.SIZE, expects=working[:1])
         command = Encoding(
             self._zero(), codec.TORQUE, motor_torque_chain(self.settings), Rounding.SINGLE,
             -LARGEST_SINGLE, LARGEST_SINGLE, None,
         )  # fmt: skip
-        return Wire((*received.messages, heartbeat), command)
+        return Wire((*received.messages, heartbeat, errors), command)
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
