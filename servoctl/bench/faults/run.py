@@ -166,7 +166,7 @@ class Host(HostFaults):
 
 def play(scenario: Scenario) -> FaultResult:
     """Runs a scenario and checks its reaction."""
-    prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
+    prepared = machine(scenario.protocol, scenario.motion, scenario.estimation).renewed(scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm")
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))

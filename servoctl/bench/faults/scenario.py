@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ class Scenario:
         faults: Entries of `hil.faults`.
         host: Fault of the loop's own process, one of `HOST_ROWS`; empty: none.
         seed: Seed of all random numbers.
+        estimation: Whether the law works with an estimator.
     """
 
     row: str
@@ -76,16 +77,17 @@ class Scenario:
     faults: tuple[Mapping[str, Any], ...]
     host: str
     seed: int
+    estimation: bool = False
 
     @property
     def name(self) -> str:
         """The scenario in one line, for a reader."""
-        return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}"
+        return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}{', estimation' * self.estimation}"
 
 
 @cache
-def machine(protocol: str, motion: str) -> RigSetup:
-    """The machine with its drives; compiled once for all runs on it."""
+def machine(protocol: str, motion: str, estimation: bool = False) -> RigSetup:
+    """The machine with its drives, and with an estimator in the loop; compiled once for all runs on it."""
     drives = [
         {"actuator": name, "protocol": protocol, "node": node, "rated_torque": 1.0, **_MADE_OF, **_LIMITS,
          **_DRIVE[protocol], **({"host": 0x10 + node} if protocol == "mit" else {})}
@@ -97,7 +99,7 @@ def machine(protocol: str, motion: str) -> RigSetup:
     sensors = [{"coordinate": "x1", "node": 7, **_MADE_OF, **encoder}]
     written = [f"hil.drives={json.dumps(drives)}", f"hil.sensors={json.dumps(sensors)}"]
     written += [f"hil.buses.main={json.dumps(_FD_BUS)}"] if fd else []
-    return load(CONFIG, [*written, *SPEED[motion]], "vm")
+    return load(CONFIG, [*written, *SPEED[motion], *(["estimation.kind=model"] if estimation else [])], "vm")
 
 
 Entries = list[dict[str, Any]]
@@ -232,12 +234,12 @@ def rows() -> list[tuple[str, str, str]]:
     ]
 
 
-def scenarios(count: int, seed: int = 0) -> Iterator[Scenario]:
+def scenarios(count: int, seed: int = 0, estimation: bool = False) -> Iterator[Scenario]:
     """The given number of scenarios: all rows in turn, then again with other random numbers."""
     table = rows()
     for number in range(count):
         row, protocol, motion = table[number % len(table)]
-        yield make(row, protocol, motion, seed * 1_000_003 + number)
+        yield replace(make(row, protocol, motion, seed * 1_000_003 + number), estimation=estimation)
 
 
 def make(row: str, protocol: str, motion: str, seed: int) -> Scenario:
