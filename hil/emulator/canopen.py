@@ -155,6 +155,7 @@ class CanOpen:
         self._received = {pdo.identity: pdo for pdo in received if pdo.valid}
         self._sent = [Pdo(self.values, self._entries, number, True) for number in range(4)]
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.kind <= LAST_SYNCHRONOUS]
+        self._timed = self.values[0x1400, 1] & 0x7FF if self.values[0x1400, 5] else None
         self.enter(self.nmt)
         self._node.relisten()
 
@@ -168,9 +169,8 @@ class CanOpen:
         if len(data) < pdo.form.size:
             self.emergency(PDO_TOO_SHORT, self.values[0x1001, 0] | 0x10)
             return
-        timeout = self.values[0x1400, 5]
-        if timeout and pdo.identity == self.values[0x1400, 1] & 0x7FF:
-            self._deadline.start(timeout * MILLISECOND)
+        if pdo.identity == self._timed:
+            self._deadline.start(self.values[0x1400, 5] * MILLISECOND)
         if pdo.kind <= LAST_SYNCHRONOUS and self._wait:
             pdo.pending = data
         else:

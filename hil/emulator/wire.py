@@ -226,8 +226,9 @@ class Wire:
         """Ends a frame: all stations receive it, or an error flag destroys it."""
         assert self._going is not None
         frame, sender = self._going
+        queue = sender.queue
         try:
-            if sender.queue and sender.queue[0] is frame and sender.connected:
+            if queue and queue[0] is frame and sender.connected:
                 if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
                     self._void([sender])
                 else:
@@ -238,7 +239,11 @@ class Wire:
                         sender.sent()
                     if not self._plain and sender.link is Link.PASSIVE:
                         sender.ready = self._free + self.duration(SUSPEND)
-                    self._deliver(frame, sender)
+                    try:
+                        self._delivery.deliver(frame, sender, self._plain)
+                    finally:
+                        if self.troubled:
+                            self._count_received(sender)
         finally:
             if self._waiting:
                 self._arbitrate()
@@ -301,15 +306,11 @@ class Wire:
         station.recover()
         self._schedule()
 
-    def _deliver(self, frame: Frame, sender: Station) -> None:
-        try:
-            self._delivery(frame, sender, self._plain)
-        finally:
-            if self.troubled:
-                for station in self.stations:
-                    if station.rec and station is not sender and station.online:
-                        station.received()
-                self.troubled = any(station.rec for station in self.stations)
+    def _count_received(self, sender: Station) -> None:
+        for station in self.stations:
+            if station.rec and station is not sender and station.online:
+                station.received()
+        self.troubled = any(station.rec for station in self.stations)
 
     def force_off(self, station: Station) -> None:
         """Forces a station bus-off, as a defective transceiver does."""
