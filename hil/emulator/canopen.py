@@ -215,8 +215,7 @@ class CanOpen:
             self._pack(pdo)
 
     def _pack(self, pdo: Pdo) -> None:
-        values = self.values
-        self._node.send(pdo.identity, pdo.form.pack(*[values[key] for key in pdo.carried]))
+        self._node.send(pdo.identity, pdo.form.pack(*pdo.collect(self.values)))
 
     def _obey(self, data: bytes) -> None:
         if len(data) < 2 or data[1] not in (0, self._id):

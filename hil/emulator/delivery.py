@@ -64,7 +64,8 @@ class Delivery:
                     if disturbances:
                         self._disturbed(timed, sender, station)
                     else:
-                        station.receive(timed)
+                        receive = station.receive
+                        receive(timed)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
