@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 from fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
@@ -89,19 +88,18 @@ def _words(annotation: Any) -> list[str]:
 
 def _protocols() -> Iterator[str]:
     """The keys of drives and encoder nodes that depend on the protocol."""
-    from hil.drives.protocols import PROTOCOLS
+    from hil.protocols.registry import BUILT_IN
 
     yield "## Keys of drives by protocol"
     yield (
         "A drive or an encoder node has the keys of [`hil.drives`](#hildrives) or [`hil.sensors`](#hilsensors), and "
         "the keys of its protocol below."
     )
-    for name, protocol in PROTOCOLS.items():
-        for path, what in ((protocol.drive, "drive"), (protocol.sensor, "encoder node")):
-            if path:
-                module, kind = path.split(":")
+    for name, protocol in BUILT_IN.items():
+        for kind, what in ((protocol.drive_class(), "drive"), (protocol.sensor_class(), "encoder node")):
+            if kind is not None:
                 yield f"### `{name}`: {what}"
-                yield _options(getattr(import_module(module), kind).Options)
+                yield _options(kind.Options)
 
 
 def _options(kind: type) -> str:
@@ -127,6 +125,7 @@ def _attribute(kind: type, name: str) -> str:
 def _faults() -> Iterator[str]:
     """The fields of a fault, and the kinds of fault."""
     from hil.emulator.faults import KINDS
+    from hil.protocols.registry import BUILT_IN
 
     yield "## Faults"
     yield (
@@ -140,9 +139,11 @@ def _faults() -> Iterator[str]:
         rows.append(f"| `{name}` | {shown} | {_cell(text)} |")
     yield "\n".join(rows)
     rows = ["| kind | effect | applies to | fields (default) |", "|---|---|---|---|"]
+    twins = {name: protocol.twin() for name, protocol in BUILT_IN.items()}
     for name, kind in KINDS.items():
         text, fields = TEXTS[name]
-        only = f", only {' and '.join(kind.protocols)}" if kind.protocols else ""
+        able = [protocol for protocol, twin in twins.items() if name in twin.drive.special_faults]
+        only = f", only {' and '.join(able)}" if kind.special else ""
         shown = [
             f"`{key}`{'' if option.default in (None, '') else f' ({_default_of(key, option.default)})'}: {fields[key]}"
             for key, option in kind.options.items()

@@ -43,7 +43,7 @@ SHAPE_ROWS = [
     (
         "at_least: 0.02",
         "at_most: 0.02",
-        "c.yaml:9: bounds.free.at_most: does not fit clearance (it takes at_least)",
+        "c.yaml:9: bounds.free.at_most: does not fit clearance (it takes at_least, margin, rate)",
     ),
     (
         "arm_2: {sphere",

@@ -161,17 +161,60 @@ estimation: {kind: model, disturbance: 60}
 """
 
 
-@pytest.mark.parametrize(("error", "least"), [(0.3, 0.0), (-0.3, -1e-3)])
-def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(error: float, least: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "margin", "least"), [(0.3, "0", 0.0), (-0.3, "0", -1e-3), (0.3, "auto", 0.0), (-0.3, "auto", 0.0)]
+)
+def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(
+    error: float, margin: str, least: float, tmp_path: Path
+) -> None:
     source = Path(__file__).parent / "laws" / "bounded_arm.py"
     (tmp_path / "bounded_arm.py").write_text(source.read_text())
     path = tmp_path / "around.yaml"
     path.write_text(AROUND)
     wrong = f"realism.parameter_error.m={error}"
-    kept, free = run_of(path, wrong), run_of(path, wrong, "bounds=[]")
+    kept, free = run_of(path, wrong, f"bounds.disc.margin={margin}"), run_of(path, wrong, "bounds=[]")
     assert kept["bound.disc"].min() >= least
     ends = [np.hypot(run["violation.x"], run["violation.y"])[-1] for run in (kept, free)]
     assert ends[0] <= 2.0 * ends[1] + 1e-6
+
+
+def test_check_says_which_margin_the_estimator_asks_for(tmp_path: Path) -> None:
+    (tmp_path / "bounded_arm.py").write_text((Path(__file__).parent / "laws" / "bounded_arm.py").read_text())
+    path = tmp_path / "around.yaml"
+    path.write_text(AROUND)
+    without, kept = (
+        check(sc.load(path, [f"bounds.disc.margin={margin}"], engine="vm", strict=False)) for margin in ("0", "auto")
+    )
+    facts = kept.values["bounds"]["disc"]
+    assert facts["estimate_error"] == without.values["bounds"]["disc"]["estimate_error"]
+    assert facts["margin"] == pytest.approx(facts["estimate_error"], rel=0.02)  # the start is projected in between
+    assert 1e-3 < facts["margin"] < 5e-3
+    assert without.values["bounds"]["disc"]["margin"] == 0.0
+    line = next(lines for title, lines in without.sections if title == "bounds")[0]
+    assert "change no faster than estimation.disturbance (margin: auto keeps that much)" in line
+
+
+TIP_X = "reach/2*(cos(theta1) + cos(theta2))"
+
+
+def test_check_names_a_bound_that_the_path_of_the_task_leaves() -> None:
+    """The circle x = 0.9 + 0.3 cos(1.5 t) lies between 0.6 and 1.2 m."""
+    limits = {"far": 1.5, "near": 0.5, "mid": 0.7}
+    bounds = [f"{{name: {name}, holonomic: '{TIP_X} - {x}'}}" for name, x in limits.items()]
+    changes = [f"bounds=[{', '.join(bounds)}]", "run.duration=4.185"]
+    report = check(sc.load("arm_obstacle", changes, engine="vm", strict=False))
+    paths = {name: facts.get("path") for name, facts in report.values["bounds"].items()}
+    assert paths["near"] is None
+    assert paths["far"]["share"] == 1.0
+    assert paths["far"]["least"] == pytest.approx(-0.9, abs=2e-3)
+    assert paths["mid"]["share"] == pytest.approx(np.arccos(2.0 / 3.0) / np.pi, abs=0.03)  # 0.9 + 0.3 cos < 0.7
+    assert sum("bounds: far: the task's path is outside at every time" in warning for warning in report.warnings) == 1
+    assert not [warning for warning in report.warnings if "bounds: mid" in warning]
+
+
+def test_a_bound_that_the_free_motion_can_keep_is_no_conflict_with_the_path() -> None:
+    report = check(sc.load("elbow_above_table", [], engine="vm", strict=False))
+    assert "path" not in report.values["bounds"]["elbow"]
 
 
 def test_a_late_bound_of_what_a_task_moves_gives_up_that_task_and_asks_for_no_enormous_inputs() -> None:

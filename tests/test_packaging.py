@@ -32,7 +32,7 @@ LEVELS = (
     ("hil.bus",),
     ("hil.drives",),
     ("hil.emulator", "hil.sensing"),
-    ("hil.safety", "hil.calibration"),
+    ("hil.safety", "hil.calibration", "hil.protocols"),
     ("hil.recorder",),
     ("hil.rig", "hil.view"),
     ("hil.assembly",),

@@ -2,16 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
-from hil.codecs import cia402, damiao, moteus, robstride
-from hil.drives.cia402_setup import Cia402Options
-from hil.drives.mit_options import MitOptions
-from hil.drives.moteus_options import MoteusOptions
-from hil.drives.options import options_of
-from hil.drives.protocols import classic_problem
-from hil.drives.robstride import RobstrideOptions
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import SensorSettings
+from hil.protocols.nodes import classic_problem, node_class
 from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
 
@@ -82,68 +76,8 @@ def id_problems(nodes: ConfigNodes) -> Iterator[Problem]:
             yield Problem((*path, "node"), f"{what} 0x{min(shared):03X} ({remedies})")
 
 
-ODRIVE_IDS = 32
-"""Ids of one ODrive: the lower five bits are the command."""
-
-
-class Ids(NamedTuple):
-    """Ids of one node; those above 0x7FF have 29 bits.
-
-    Attributes:
-        exclusive: Ids that no other node may use.
-        shared: Ids that nodes of the same protocol may share.
-    """
-
-    exclusive: frozenset[int]
-    shared: frozenset[int]
-
-
-def ids_of(settings: SensorSettings) -> Ids:
-    """The ids of a node; its options must be valid."""
-    return _IDS[settings.protocol](settings)
-
-
 def common(one: SensorSettings, other: SensorSettings) -> frozenset[int]:
-    """Ids in which two nodes conflict."""
-    a, b = ids_of(one), ids_of(other)
+    """Ids in which two nodes conflict; their settings must have no problems."""
+    a, b = (node_class(settings).reserved_ids(settings) for settings in (one, other))
     owned = a.exclusive & (b.exclusive | b.shared) | a.shared & b.exclusive
     return owned if one.protocol == other.protocol else owned | a.shared & b.shared
-
-
-def _odrive(settings: SensorSettings) -> Ids:
-    first = settings.node * ODRIVE_IDS
-    return Ids(frozenset(range(first, first + ODRIVE_IDS)), frozenset())
-
-
-def _cia402(settings: SensorSettings) -> Ids:
-    """Source: CiA 301, predefined connection set."""
-    exclusive = {base + number * 0x100 for base in (cia402.TPDO1, cia402.RPDO1) for number in range(4)}
-    exclusive |= {cia402.EMERGENCY, cia402.SDO_ANSWER, cia402.SDO_REQUEST, cia402.HEARTBEAT}
-    shared = {cia402.NMT, cia402.SYNC}
-    if isinstance(settings, DriveSettings):
-        shared.add(cia402.HEARTBEAT + options_of(Cia402Options, settings).master)
-    return Ids(frozenset(base + settings.node for base in exclusive), frozenset(shared))
-
-
-def _mit(settings: SensorSettings) -> Ids:
-    options = options_of(MitOptions, settings)
-    registers = {damiao.REQUEST} if options.status == "damiao" else set()
-    return Ids(frozenset({settings.node}), frozenset({options.host} | registers))
-
-
-def _moteus(settings: SensorSettings) -> Ids:
-    node, source = settings.node, options_of(MoteusOptions, settings).source
-    return Ids(
-        frozenset({moteus.reply_identifier(node, source), *moteus.command_identifiers(node, source)}), frozenset()
-    )
-
-
-def _robstride(settings: SensorSettings) -> Ids:
-    """Ids hold data; each stands for those that differ in it. Only motors of this protocol can have the same."""
-    node, host = settings.node, options_of(RobstrideOptions, settings).host
-    commands = {robstride.identifier(kind, 0, node) for kind in robstride.COMMANDS}
-    answers = {robstride.identifier(kind, node, host) for kind in (robstride.FEEDBACK, robstride.READ)}
-    return Ids(frozenset(commands | answers), frozenset())
-
-
-_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit, "moteus": _moteus, "robstride": _robstride}

@@ -15,6 +15,7 @@ from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import Fault, read_faults
 from hil.emulator.targets import targets
 from hil.loop import SECOND, nanoseconds
+from hil.protocols.nodes import twins
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
@@ -82,6 +83,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         setup.start,
         settings.values.period,
         settings.drives,
+        twins((*settings.drives, *settings.sensors)),
         settings.sensors,
         actuators={drive.name: actuator for drive in settings.drives},
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
@@ -93,7 +95,8 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
 
 def scripted_faults(settings: HilSettings) -> list[Fault]:
     """The fault script of a config, which `hil_settings` has checked."""
-    nodes = targets((*settings.drives, *settings.sensors))
+    rig = (*settings.drives, *settings.sensors)
+    nodes = targets(rig, twins(rig))
     fd_buses = [name for name, keys in settings.buses.items() if keys.get("fd")]
     return read_faults(settings.values.faults, nodes, settings.buses, fd_buses)[0]
 

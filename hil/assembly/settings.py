@@ -8,9 +8,9 @@ from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_probl
 from hil.bus.load import BusLoad, FrameTraffic, describe_load
 from hil.bus.rates import BusRates
 from hil.drives.base import Drive, Feedback, Node
-from hil.drives.protocols import build, node_class, options_problems
-from hil.drives.protocols import problems as protocol_problems
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.protocols.nodes import build, node_class, options_problems, twins
+from hil.protocols.nodes import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.problems import Problems
 from servoctl.config.document import Problem
@@ -242,7 +242,8 @@ def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> 
         from hil.emulator.targets import targets
 
         fd_buses = [name for name, keys in buses.items() if keys.get("fd")]
-        for problem in read_faults(values.faults, targets(node for _, node in nodes), buses, fd_buses)[1]:
+        known = targets((node for _, node in nodes), twins((node for _, node in nodes), lenient=True))
+        for problem in read_faults(values.faults, known, buses, fd_buses)[1]:
             path = (int(part) if str(part).isdigit() else part for part in problem.path)
             yield Problem(("hil", "faults", *path), problem.what)
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 NODES = range(0x3F)
 PROTOCOL = 2
 """Number of this protocol in Get_Version."""
+COMMANDS = 32
+"""Ids of one node: the command is in the lower five bits."""
 
 GET_VERSION = 0x00
 HEARTBEAT = 0x01

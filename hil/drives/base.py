@@ -8,12 +8,14 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
+from hil.drives.ids import IdFamily, Ids
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
+from servoctl.config.document import Problem
 from servoctl.errors import RigError
 
 
@@ -85,26 +87,12 @@ class Exchange(ABC):
         """
 
 
-class IdFamily(NamedTuple):
-    """Ids of 29 bits that hold data: all that agree in some bits.
-
-    Attributes:
-        mask: Those bits.
-        value: Their value.
-    """
-
-    mask: int
-    value: int
-
-    def __contains__(self, identity: object) -> bool:
-        return isinstance(identity, int) and identity & self.mask == self.value
-
-
 class Node(ABC):
     """A node on a bus that measures one displacement.
 
     Args:
-        settings: Its settings in the config.
+        settings: Its settings in the config, without problems.
+        period: Period of the loop [s].
 
     Attributes:
         settings: Its settings in the config.
@@ -114,16 +102,34 @@ class Node(ABC):
         families: Further ids that it accepts, of 29 bits, which hold data.
         rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
         fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
+        Options: Class of its options: a pydantic model, or a dataclass whose fields `hil.drives.options` makes.
     """
 
     feedback: Feedback
     families: tuple[IdFamily, ...] = ()
     fd_remedy: ClassVar[str] = ""
+    Options: ClassVar[type[Any]]
 
-    def __init__(self, settings: SensorSettings) -> None:
+    def __init__(self, settings: SensorSettings, period: float) -> None:
         self.settings = settings
         self.sample: Sample | None = None
         self.rejected = 0
+
+    @staticmethod
+    @abstractmethod
+    def problems(settings: SensorSettings, options: Any, period: float) -> list[Problem]:
+        """Problems that settings and options have together, by field.
+
+        Args:
+            settings: Settings of the node.
+            options: Its options, an object of `Options`.
+            period: Period of the loop [s].
+        """
+
+    @staticmethod
+    @abstractmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        """Ids that a node with these settings, which have no problems, uses on its bus in both directions."""
 
     @property
     @abstractmethod
@@ -187,7 +193,8 @@ class Drive(Node):
     """A node that makes torque.
 
     Args:
-        settings: Its settings in the config.
+        settings: Its settings in the config, without problems.
+        period: Period of the loop [s].
 
     Attributes:
         settings: Its settings in the config.
@@ -213,8 +220,8 @@ class Drive(Node):
     watchdog_known = True
     unverified = ""
 
-    def __init__(self, settings: DriveSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: DriveSettings, period: float) -> None:
+        super().__init__(settings, period)
         self.condition = Condition.UNKNOWN
         self.fault = ""
         self.saturated = False
@@ -265,8 +272,12 @@ class Drive(Node):
         """Sets mode, limits and watchdog, and reads them back; the drive stays disabled."""
 
     @abstractmethod
-    def test_watchdog(self) -> Steps:
-        """Lets the armed watchdog run out without torque, checks that the drive goes to fault, and resets the fault."""
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Lets the armed watchdog run out, checks that the drive goes to fault, and resets the fault.
+
+        Args:
+            torque: Torque that holds the joint [actuator unit], for a drive that must be enabled for the test.
+        """
 
     @abstractmethod
     def enable(self, torque: float) -> Steps:

@@ -17,6 +17,7 @@ from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeSte
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault
+from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
@@ -48,7 +49,7 @@ class Cia402Drive(Cia402Encoder, Drive):
     """A CiA 402 drive in torque mode.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -76,6 +77,11 @@ class Cia402Drive(Cia402Encoder, Drive):
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
         return Cia402Encoder.problems(settings, options, period) + drive_problems(settings, options, period)
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        own, shared = Cia402Encoder.reserved_ids(settings)
+        return Ids(own, shared | {codec.HEARTBEAT + options_of(Cia402Options, settings).master})
 
     def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
         node = self.settings.node
@@ -228,7 +234,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
 
-    def test_watchdog(self) -> Steps:
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Stops our heartbeat, checks that the drive notices, and configures it again, which an EPOS4 needs.
 
         Raises:

@@ -9,6 +9,7 @@ from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions
+from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
@@ -20,7 +21,7 @@ class Cia402Encoder(Node):
     """The encoder of a CiA 402 drive.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -28,7 +29,7 @@ class Cia402Encoder(Node):
     Options: ClassVar[type[Cia402EncoderOptions]] = Cia402EncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
-        super().__init__(settings)
+        super().__init__(settings, period)
         self._options = options_of(self.Options, settings)
         self._count = settings.joint_rate(TURN / self._options.counts_per_turn)
         self._rate = settings.joint_rate(self._options.velocity_unit)
@@ -39,13 +40,6 @@ class Cia402Encoder(Node):
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
-        """Problems that settings and options have together.
-
-        Args:
-            settings: Settings of the node.
-            options: Its options.
-            period: Period of the loop [s].
-        """
         if settings.node not in codec.NODES:
             return [Problem(("node",), f"expected a node id from 1 to 127, got {settings.node}")]
         return []
@@ -54,6 +48,13 @@ class Cia402Encoder(Node):
         """Id -> handler of its frames, which returns whether a frame is valid; without TPDO1, the most frequent."""
         node = self.settings.node
         return {codec.HEARTBEAT + node: self._on_heartbeat, codec.SDO_ANSWER + node: lambda _: True}
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        """Source: CiA 301, predefined connection set."""
+        exclusive = {base + number * 0x100 for base in (codec.TPDO1, codec.RPDO1) for number in range(4)}
+        exclusive |= {codec.EMERGENCY, codec.SDO_ANSWER, codec.SDO_REQUEST, codec.HEARTBEAT}
+        return Ids(frozenset(base + settings.node for base in exclusive), frozenset({codec.NMT, codec.SYNC}))
 
     @property
     def identities(self) -> frozenset[int]:

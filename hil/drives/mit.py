@@ -15,6 +15,7 @@ from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
@@ -31,7 +32,7 @@ class MitDrive(Drive):
     """An MIT drive; its position is followed over the ends of its range.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -41,7 +42,7 @@ class MitDrive(Drive):
     unverified = UNREADABLE
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        super().__init__(settings)
+        super().__init__(settings, period)
         options = options_of(MitOptions, settings)
         self._ranges, self._status, self._host = options.table, options.status, options.host
         self._period = period
@@ -62,13 +63,6 @@ class MitDrive(Drive):
 
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
-        """Problems that settings and options have together.
-
-        Args:
-            settings: Settings of the drive.
-            options: Its options.
-            period: Period of the loop [s].
-        """
         assert isinstance(settings, DriveSettings)
         problems = []
         most = 15 if options.status == "damiao" else 255
@@ -81,6 +75,12 @@ class MitDrive(Drive):
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
         return [*problems, *range_problems(settings, options, codec.MOST_12)]
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        options = options_of(MitOptions, settings)
+        registers = {damiao.REQUEST} if options.status == "damiao" else set()
+        return Ids(frozenset({settings.node}), frozenset({options.host} | registers))
 
     @property
     def identities(self) -> frozenset[int]:
@@ -221,8 +221,11 @@ class MitDrive(Drive):
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
         yield HandshakeStep(frames, over, 0.5, "an answer to the command to disable")
 
-    def test_watchdog(self) -> Steps:
-        """Enables the motor and sends no command until its watchdog has run out; nothing if it has no watchdog.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Enables the motor with one torque and sends no command until its watchdog has run out.
+
+        A motor without a watchdog is not tested. A brake opens for the time of the watchdog, which is a setting in the
+        drive: the torque holds the joint meanwhile.
 
         Raises:
             DriveError: The drive is still enabled.
@@ -239,7 +242,8 @@ class MitDrive(Drive):
 
         self.quiet = True
         try:
-            frames = [self._zero, self._special(codec.ENABLE)]
+            held = self._torque_frame(torque)
+            frames = [held, self._special(codec.ENABLE), held]  # some begin without the torque that came before
             yield HandshakeStep(
                 frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the command to enable"
             )

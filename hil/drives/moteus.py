@@ -14,6 +14,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
+from hil.drives.ids import Ids
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
@@ -47,7 +48,7 @@ class MoteusDrive(Drive):
     """A moteus that is commanded by torque.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -55,7 +56,7 @@ class MoteusDrive(Drive):
     Options: ClassVar[type[MoteusOptions]] = MoteusOptions
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        super().__init__(settings)
+        super().__init__(settings, period)
         self._options = options = options_of(MoteusOptions, settings)
         self._turn = settings.sign * TURN / settings.gear
         self._tail = self._tail_with(settings.watchdog)
@@ -78,15 +79,13 @@ class MoteusDrive(Drive):
 
     @staticmethod
     def problems(settings: SensorSettings, options: MoteusOptions, period: float) -> list[Problem]:
-        """Problems that settings and options have together.
-
-        Args:
-            settings: Settings of the drive.
-            options: Its options.
-            period: Period of the loop [s].
-        """
         assert isinstance(settings, DriveSettings)
         return list(settings_problems(settings, options))
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        node, source = settings.node, options_of(MoteusOptions, settings).source
+        return Ids(frozenset({codec.reply_identifier(node, source), *codec.command_identifiers(node, source)}))
 
     @property
     def identities(self) -> frozenset[int]:
@@ -272,8 +271,8 @@ class MoteusDrive(Drive):
             remedy = "update its firmware: moteus_tool --flash"
             raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
-    def test_watchdog(self) -> Steps:
-        """Lets the watchdog run out at zero torque, while queries show the mode, and stops the drive.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.
 
         Each command holds the time of the watchdog; that of the test is short if a brake opens for it.
 
@@ -285,8 +284,8 @@ class MoteusDrive(Drive):
         try:
             sent = after(lambda: self._replies, 1)
             seconds = tested_time(self.settings)
-            zero = self._frame(codec.torque_command(0.0, self._tail_with(seconds)))
-            yield HandshakeStep([zero], sent, 0.5, "a reply to a command of zero torque")
+            data = codec.torque_command(motor_torque(self.settings, torque), self._tail_with(seconds))
+            yield HandshakeStep([self._frame(data)], sent, 0.5, "a reply to a command of torque")
             begun, limit = self.alive, seconds + LATE
             while self._mode != codec.TIMED_OUT:
                 yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")

@@ -7,6 +7,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
+from hil.drives.ids import Ids
 from hil.drives.options import flag, number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
@@ -42,7 +43,7 @@ class OdriveEncoder(Node):
     """The encoder of an ODrive, which sends by its own timer.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -51,7 +52,7 @@ class OdriveEncoder(Node):
     Options: ClassVar[type[OdriveEncoderOptions]] = OdriveEncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
-        super().__init__(settings)
+        super().__init__(settings, period)
         self._options = options_of(self.Options, settings)
         self._turn = settings.sign * TURN / settings.gear
         self._version: codec.Version | None = None
@@ -60,13 +61,6 @@ class OdriveEncoder(Node):
 
     @staticmethod
     def problems(settings: SensorSettings, options: OdriveEncoderOptions, period: float) -> list[Problem]:
-        """Problems that settings and options have together.
-
-        Args:
-            settings: Settings of the node.
-            options: Its options.
-            period: Period of the loop [s].
-        """
         problems = []
         if settings.node not in codec.NODES:
             problems.append(Problem(("node",), f"expected an address from 0 to 62, got {settings.node}"))
@@ -77,6 +71,11 @@ class OdriveEncoder(Node):
         if options.fd and not settings.fd:
             problems.append(Problem(("fd",), f"true on bus '{settings.bus}', which is classic (give the bus fd: true)"))
         return problems
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        first = settings.node * codec.COMMANDS
+        return Ids(frozenset(range(first, first + codec.COMMANDS)))
 
     @property
     def identities(self) -> frozenset[int]:

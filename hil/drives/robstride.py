@@ -13,8 +13,9 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, IdFamily, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
+from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import flag, number, options_of
@@ -44,7 +45,7 @@ class RobstrideDrive(Drive):
     """A RobStride motor; its position is followed over the ends of its range.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 
@@ -54,7 +55,7 @@ class RobstrideDrive(Drive):
     command_bits = codec.KIND_AND_TARGET
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        super().__init__(settings)
+        super().__init__(settings, period)
         self._options = options = options_of(RobstrideOptions, settings)
         self._ranges, self._period = options.table, period
         self.watchdog = options.drive_watchdog
@@ -73,13 +74,6 @@ class RobstrideDrive(Drive):
 
     @staticmethod
     def problems(settings: SensorSettings, options: RobstrideOptions, period: float) -> list[Problem]:
-        """Problems that settings and options have together.
-
-        Args:
-            settings: Settings of the drive.
-            options: Its options.
-            period: Period of the loop [s].
-        """
         assert isinstance(settings, DriveSettings)
         problems = []
         if not 1 <= settings.node <= 127:
@@ -87,6 +81,14 @@ class RobstrideDrive(Drive):
         if options.host == settings.node:
             problems.append(Problem(("host",), f"{options.host} is the motor's own id (the loop needs another)"))
         return [*problems, *range_problems(settings, options, MOST_16)]
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        """Ids hold data; each stands for those that differ in it. Only motors of this protocol can have the same."""
+        node, host = settings.node, options_of(RobstrideOptions, settings).host
+        commands = {codec.identifier(kind, 0, node) for kind in codec.COMMANDS}
+        answers = {codec.identifier(kind, node, host) for kind in (codec.FEEDBACK, codec.READ)}
+        return Ids(frozenset(commands | answers))
 
     @property
     def identities(self) -> frozenset[int]:
@@ -198,8 +200,8 @@ class RobstrideDrive(Drive):
         if known & bits != value:
             raise DriveError(f"its {name} (0x{index:04X}) is {known & bits} after {value} was written (refused)")
 
-    def test_watchdog(self) -> Steps:
-        """Brings the motor to mode run at zero torque, and sends nothing until its watchdog has run out.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Brings the motor to mode run at one torque, and sends nothing until its watchdog has run out.
 
         The time is short while it is tested if a brake opens for it.
 
@@ -221,7 +223,8 @@ class RobstrideDrive(Drive):
 
         self.quiet = True
         try:
-            frames = [self._zero, self._frame(codec.ENABLE)]
+            held = self._motion(motor_torque(self.settings, torque))
+            frames = [held, self._frame(codec.ENABLE), held]  # it may begin without the torque that came before
             enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
             yield HandshakeStep(frames, enabled, 0.5, "mode run")
             refuse_fault(self)

@@ -15,7 +15,7 @@ class SensorSettings:
     Attributes:
         name: Name of the actuator, or of the coordinate for an encoder node.
         bus: Name of its bus.
-        protocol: `cia402`, `mit`, `moteus`, `odrive` or `robstride`.
+        protocol: Name of its protocol, one of `hil.protocols.registry.entries`.
         node: Its address.
         gear: Radians of the motor per unit of the joint: a ratio, or [rad/m] for a sliding joint.
         sign: 1, or -1 if the motor turns against the joint.

@@ -38,7 +38,6 @@ class CanOpen:
     Attributes:
         values: Key -> value of every object.
         nmt: State of network management.
-        abort: Index of an object, or None for all -> abort code of every access to it; a fault sets it.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class CanOpen:
         self._id, self._world = node.settings.node, node.world
         self.values: dict[Key, int] = {}
         self.nmt = BOOT_UP
-        self.abort: dict[int | None, int] = {}
         self._heartbeat = Timer(self._world, self._send_heartbeat)
         self._masters: dict[int, tuple[int, Watchdog]] = {}
         self._deadline = Watchdog(self._world, partial(self._lost, RPDO_TIMEOUT))
@@ -126,7 +124,7 @@ class CanOpen:
     def _serve(self, request: bytes) -> None:
         if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
             return
-        self._node.send(0x580 + self._id, answer(request, self._entries, self.abort, self._read, self.write))
+        self._node.send(0x580 + self._id, answer(request, self._entries, self._node.aborts, self._read, self.write))
 
     def _read(self, key: Key) -> int:
         self._profile.measure(True)

@@ -6,6 +6,7 @@ Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes 
 from collections import deque
 from math import isfinite, tau
 
+from hil.drives.settings import SensorSettings
 from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpen
 from hil.emulator.encoder import Encoder
@@ -33,6 +34,9 @@ HALF, FULL = 1 << 31, (1 << 32) - 1
 COMMUNICATION_ERROR = 0x8100
 """Emergency code of a loss of communication without a code of its own."""
 
+HEARTBEATS = 0x700, 0x780
+"""Ids of heartbeats: a value, and the mask of its bits."""
+
 RAMP_TIME = 1.0
 """Longest time for which a drive brakes by itself [s]."""
 
@@ -58,11 +62,16 @@ class CiA402Encoder(EmulatedNode):
     Options: those of the drive for CANopen and units.
     """
 
-    def _set_up(self) -> None:
+    special_faults = frozenset({"heartbeat_loss", "sdo_abort"})
+
+    def set_up(self) -> None:
         self.canopen = CanOpen(
             self, self, objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS, True
         )
         self._scales = _Scales(self)
+
+    def heartbeat_ids(self) -> tuple[int, int]:
+        return HEARTBEATS
 
     def listens(self) -> frozenset[int]:
         return self.canopen.listens()
@@ -108,7 +117,10 @@ class CiA402(EmulatedDrive):
     `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss of heartbeats.
     """
 
-    def _set_up(self) -> None:
+    special_faults = frozenset({"wrong_mode", "heartbeat_loss", "sdo_abort"})
+    usual_code = 0x2310
+
+    def set_up(self) -> None:
         rated = self.settings.rated_torque if self.settings.rated_torque is not None else 1.0
         entries = objects.communication_objects(self.settings.node, objects.DEFAULT_MAPS)
         entries |= objects.drive_objects(round(1000 * rated))
@@ -120,6 +132,13 @@ class CiA402(EmulatedDrive):
         self._scales = _Scales(self)
         self._latency = int(self.number("statusword_latency", 1))
         self._shown: deque[int] = deque([0], maxlen=max(1, self._latency))
+
+    @staticmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        return 1, 0xFFFF
+
+    def heartbeat_ids(self) -> tuple[int, int]:
+        return HEARTBEATS
 
     def listens(self) -> frozenset[int]:
         return self.canopen.listens()

@@ -8,33 +8,21 @@ from hil.bus.rates import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.fault_effects import schedule
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
-from hil.emulator.mit import Mit
-from hil.emulator.moteus import Moteus
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
-from hil.emulator.observer import JITTER, WAITING, Observer
-from hil.emulator.odrive import ODrive, ODriveEncoder
+from hil.emulator.observer import WAITING, Observer
 from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
-from hil.emulator.robstride import RobStride
+from hil.emulator.twins import Twin
 from hil.emulator.wire import Wire
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
-
-DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402] | type[Moteus] | type[RobStride]] = {
-    "cia402": CiA402, "odrive": ODrive, "mit": Mit, "moteus": Moteus, "robstride": RobStride,
-}  # fmt: skip
-"""Protocol -> drive."""
-
-ENCODERS: dict[str, type[ODriveEncoder] | type[CiA402Encoder]] = {"odrive": ODriveEncoder, "cia402": CiA402Encoder}
-"""Protocol -> node that only measures."""
 
 STEPS_PER_PERIOD = 4
 """Steps of the machine in one period of the loop."""
@@ -49,6 +37,7 @@ class EmulatedRig:
         start: Pose and velocity at power-on.
         period: Period of the loop [s].
         drives: One per actuator.
+        twins: Protocol -> its emulation.
         sensors: Nodes that only measure.
         actuators: Drive -> its actuator; default: `ActuatorOptions()`.
         encoders: Drive or sensor -> its encoder; default: `EncoderModel()`.
@@ -62,6 +51,7 @@ class EmulatedRig:
     start: State
     period: float
     drives: Sequence[DriveSettings]
+    twins: Mapping[str, Twin]
     sensors: Sequence[SensorSettings] = ()
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
     encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
@@ -116,12 +106,13 @@ class Emulator:
             name, medium, quirks = node.name, media[node.bus], rig.quirks.get(node.name, {})
             index = actuators.index(name) if isinstance(node, DriveSettings) else coordinates.index(name)
             encoder = Encoder(plant, node, index, rig.encoders.get(name, EncoderModel()), rig.seed)
+            twin = rig.twins[node.protocol]
             if isinstance(node, DriveSettings):
                 motor = Motor(world, plant, index, node)
-                self.nodes[name] = DRIVES[node.protocol](world, medium, node, encoder, motor, quirks)
-            else:
-                self.nodes[name] = ENCODERS[node.protocol](world, medium, node, encoder, quirks)
-        self.observer = Observer(world, rig.drives)
+                self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
+            elif twin.sensor is not None:
+                self.nodes[name] = twin.sensor(world, medium, node, encoder, quirks)
+        self.observer = Observer(world, rig.drives, {name: twin.reader for name, twin in rig.twins.items()})
         self.host_faults = HostFaults()
         for each in self.nodes.values():
             each.boot()
@@ -143,7 +134,7 @@ class Emulator:
         wires = {name: Wire(world, name, rates) for name, rates in buses.items()}
         emulator = cls(rig, world, rig.plant(), wires)
         emulator.wires = wires
-        emulator.observer.jitter = JITTER + nanoseconds(WAITING * rig.period)
+        emulator.observer.findings.jitter += nanoseconds(WAITING * rig.period)
         for name, wire in wires.items():
             emulator.buses[name] = EmulatedBus(wire)
             emulator.observer.watch(wire)
@@ -169,9 +160,10 @@ class Emulator:
 def _check(rig: EmulatedRig, media: Mapping[str, Medium]) -> None:
     """Raises ConfigError with all nodes that have an unknown name, bus or protocol."""
     problems = []
+    measured = [name for name, twin in rig.twins.items() if twin.sensor]
     for kind, nodes, known, protocols in (
-        ("actuator", rig.drives, rig.system.model.plant.actuators, list(DRIVES)),
-        ("coordinate", rig.sensors, rig.system.model.plant.coordinates, list(ENCODERS)),
+        ("actuator", rig.drives, rig.system.model.plant.actuators, list(rig.twins)),
+        ("coordinate", rig.sensors, rig.system.model.plant.coordinates, measured),
     ):
         for node in nodes:
             if node.name not in known:

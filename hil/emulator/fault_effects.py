@@ -6,7 +6,6 @@ from functools import partial, reduce
 from typing import Any, Protocol
 
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, Loss, Selection
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
@@ -21,9 +20,6 @@ from hil.loop.virtual_time import World
 
 End = Callable[[], None]
 """Ends the effect of a fault."""
-
-USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2, "moteus": 33, "robstride": 2}
-"""Protocol -> its error code for over-current, or of its power stage."""
 
 REBOOT_TIME = 0.3
 """Time of a reboot if the fault gives none [s]."""
@@ -179,7 +175,7 @@ class FaultInjector:
     def _drive_fault(self) -> End | None:
         drive = self._emulator.drive(self._name)
         code = self._parameters["code"]
-        drive.trip(USUAL_CODE[drive.settings.protocol] if code is None else code)
+        drive.trip(drive.usual_code if code is None else code)
         return drive.clear_fault if self._parameters["clear"] else None
 
     def _reboot(self) -> None:
@@ -187,13 +183,11 @@ class FaultInjector:
         self._node.reboot(nanoseconds(REBOOT_TIME if duration is None else duration))
 
     def _sdo_abort(self) -> End:
-        node = self._node
-        assert isinstance(node, CiA402 | CiA402Encoder)
-        index = self._parameters["index"]
-        node.canopen.abort[index] = self._parameters["code"]
+        index, aborts = self._parameters["index"], self._node.aborts
+        aborts[index] = self._parameters["code"]
 
         def end() -> None:
-            node.canopen.abort.pop(index, None)
+            aborts.pop(index, None)
 
         return end
 
@@ -204,11 +198,8 @@ class FaultInjector:
     def _heartbeat_loss(self) -> End:
         if self._parameters["of"] == "drive":
             return self._set(self._node, "heart_stopped", True)
-        node = self._node.settings
-        # the host's own heartbeat is a frame of 0x700 and above; an ODrive listens to commands alone
-        identity, mask = (0x700, 0x780) if node.protocol == "cia402" else (node.node << 5, 0x7E0)
-        loss = Loss(Selection(self._random, "from_host", identity, mask), 1.0, 1)
-        return _disturb(self._emulator.wires[node.bus], loss)
+        loss = Loss(Selection(self._random, "from_host", *self._node.heartbeat_ids()), 1.0, 1)
+        return _disturb(self._emulator.wires[self._node.settings.bus], loss)
 
     def _encoder_jump(self) -> End:
         encoder = self._node.encoder

@@ -56,12 +56,12 @@ class FaultKind(NamedTuple):
         target: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
             host, unless a node is named; `host`: neither.
         options: Its parameters.
-        protocols: Protocols that can have this fault; empty: all.
+        special: Whether only nodes have it whose emulation names it.
     """
 
     target: str
     options: Mapping[str, Option] = {}
-    protocols: tuple[str, ...] = ()
+    special: bool = False
 
 
 def _number(expected: str, default: float | None, **bounds: Any) -> Option:
@@ -159,23 +159,23 @@ KINDS: dict[str, FaultKind] = {
     "drive_fault": FaultKind("drive", {"code": _CODE, "clear": _flag(False)}),
     "reboot": FaultKind("node"),
     "refuse_enable": FaultKind("drive"),
-    "wrong_mode": FaultKind("drive", protocols=("cia402", "odrive")),
+    "wrong_mode": FaultKind("drive", special=True),
     "sdo_abort": FaultKind(
         "node",
         {
             "index": _number("an index", None, least=0, below=1 << 16, whole=True),
             "code": Option(_CODE.read, 0x0800_0020),
         },
-        ("cia402",),
+        special=True,
     ),
     "silent": FaultKind("node"),
     "late": FaultKind("node", {"delay": _time(0.002)}),
     "clock_drift": FaultKind("node", {"ppm": _number("parts per million", 100.0)}),
-    "heartbeat_loss": FaultKind("node", {"of": _word(("drive", "master"), "drive")}, ("cia402", "odrive")),
+    "heartbeat_loss": FaultKind("node", {"of": _word(("drive", "master"), "drive")}, special=True),
     # in an encoder
     "encoder_jump": FaultKind("node", {"delta": _number("a displacement of the joint", 0.1)}),
     "encoder_stuck": FaultKind("node"),
-    "encoder_nan": FaultKind("node", protocols=("odrive", "moteus")),
+    "encoder_nan": FaultKind("node", special=True),
     "encoder_wrap": FaultKind("node", {"range": _number("a positive angle of the motor [rad]", 25.0, above=0.0)}),
     "encoder_flip": FaultKind("node"),
     "encoder_drift": FaultKind("node", {"rate": _number("a rate of the joint", 0.1)}),
@@ -200,7 +200,7 @@ _COMMON = ("kind", "at", "for", "since", "drive", "bus")
 
 def read_faults(
     entries: Iterable[Mapping[str, Any]],
-    nodes: Mapping[str, Target | str],
+    nodes: Mapping[str, Target],
     buses: Iterable[str],
     fd_buses: Collection[str] = (),
 ) -> tuple[list[Fault], list[Problem]]:
@@ -208,7 +208,7 @@ def read_faults(
 
     Args:
         entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
-        nodes: Name of each drive and sensor -> its entry of `targets`; for a drive its protocol is enough.
+        nodes: Name of each drive and sensor -> its properties, as `targets` lists them.
         buses: Names of the buses.
         fd_buses: Names of those that carry FD frames.
 
@@ -216,9 +216,8 @@ def read_faults(
         The faults, and all problems of the entries, each with its position in the script.
     """
     known, faults, problems = list(buses), [], []
-    by_name = {name: Target(node) if isinstance(node, str) else node for name, node in nodes.items()}
     for number, entry in enumerate(entries):
-        reader = _Entry(str(number), entry, by_name, known, fd_buses)
+        reader = _Entry(str(number), entry, nodes, known, fd_buses)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -276,9 +275,10 @@ class _Entry:
             target = self._nodes.get(drive or "")
             if target is not None and drive not in fit:
                 self._wrong("drive", f"{drive} is a sensor, and {name} needs a drive ({', '.join(fit)})")
-            elif target is not None and kind.protocols and target.protocol not in kind.protocols:
-                self._wrong("drive", f"{drive} speaks {target.protocol}, where there is no {name} (only with "
-                            f"{' and '.join(kind.protocols)})")  # fmt: skip
+            elif target is not None and kind.special and not target.has(name):
+                able = [each for each in fit if self._nodes[each].has(name)]
+                remedy = f"nodes that have it: {', '.join(able)}" if able else "no node of this rig has it"
+                self._wrong("drive", f"{drive} speaks {target.protocol}, where there is no {name} ({remedy})")
         elif kind.target in ("bus", "host") and "drive" in self._entry:
             self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
         if kind.target in ("node", "drive", "host") and "bus" in self._entry:

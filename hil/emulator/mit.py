@@ -8,6 +8,7 @@ Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8
 
 from math import isfinite
 
+from hil.drives.settings import SensorSettings
 from hil.emulator.damiao import CTRL_MODE, MIT_MODE, MST_ID, PMAX, REQUEST, TICK, TIMEOUT, TMAX, VMAX, DamiaoRegisters
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
@@ -43,7 +44,9 @@ class Mit(EmulatedDrive):
     `saturate`, at the end of the position range; `registers`: register of a Damiao -> its value at power-on.
     """
 
-    def _set_up(self) -> None:
+    usual_code = 2
+
+    def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
@@ -54,6 +57,11 @@ class Mit(EmulatedDrive):
         self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
         self._regulating: Event | None = None
         self._registers: DamiaoRegisters | None = None
+
+    @staticmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        # of a Damiao's status, 0 is disabled and 1 is enabled
+        return (0x2, 0xF) if settings.options.get("status") == "damiao" else (1, 0xFF)
 
     def listens(self) -> frozenset[int]:
         return frozenset({self.settings.node, REQUEST} if self._status == "damiao" else {self.settings.node})

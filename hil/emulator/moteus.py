@@ -10,6 +10,7 @@ control code with a motor model: with 12 the shaft coasts after a torque command
 from dataclasses import replace
 from math import isfinite, isnan, tau
 
+from hil.drives.settings import SensorSettings
 from hil.emulator import moteus_registers as registers
 from hil.emulator import multiplex
 from hil.emulator.moteus_console import Console, MoteusSettings
@@ -36,7 +37,10 @@ class Moteus(EmulatedDrive):
     `bus_voltage` [V] (24).
     """
 
-    def _set_up(self) -> None:
+    special_faults = frozenset({"encoder_nan"})
+    usual_code = 33
+
+    def set_up(self) -> None:
         self.mode = STOPPED
         self.fault = 0
         self.registers = MoteusSettings(self.settings.node, int(self.number("timeout_mode", 15)))
@@ -50,6 +54,10 @@ class Moteus(EmulatedDrive):
         self._home = 0
         self._since = 0
         self._running = False
+
+    @staticmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        return 32, 95
 
     def listens(self) -> frozenset[int]:
         node = self.settings.node

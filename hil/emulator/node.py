@@ -7,7 +7,7 @@ a drive, a motor with a brake. Faults set its attributes and nothing else.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.encoder import Encoder
@@ -51,8 +51,11 @@ class EmulatedNode(ABC):
         delay: Delay of its frames [ns].
         mangle: (id, payload) -> payload that is sent; None: no change.
         drift: Drift of its clock [ppm].
+        aborts: Index of an object, or None for all -> abort code of every access to it.
+        special_faults: Kinds of fault that it can have, apart from those that every node can have.
     """
 
+    special_faults: ClassVar[frozenset[str]] = frozenset()
     _attached = False
 
     def __init__(
@@ -70,16 +73,17 @@ class EmulatedNode(ABC):
         self.world, self.settings, self.encoder = world, settings, encoder
         self._options = {**settings.options, **quirks}
         self.silent = self.heart_stopped = False
+        self.aborts: dict[int | None, int] = {}
         self.delay, self.drift = 0, 0.0
         self.mangle: Callable[[int, bytes], bytes] | None = None
         self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
         self._boot: Event | None = None
-        self._set_up()
+        self.set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())
         self._attached = True
 
     @abstractmethod
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         """Prepares the protocol, before the node is attached to its bus."""
 
     def option(self, name: str, default: Any) -> Any:
@@ -138,6 +142,10 @@ class EmulatedNode(ABC):
     def _send(self, frame: Frame) -> None:
         self.station.send(frame)
 
+    def heartbeat_ids(self) -> tuple[int, int]:
+        """Ids of the host's frames that prove to this node that it is alive: a value, and the mask of its bits."""
+        raise NotImplementedError
+
     def set_drift(self, ppm: float) -> None:
         """Sets the drift of its clock [ppm]."""
         self.drift = ppm
@@ -157,9 +165,11 @@ class EmulatedDrive(EmulatedNode):
         refuses: Whether it refuses to be enabled; faults set this and the following.
         wrong_mode: Whether it stays in another mode than commanded.
         torque_table: Its torque range, relative to the agreed one.
+        usual_code: Its error code for over-current, or of its power stage.
     """
 
     settings: DriveSettings
+    usual_code: ClassVar[int]
 
     def __init__(
         self,
@@ -177,6 +187,11 @@ class EmulatedDrive(EmulatedNode):
         self._damping = settings.torque_limit / (FULL_TORQUE * settings.speed_limit) / settings.gear**2
         self._braking: Event | None = None
         super().__init__(world, medium, settings, encoder, quirks)
+
+    @staticmethod
+    @abstractmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        """First and last error code that the frames of a drive with these settings can hold."""
 
     @abstractmethod
     def trip(self, code: int) -> None:

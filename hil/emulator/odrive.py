@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from math import isfinite, tau
 
+from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
@@ -114,9 +115,14 @@ class ODriveEncoder(EmulatedNode):
     messages [s].
     """
 
-    def _set_up(self) -> None:
+    special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
+
+    def set_up(self) -> None:
         self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
         self._running = False
+
+    def heartbeat_ids(self) -> tuple[int, int]:
+        return self.settings.node << 5, 0x7E0  # it listens to commands alone
 
     def listens(self) -> frozenset[int]:
         return identities(self.settings.node)
@@ -144,7 +150,10 @@ class ODrive(EmulatedDrive):
     `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48).
     """
 
-    def _set_up(self) -> None:
+    special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
+    usual_code = 0x1000
+
+    def set_up(self) -> None:
         self.state, self.result, self.error = IDLE, 0, 0
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
@@ -152,6 +161,13 @@ class ODrive(EmulatedDrive):
         self._torque_constant = self.number("torque_constant", 0.03)
         self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
         self._running = False
+
+    @staticmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        return 1, 0xFFFF_FFFF
+
+    def heartbeat_ids(self) -> tuple[int, int]:
+        return self.settings.node << 5, 0x7E0  # it listens to commands alone
 
     def listens(self) -> frozenset[int]:
         return identities(self.settings.node)

@@ -9,6 +9,7 @@ a frame the motor goes to mode reset.
 import struct
 from math import isfinite
 
+from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
 from hil.emulator.station import KeyFamily
@@ -38,7 +39,9 @@ class RobStride(EmulatedDrive):
     `parameters`: false hides canTimeout, as old firmware does.
     """
 
-    def _set_up(self) -> None:
+    usual_code = 2
+
+    def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._watchdog = Watchdog(self.world, self._starved)
         self._regulating: Event | None = None
@@ -49,6 +52,10 @@ class RobStride(EmulatedDrive):
         self._host = int(self.number("host", 0xFD))
         self._values: dict[int, int] = {}
         self._running = False
+
+    @staticmethod
+    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+        return 1, 0x3F
 
     def listens(self) -> KeyFamily:
         return KeyFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)

@@ -1,21 +1,13 @@
-"""Properties of a node that a fault script depends on: protocol, kind, and its error codes."""
+"""Properties of a node that a fault script depends on: protocol, kind, its own faults and error codes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator.twins import Twin
 
-CODES = {
-    "cia402": (1, 0xFFFF),
-    "odrive": (1, 0xFFFF_FFFF),
-    "mit": (1, 0xFF),
-    "moteus": (32, 95),
-    "robstride": (1, 0x3F),
-}
-"""Protocol -> first and last error code that its frames can hold."""
-
-DAMIAO_CODES = (0x2, 0xF)
-"""First and last error code; 0 means disabled and 1 enabled."""
+ANY_CODE = (0, 0xFFFF_FFFF)
+"""First and last error code where the protocol is not known."""
 
 
 class Target(NamedTuple):
@@ -24,27 +16,46 @@ class Target(NamedTuple):
     Attributes:
         protocol: Its protocol.
         drive: Whether it makes torque.
-        status: How an MIT drive reports its status; empty for other protocols.
         fd: Whether its frames are FD frames.
+        special_faults: Kinds of fault that it can have, apart from those that every node can have; None: all.
+        codes: First and last error code that its frames can hold.
+        status: How it reports its status, if the protocol has several ways; empty otherwise.
     """
 
     protocol: str
-    drive: bool = True
-    status: str = ""
-    fd: bool = False
+    drive: bool
+    fd: bool
+    special_faults: frozenset[str] | None
+    codes: tuple[int, int]
+    status: str
+
+    def has(self, kind: str) -> bool:
+        """Whether it can have a kind of fault that not every node can have."""
+        return self.special_faults is None or kind in self.special_faults
 
     def unfit_code(self, code: int) -> str | None:
         """Why the protocol cannot report an error code as a fault; None if it can."""
-        first, last = DAMIAO_CODES if self.status == "damiao" else CODES[self.protocol]
+        first, last = self.codes
         if first <= code <= last:
             return None
         spoken = f"{self.protocol} with status {self.status}" if self.status else self.protocol
         return f"expected an error code of {spoken}, {first} to {last}, got {code}"
 
 
-def targets(nodes: Iterable[SensorSettings]) -> dict[str, Target]:
-    """Name of each node -> its properties for fault scripts."""
-    return {
-        node.name: Target(node.protocol, isinstance(node, DriveSettings), str(node.options.get("status", "")), node.fd)
-        for node in nodes
-    }
+def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
+    """Name of each node -> its properties for fault scripts.
+
+    Args:
+        nodes: Settings of drives and encoder nodes.
+        twins: Protocol -> its emulation; a node of another protocol counts as one that can have every fault.
+    """
+    return {node.name: _target(node, twins.get(node.protocol)) for node in nodes}
+
+
+def _target(node: SensorSettings, twin: Twin | None) -> Target:
+    drive, status = isinstance(node, DriveSettings), str(node.options.get("status", ""))
+    if twin is None:
+        return Target(node.protocol, drive, node.fd, None, ANY_CODE, status)
+    kind = twin.drive if drive else twin.sensor
+    special = frozenset() if kind is None else kind.special_faults
+    return Target(node.protocol, drive, node.fd, special, twin.drive.error_codes(node), status)

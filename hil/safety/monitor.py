@@ -13,7 +13,7 @@ from hil.safety.events import Event, EventKind, Reaction
 RUNAWAY = 1.2
 """Share of the speed limit beyond which the drives are disabled without a controlled stop."""
 
-EVERY_TIME = (EventKind.STAGE, EventKind.GAIN)
+EVERY_TIME = (EventKind.STAGE, EventKind.GAIN, EventKind.OUTLIER)
 """Kinds that are recorded each time; of the other kinds only the first event of each subject is recorded."""
 
 MISSING_HEARTBEATS = 2.5

@@ -33,6 +33,7 @@ from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
+from hil.session.outliers import OutlierReports
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.view import LivePage
@@ -133,6 +134,7 @@ class HilRun:
         setup, environment = self._setup, self._environment
         values, nodes = setup.settings.values, [*setup.drives, *setup.sensors]
         self._reporter = Reporter(self._monitor, self.recorder, environment.clock)
+        self._outliers = OutlierReports(setup.loop, self._reporter)
         self._dispatch = Dispatch(environment.buses, nodes, environment.clock, self.recorder.frame)
         self._rig = CanRig(
             self._dispatch,
@@ -146,6 +148,7 @@ class HilRun:
             prediction=setup.prediction if values.prediction else None,
             truth=environment.truth,
             asks=self._stage is Stage.CALIBRATE,
+            holding=self._plan.hold(setup.start.q).u.tolist(),
         )
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
@@ -267,6 +270,7 @@ class HilRun:
         if stages.mode is Phase.FULL:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(*self._table.parts[2:])
+            self._outliers.tick(tick.began / SECOND, self._table.parts[2])
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self._reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)
@@ -299,6 +303,7 @@ class HilRun:
 
     def _close(self) -> Result:
         """Closes buses, folder and live page."""
+        self._outliers.close()
         self._attempt(self._judge, None)
         self._attempt(self._blame_emulator, None)
         more: dict[str, Any] = self._attempt(self._environment.facts, {})

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from servoctl.assembly.estimation import estimate_errors
 from servoctl.assembly.following import following
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.problems import Problems
@@ -55,7 +56,7 @@ def build_bounds(
                 problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind or "name")
             of = of.standing() if on_drives else of
         if of is not None:
-            entries[entry.name] = Bound(of, entry.rate, entry.acceleration)
+            entries[entry.name] = Bound(of, entry.rate, entry.acceleration, entry.margin or 0.0)
     if not entries:
         return None
     acts = following(loaded, plant, on_drives)
@@ -69,7 +70,7 @@ def build_bounds(
         predicted = predicted or (config.realism is not None and config.realism.measured == "q")
     if predicted:
         acts = acts._replace(delay=0.0)  # the state that the law gets is that of the moment at which its command acts
-    return Bounds(entries, *acts)
+    return Bounds(entries, *acts, errors=estimate_errors(loaded, plant, on_drives))
 
 
 def constraint_names(law: Law | None) -> list[str]:

@@ -14,6 +14,7 @@ from servoctl.config.estimation import EstimationConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
+from servoctl.laws.margin import EstimateErrors
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -70,6 +71,23 @@ def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_d
         values.filter_time,
         *acts[1:],
     )
+
+
+def estimate_errors(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> EstimateErrors | None:
+    """What is known of the errors of a config's estimator; None without one that has a model."""
+    given, acts = loaded.config.estimation, following(loaded, plant, on_drives)
+    problems = Problems(loaded)  # they are noted where the estimator is built
+    estimator = None if given is None else build_estimator(loaded, plant, problems, on_drives)
+    if estimator is None or acts is None or estimator.kind != "model":
+        return None
+    names = list(plant.coordinates)
+    try:
+        gains, change = estimator.gains(names, acts.period), estimator.changes(names, acts.period)
+    except TaskError:
+        return None
+    noise = tuple(np.broadcast_to(np.asarray(estimator.noise, dtype=float), len(names)).tolist())
+    late = math.ceil(acts.delay / acts.period - 1e-9)
+    return EstimateErrors(acts.period, late, tuple((each.q, each.v, each.d) for each in gains), change, noise)
 
 
 def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:

@@ -42,7 +42,12 @@ class Machines:
 
     def named(self, index: int) -> str:
         """A machine in words: `m +30 %, I -10 %`."""
-        return ", ".join(f"{name} {100 * error:+.3g} %" for name, error in self.errors[index].items())
+        return in_words(self.errors[index])
+
+
+def in_words(errors: Mapping[str, float]) -> str:
+    """Relative errors of a machine: `m +30 %, I -10 %`."""
+    return ", ".join(f"{name} {100 * error:+.3g} %" for name, error in errors.items()) or "the law's model"
 
 
 def uncertainty_box(loaded: LoadedConfig) -> dict[str, tuple[float, float]]:
@@ -65,7 +70,7 @@ def machines(loaded: LoadedConfig, model: Model, start: State, problems: Problem
     box = uncertainty_box(loaded)
     if not box:
         return None
-    errors = [dict(zip(box, map(float, values), strict=True)) for values in _errors(list(box.values()))]
+    errors, corners = machine_errors(box)
     before, found = len(problems.found), []
     for error in errors:
         changed = changed_parameters(model.plant, error, problems, "law", "uncertainty")
@@ -74,7 +79,13 @@ def machines(loaded: LoadedConfig, model: Model, start: State, problems: Problem
         if len(problems.found) > before:
             return None
     known = [machine for machine in found if machine is not None]
-    return Machines(box, tuple(errors), tuple(known), 2 ** len(box) <= CORNERS)
+    return Machines(box, tuple(errors), tuple(known), corners)
+
+
+def machine_errors(box: Mapping[str, tuple[float, float]]) -> tuple[list[Mapping[str, float]], bool]:
+    """Parameter -> relative error, of each machine that stands for a box; whether every corner is among them."""
+    errors = [dict(zip(box, map(float, values), strict=True)) for values in _errors(list(box.values()))]
+    return list(errors), 2 ** len(box) <= CORNERS
 
 
 def _errors(ends: Sequence[tuple[float, float]]) -> list[Iterable[float]]:

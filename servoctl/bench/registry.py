@@ -8,6 +8,7 @@ from servoctl.bench.dynamics import dynamics
 from servoctl.bench.example_robots import example_robots
 from servoctl.bench.four_bars import four_bars
 from servoctl.bench.hil import hil
+from servoctl.bench.identify import identification_study
 from servoctl.bench.linkage import parallelogram
 from servoctl.bench.margins import margins
 from servoctl.bench.pendulum import pendulum
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scaling": scaling_study,
     "startup": startup,
     "memory": memory,
+    "identify": identification_study,
     "hil": hil,
     "view": view,
     "pseudoinverse": pseudoinverse_study,

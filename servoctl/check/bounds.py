@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.estimation import estimate_errors
+from servoctl.check.bound_path import exclusions
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.constraint_following import NEARBY
 from servoctl.laws.held_bounds import BoundRow
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
@@ -38,6 +41,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
     lines, values, warnings = [], {}, []
     late = 0.0 if held.commands is None else held.commands.delay
+    errors, paths = _errors(run, law), exclusions(run)
     for i, name in enumerate(held.names):
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
         facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
@@ -47,9 +51,16 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         if row is not None:
             facts |= _of_row(law, row, period)
             parts += _in_words(held.rows[row], facts, period)
+            parts += _margin(law, name, errors, facts)
         if period is not None and name in passed:
             facts["between_samples"] = passed[name]
             parts.append(f"samples, and the motion between them, pass 0 by at most {passed[name]:.2g}")
+        if name in paths:
+            facts["path"] = paths[name].to_dict()
+            parts.append(f"{paths[name].text}, where the law gives up the task")
+            if paths[name].always:
+                remedy = "move the bound or the task"
+                warnings.append(f"bounds: {name}: {paths[name].text}: the task is never met ({remedy})")
         lines.append("; ".join(parts))
         values[name] = facts
         if not facts["inside"]:
@@ -76,6 +87,34 @@ def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None) -> lis
         return ["reached within one period" if period else f"rate {facts['rate']:.4g} 1/s"]
     text = f"rate {facts['rate']:.4g} 1/s"
     return [text + (f", times the period {facts['rate_times_period']:.3g} of 2" if period else "")]
+
+
+def _errors(run: Run, law: BoundConstraintFollowing) -> tuple[float, ...]:
+    """What errors of the estimator may cost each row of the model's bounds; empty where that is not known."""
+    model = run.system.model
+    known = None if run.loaded is None else estimate_errors(run.loaded, model.plant, on_drives=False)
+    if known is None or law.bounds is None or not model.bound_rows:
+        return ()
+    gradients = [model.rows_of_bounds(state).A for state in (run.start, *model.samples(run.start, NEARBY))]
+    return known.largest([row.kind for row in law.bounds.rows], law.bound_rates, gradients)
+
+
+def _margin(law: BoundConstraintFollowing, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
+    """The margin of a bound, and what the errors of the estimator may cost; added to the facts too."""
+    assert law.bounds is not None
+    rows = [i for i, row in enumerate(law.bounds.rows) if row.name == name]
+    parts = []
+    facts["margin"] = max(law.bound_margins[i] for i in rows)
+    if facts["margin"]:
+        parts.append(f"keeps a margin of {facts['margin']:.3g}")
+    if errors:
+        facts["estimate_error"] = max(errors[i] for i in rows)
+        advice = "" if facts["margin"] >= 0.9 * facts["estimate_error"] else " (margin: auto keeps that much)"
+        parts.append(
+            f"errors of the estimate cost at most {facts['estimate_error']:.3g} while disturbances change no faster "
+            f"than estimation.disturbance{advice}"
+        )
+    return parts
 
 
 def _values(run: Run, state: State) -> Array:

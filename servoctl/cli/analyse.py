@@ -11,6 +11,7 @@ from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.linear import Analysis
+    from servoctl.linear.box import BoxAnalysis
     from servoctl.linear.margins_at import Margins
     from servoctl.linear.modes import Mode
     from servoctl.linear.robustness import Shifted
@@ -63,6 +64,8 @@ def _say(analysis: "Analysis") -> None:
         say(sentence if i else f"\n{sentence}")
     for margins in analysis.margins:
         _say_margins(margins)
+    if analysis.box.box:
+        _say_box(analysis.box)
     if len(analysis.robustness) > 1:
         simulated = _as_simulated(analysis.margins)
         say("\nrobustness: one parameter of the plant differs from the law's model")
@@ -71,6 +74,24 @@ def _say(analysis: "Analysis") -> None:
         titles = ["parameter", "error", "slowest pole [1/s]", "decay [s]", "least damping"]
         titles += ["gain", "phase [deg]", "delay [s]"] * (simulated is not None)
         say_table(titles, [_shifted_row(shifted, simulated) for shifted in analysis.robustness], numbers=4)
+
+
+def _say_box(box: "BoxAnalysis") -> None:
+    """Prints figures of the nominal machine and of the worst one of the box."""
+    from servoctl.assembly.uncertainty import in_words
+
+    spans = ", ".join(f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items())
+    chosen = "every corner" if box.corners else "random corners of the box, not all"
+    say(f"\nover the box of law.uncertainty: {spans}; {box.machines} machines ({chosen}, and some inside)")
+    for each in box.margins:
+        say(f"\nworst machine, {each.timing}")
+        pole = "largest real part of a pole [1/s]" if each.timing.period is None else "largest |z| of a pole"
+        titles = {"growth": pole, "gain": "gain", "gain_down": "down to", "phase": "phase [deg]", "delay": "delay [s]"}
+        rows = [
+            [titles[name], f"{worst.nominal:.5g}", f"{worst.value:.5g}", in_words(worst.machine)]
+            for name, worst in each.figures.items()
+        ]
+        say_table(["pole, smallest margins of all inputs", "nominal", "worst", "machine"], rows)
 
 
 def _say_margins(margins: "Margins") -> None:

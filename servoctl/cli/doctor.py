@@ -11,7 +11,7 @@ import typer
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
 from servoctl.engine import cache, compiler
-from servoctl.errors import CompileError
+from servoctl.errors import CompileError, ConfigError
 
 CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
 
@@ -69,6 +69,7 @@ def examine() -> dict[str, Any]:
         "sched_fifo": rights["priority"],
         "memory_lock": rights["memory"],
         "memlock_bytes": _memlock_limit(),
+        **_protocols(),
         "packages": {name: _version(name) for name in _dependencies()},
     }
     return findings | {"lacks": lacks(findings)}
@@ -88,12 +89,30 @@ def lacks(findings: dict[str, Any]) -> list[str]:
         " /etc/security/limits.d); simulation is not affected",
     }
     sentences = [sentence for key, sentence in costs.items() if not findings[key]]
+    sentences += [f"protocol {name}: {what}" for name, what in findings["broken_protocols"].items()]
     missing = [name for name, number in findings["packages"].items() if number is None]
     if missing:
         sentences.append(f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
     if findings["cpus"] == 1:
         sentences.append("one CPU: the real-time loop shares it with all other processes")
     return sentences
+
+
+def _protocols() -> dict[str, dict[str, str]]:
+    """The protocols of drives with the packages that bring them, and those that cannot be used, with the reason."""
+    from hil.protocols.registry import entries
+
+    origins, broken = {}, {}
+    for name, entry in entries().items():
+        origins[name] = ", ".join(entry.origins)
+        try:
+            found = entry.load()
+            found.drive_class()
+            found.sensor_class()
+            found.twin()
+        except ConfigError as error:
+            broken[name] = str(error)
+    return {"protocols": origins, "broken_protocols": broken}
 
 
 def _cpus() -> int:

@@ -4,10 +4,14 @@ from importlib import import_module
 from inspect import getdoc, isabstract
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
+from servoctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hil.protocols.registry import Entry
 
 
 def list_all(as_json: AsJson = False) -> None:
@@ -25,7 +29,7 @@ def list_all(as_json: AsJson = False) -> None:
 def contents() -> dict[str, dict[str, str]]:
     """Kind -> name as a config writes it -> a description in one line."""
     import plants
-    from hil.drives.protocols import PROTOCOLS
+    from hil.protocols.registry import entries
     from servoctl import laws
     from servoctl.config import first_line, shipped_configs
     from servoctl.laws.law import Law
@@ -34,14 +38,21 @@ def contents() -> dict[str, dict[str, str]]:
     return {
         "plants": _described(plants, Plant),
         "laws": {_kind(path): sentence for path, sentence in _described(laws, Law).items()},
-        "drives": {name: _sentence(protocol.drive) for name, protocol in PROTOCOLS.items()},
+        "drives": {name: _described_protocol(entry) for name, entry in entries().items()},
         "configs": {name: first_line(path) for name, path in sorted(shipped_configs().items())},
     }
 
 
-def _sentence(path: str) -> str:
-    """The first line of the docstring of the module in `module:Class`."""
-    return (getdoc(import_module(path.partition(":")[0])) or "").partition("\n")[0]
+def _described_protocol(entry: "Entry") -> str:
+    """The first line of the docstring of the driver's module, and its origin if that is another package."""
+    from hil.protocols.registry import OWN
+
+    try:
+        module = entry.load().drive_class().__module__
+    except ConfigError as error:
+        return f"unusable: {error}"
+    sentence = (getdoc(import_module(module)) or "").partition("\n")[0]
+    return sentence if entry.origins == (OWN,) else f"{sentence} [{entry.origins[0]}]"
 
 
 def _kind(path: str) -> str:

@@ -3,27 +3,54 @@
 Design: kinds are a table, as those of tasks, so that the rules can say which keys belong to which kind.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from servoctl.config.document import FieldPath, Problem
-from servoctl.config.fields import Equation, EquationText, Interval, Limit, Name, Positive, Real, ScalarOr, Section
+from servoctl.config.fields import (
+    MAPPING,
+    SCALAR,
+    Equation,
+    EquationText,
+    Interval,
+    Limit,
+    Name,
+    NumberField,
+    Positive,
+    Real,
+    ScalarOr,
+    Section,
+)
 from servoctl.config.raw import given, has_robot, mapping
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot_rules import NEEDS_ROBOT
 from servoctl.config.shapes import TwoShapes, clearance_problems
 from servoctl.config.vectors import FramePair
+from servoctl.errors import ExpressionError
+from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 
+
+def _auto_or_number(value: Any) -> str:
+    return MAPPING if value == "auto" else SCALAR
+
+
+Margin = Annotated[
+    Annotated[float, NumberField("a margin >= 0 [unit of h], or auto", least=0), Tag(SCALAR)]
+    | Annotated[Literal["auto"], Tag(MAPPING)],
+    Discriminator(_auto_or_number),
+]
+
 KEYS: dict[str, tuple[str, ...]] = {
-    "holonomic": (),
-    "nonholonomic": (),
-    "position": ("acceleration",),
-    "velocity": (),
-    "distance": ("at_least", "at_most"),
-    "clearance": ("at_least",),
+    "holonomic": ("margin",),
+    "nonholonomic": ("margin",),
+    "position": ("acceleration", "margin"),
+    "velocity": ("margin",),
+    "distance": ("at_least", "at_most", "margin"),
+    "clearance": ("at_least", "margin"),
     "reaction": ("at_least", "at_most"),
 }
 """Kind of a bound -> keys that belong to it; `rate` belongs to all."""
@@ -74,6 +101,11 @@ class BoundConfig(Section):
         description="acceleration to brake with before a position limit [unit/s^2], one for all or by coordinate; left "
         "out: what law.limits give on the whole way to the limit",
     )
+    margin: Margin | None = Field(
+        default=None,
+        description="the law keeps h at or above this [unit of h]; auto: against what estimation.kind model does not "
+        "know yet; left out: 0",
+    )
     rate: Positive | None = Field(
         default=None,
         description="p: how fast h may approach 0 [1/s], below 2 / period; left out: min(15, 0.5 / period)",
@@ -110,6 +142,41 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(path, f"no bound (give exactly one of {', '.join(KEYS)})")
         if len(kinds) == 1:
             yield from _keys(entry, kinds[0], values, path)
+    yield from _empty_intervals(entries)
+
+
+def _empty_intervals(entries: list[Any]) -> Iterator[Problem]:
+    """Entries that leave nothing between the lower limits and the upper limits of the same quantity."""
+    room: dict[tuple[str, str], tuple[float, float]] = {}
+    for index, entry in enumerate(entries):
+        for quantity, lower, upper in _intervals(entry) if isinstance(entry, Mapping) else ():
+            low, high = room.get(quantity, (-math.inf, math.inf))
+            room[quantity] = max(low, lower), min(high, upper)
+            if max(low, lower) > min(high, upper) and lower <= upper:
+                other = f"below {high:g}" if lower > high else f"above {low:g}"
+                what = f"an earlier entry keeps {quantity[1]} {other} (nothing is left: move one of the limits)"
+                yield Problem(("bounds", index, quantity[0]), what)
+
+
+def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float, float]]:
+    """Quantity, and its smallest and largest value, of the limits of an entry that are numbers."""
+    for kind in ("position", "velocity"):
+        for name, limit in mapping(entry, kind).items():
+            ends = limit if isinstance(limit, list) else [f"-({limit})", limit]
+            if len(ends) == 2:
+                yield (kind, str(name)), _number(ends[0], -math.inf), _number(ends[1], math.inf)
+    for kind in ("distance", "clearance", "reaction"):
+        if entry.get(kind) is not None:
+            least, most = _number(entry.get("at_least"), -math.inf), _number(entry.get("at_most"), math.inf)
+            yield (kind, str(entry[kind])), least, most
+
+
+def _number(value: Any, otherwise: float) -> float:
+    """A constant; `otherwise` if it is none."""
+    try:
+        return otherwise if value is None else constant(value)
+    except ExpressionError:
+        return otherwise
 
 
 _ALL = set(BoundConfig.model_fields)
@@ -118,10 +185,11 @@ _ALL = set(BoundConfig.model_fields)
 def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
     """Keys that do not fit the kind, and those that it lacks."""
     allowed = KEYS[kind]
-    for key in given(entry, ("at_least", "at_most", "acceleration")):
+    for key in given(entry, ("at_least", "at_most", "acceleration", "margin")):
         if key not in allowed:
-            fitting = f"it takes {', '.join(allowed)}" if allowed else "it takes rate alone"
-            yield Problem((*path, key), f"does not fit {kind} ({fitting})")
+            yield Problem((*path, key), f"does not fit {kind} (it takes {', '.join([*allowed, 'rate'])})")
+    if entry.get("margin") == "auto" and mapping(values, "estimation").get("kind") != "model":
+        yield Problem((*path, "margin"), "auto needs estimation.kind: model (give it, or a number)")
     if "at_most" in allowed and len(given(entry, ("at_least", "at_most"))) != 1:
         both = given(entry, ("at_least", "at_most"))
         what = "cannot be used with at_least (give the other limit an entry of its own)" if both else "missing"

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from servoctl.config.fields import NumberField, PerName, PoleSet, Section
+from servoctl.config.robust import AutoPositive
 
 Rate = Annotated[float, NumberField("a number >= 0 [1/s]", least=0)]
 _PER_ROW = "; a number, a list (one per row, in order) or a mapping by task name"
@@ -57,9 +58,9 @@ class FunnelConfig(Section):
     rate: PerName[Rate] = Field(
         default=0.0, description=f"decay of a holonomic violation [1/s]; 0 corrects its rate alone{_PER_ROW}"
     )
-    slope: Annotated[float, NumberField("a positive gain [1/s]", above=0)] | None = Field(
+    slope: AutoPositive = Field(
         default=None,
-        description="largest gain, at the edge [1/s]; left out: half of what is stable at the period, delay and lag",
+        description="largest gain, at the edge [1/s]; auto, or left out: half of what the timing allows",
     )
 
 

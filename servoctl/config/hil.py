@@ -85,7 +85,7 @@ class NodeConfig(Open):
     __pydantic_extra__: dict[str, Option]
 
     bus: str = Field(description="name of the bus")
-    protocol: str = Field(description="cia402, odrive, mit, moteus or robstride")
+    protocol: str = Field(description="cia402, mit, moteus, odrive, robstride, or one that an installed package brings")
     node: NodeId = Field(description="address on the bus")
     gear: Annotated[float, NumberField("a positive number"), AfterValidator(_gear)] = Field(
         default=1.0, description="motor angle per displacement of the joint [rad per joint unit]"

@@ -95,18 +95,7 @@ class Estimator:
         Raises:
             TaskError: A list has a wrong length, or there is no steady gain.
         """
-        values = {}
-        for field in ("disturbance", "noise", "acceleration"):
-            value = getattr(self, field)
-            given = np.asarray(CHANGE / math.sqrt(period) if value is None else value, dtype=float)
-            if given.shape not in ((), (len(names),)):
-                raise TaskError(
-                    f"estimation.{field}: expected one number, or {len(names)} ({', '.join(names)}), got {given.shape}"
-                )
-            values[field] = np.broadcast_to(given, len(names)).tolist()
-        if self.disturbance is None:
-            most = [(SHARE / period) ** 3 * r for r in values["noise"]]
-            values["disturbance"] = [min(s, limit) for s, limit in zip(values["disturbance"], most, strict=True)]
+        values = self._values(names, period)
         time = FILTER_PERIODS * period if self.filter_time is None else self.filter_time
         found = []
         for name, s, r, a in zip(names, values["disturbance"], values["noise"], values["acceleration"], strict=True):
@@ -119,6 +108,26 @@ class Estimator:
             except TaskError as error:
                 raise TaskError(f"estimation: {name}: {error}") from error
         return tuple(found)
+
+    def changes(self, names: Sequence[str], period: float) -> tuple[float, ...]:
+        """How fast the disturbance of each coordinate changes [unit/s^2 per s]; errors as of `gains`."""
+        return tuple(self._values(names, period)["disturbance"])
+
+    def _values(self, names: Sequence[str], period: float) -> dict[str, list[float]]:
+        """`disturbance`, `noise` and `acceleration` of each coordinate."""
+        values: dict[str, list[float]] = {}
+        for field in ("disturbance", "noise", "acceleration"):
+            value = getattr(self, field)
+            given = np.asarray(CHANGE / math.sqrt(period) if value is None else value, dtype=float)
+            if given.shape not in ((), (len(names),)):
+                raise TaskError(
+                    f"estimation.{field}: expected one number, or {len(names)} ({', '.join(names)}), got {given.shape}"
+                )
+            values[field] = np.broadcast_to(given, len(names)).tolist()
+        if self.disturbance is None:
+            most = [(SHARE / period) ** 3 * r for r in values["noise"]]
+            values["disturbance"] = [min(s, limit) for s, limit in zip(values["disturbance"], most, strict=True)]
+        return values
 
     def bind(
         self,

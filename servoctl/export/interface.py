@@ -37,6 +37,7 @@ LAW_FIELDS = {
     "residual_tolerance": "[-] infeasible: residual above this times (1 + |bbar|_inf)",
     "bound_rates": "[1/s] how fast a bound may be approached",
     "bound_braking": "[unit / s^2] acceleration to brake with before a limit of a coordinate",
+    "bound_margins": "h of a bound that is kept [unit of h]",
     "bound_reactions": "[N, N m] limit of a reaction",
     "input_damping": "where the actuators cannot meet the task: u = -this B^T v",
 }

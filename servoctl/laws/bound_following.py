@@ -6,12 +6,13 @@ Source: as of `laws.constraint_following`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import is_finite, is_symbolic, largest, where
+from servoctl.engine.finite import is_finite
+from servoctl.engine.symbol import is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocator
@@ -19,6 +20,7 @@ from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.held_bounds import Numbers as BoundNumbers
 from servoctl.laws.law import Acceleration, BoundLaw
+from servoctl.laws.law_memory import LawMemory
 from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
@@ -27,13 +29,6 @@ from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
-
-_KNOWN = (
-    "passive_rank_tolerance rows levels reactions preload wished optional damping stiffness higher allocation weights "
-    "feedback_allocation null_space has_secondary aim free_damping limited lower upper rank_tolerance "
-    "residual_tolerance on_infeasible input_damping observer observer_rate"
-)
-"""The fields that `separable` judges or `part` takes over."""
 
 NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
 
@@ -63,7 +58,7 @@ class BoundConstraintFollowing(BoundLaw):
         funnel: Funnels of rows; None: none.
         funnel_numbers: The numbers of each, one after the other.
         bounds: Bounds that come before every task; None: none.
-        bound_rates, bound_braking, bound_reactions: Their `Numbers`.
+        bound_rates, bound_braking, bound_margins, bound_reactions: Their `Numbers`.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -102,6 +97,7 @@ class BoundConstraintFollowing(BoundLaw):
     bounds: HeldBounds | None = None
     bound_rates: tuple[float, ...] = ()
     bound_braking: tuple[float, ...] = ()
+    bound_margins: tuple[float, ...] = ()
     bound_reactions: tuple[float, ...] = ()
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
@@ -114,30 +110,6 @@ class BoundConstraintFollowing(BoundLaw):
     def steepest_gains(self) -> list[tuple[int, float, float]]:
         """(row, damping, stiffness) of each row with a funnel, at its edge."""
         return [] if self.funnel is None else self.funnel.steepest_gains(self.funnel_numbers)
-
-    @property
-    def separable(self) -> bool:
-        """Whether the law of a machine in separate parts is the law of each part: nothing looks at several parts."""
-        coupled = (
-            len(self.levels) > 1, self.wished, self.reactions, self.limited, self.observer, self.null_space,
-            self.on_infeasible == "damp", any(row.degree > 2 for row in self.rows),
-        )  # fmt: skip
-        # a field that is not in this list may couple parts, so the law stays whole unless the field has its default
-        known = all(
-            getattr(self, field.name) == field.default for field in fields(self) if field.name not in _KNOWN.split()
-        )
-        return known and not any(coupled)
-
-    def part(self, rows: Array, inputs: Array) -> "BoundConstraintFollowing":
-        """The law of some rows and inputs that are separate from all others, in that order; it must be `separable`."""
-
-        def chosen(values: tuple[Any, ...], indices: Array) -> tuple[Any, ...]:
-            return tuple(values[i] for i in indices)
-
-        names = dict.fromkeys(("rows", "damping", "stiffness"), rows)
-        names |= dict.fromkeys(("weights", "aim", "lower", "upper"), inputs)
-        changes: dict[str, Any] = {name: chosen(getattr(self, name), indices) for name, indices in names.items()}
-        return replace(self, **changes, levels=(tuple(range(len(rows))),), optional=(), higher=())
 
     @property
     def has_aim(self) -> bool:
@@ -155,7 +127,7 @@ class BoundConstraintFollowing(BoundLaw):
     @property
     def bound_numbers(self) -> BoundNumbers:
         """What the bounds compare with."""
-        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_reactions)
+        return BoundNumbers(self.bound_rates, self.bound_braking, self.bound_margins, self.bound_reactions)
 
     def bound_values(self, terms: Terms, u: Array) -> Array:
         return np.zeros(0) if self.bounds is None else self.bounds.values(terms, u, self.bound_numbers)
@@ -174,27 +146,17 @@ class BoundConstraintFollowing(BoundLaw):
         return [i for i in range(len(self.rows)) if i not in self.wished]
 
     @property
+    def _parts(self) -> LawMemory:
+        return LawMemory(self.observer, self.bounds, self.robust)
+
+    @property
     def memory(self) -> Mapping[str, float]:
         """States of the observer, of late bounds, then the estimate of an adaptive term."""
-        adaptive = {} if self.robust is None else self.robust.memory
-        return {**self._observer_memory, **self._bounds_memory, **adaptive}
-
-    @property
-    def _bounds_memory(self) -> Mapping[str, float]:
-        return {} if self.bounds is None else self.bounds.memory
-
-    @property
-    def _observer_memory(self) -> Mapping[str, float]:
-        return {} if self.observer is None else self.observer.memory
+        return self._parts.start
 
     @property
     def memory_period(self) -> float | None:
-        if self.observer is not None:
-            return self.observer.commands.period
-        if self.foresees:
-            assert self.bounds is not None
-            return self.bounds.period
-        return self.robust.period if self.robust is not None and self.robust.adaptive else None
+        return self._parts.period
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -203,25 +165,20 @@ class BoundConstraintFollowing(BoundLaw):
     def disturbance(self, terms: Terms, memory: Array) -> Array:
         if self.observer is None:
             return np.zeros(0)
-        return self.observer.disturbance(terms.matrices.task, self._of_observer(memory), self.observer_rate)
-
-    def _of_observer(self, memory: Array) -> Array:
-        return memory[: len(self._observer_memory)]
-
-    def _of_bounds(self, memory: Array) -> Array:
-        first = len(self._observer_memory)
-        return memory[first : first + len(self._bounds_memory)]
+        return self.observer.disturbance(terms.matrices.task, self._parts.of_observer(memory), self.observer_rate)
 
     @property
     def foresees(self) -> bool:
         return self.bounds is not None and self.bounds.commands is not None
 
     def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
-        return state if self.bounds is None else self.bounds.foreseen(state, self._of_bounds(memory), acceleration)
+        return (
+            state if self.bounds is None else self.bounds.foreseen(state, self._parts.of_bounds(memory), acceleration)
+        )
 
     def last_sent(self, memory: Array) -> Array:
         assert self.bounds is not None
-        return self.bounds.last_sent(self._of_bounds(memory))
+        return self.bounds.last_sent(self._parts.of_bounds(memory))
 
     def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
         assert self.bounds is not None
@@ -230,11 +187,11 @@ class BoundConstraintFollowing(BoundLaw):
     def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         task, rates = terms.matrices.task, []
         if self.observer is not None:
-            d, own = self.disturbance(terms, memory), self._of_observer(memory)
+            d, own = self.disturbance(terms, memory), self._parts.of_observer(memory)
             after = self.observer.after(task, terms.rhs, command.u, terms.task_map, own, d)
             rates.append((after - own) / self.observer.commands.period)
         if self.bounds is not None and self.bounds.commands is not None:
-            own = self._of_bounds(memory)
+            own = self._parts.of_bounds(memory)
             rates.append((self.bounds.after(command.u, own) - own) / self.bounds.commands.period)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)

@@ -6,7 +6,7 @@ reaction is no such constraint, because no row on accelerations says what a reac
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.laws import barrier
 from servoctl.laws.braking import braking
 from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, ReactionRow
+from servoctl.laws.margin import EstimateErrors
 from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
@@ -50,11 +51,13 @@ class Bound:
         rate: p: how fast h may approach 0 [1/s]; None: min(15, 0.5 / period).
         acceleration: Of a `CoordinateRange`: acceleration to brake with, per coordinate or one for all [unit/s^2];
             None: what the law's limits give.
+        margin: h that is kept [unit of h]; `auto`: against the errors of the estimator. Not for reactions.
     """
 
     of: Constraint | ReactionBound
     rate: float | None = None
     acceleration: float | Mapping[str, float] | None = None
+    margin: float | Literal["auto"] = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ class Bounds:
         lag: Time constant of each actuator [s]; one number for all.
         lower, upper: Smallest and largest torque that each actuator gives; one number for all.
         engaged: Whether the actuators hold the pose before the first tick, as drives do; else they give nothing.
+        errors: Those of the estimator, for margins; None: not known.
         braking: Acceleration to brake with, per row of the model's bounds; `fitted` finds it.
+        known_errors: `EstimateErrors.margin` of each row of the model's bounds; `fitted` finds it.
     """
 
     entries: Mapping[str, Bound]
@@ -78,7 +83,9 @@ class Bounds:
     lower: float | Sequence[float] = -np.inf
     upper: float | Sequence[float] = np.inf
     engaged: bool = False
+    errors: EstimateErrors | None = None
     braking: tuple[float, ...] = field(default=())
+    known_errors: tuple[float, ...] = field(default=())
 
     @property
     def constraints(self) -> dict[str, Constraint]:
@@ -117,13 +124,37 @@ class Bounds:
             found += numbers
         if problems:
             raise TaskError("\n".join(problems))
-        return replace(self, braking=tuple(found))
+        return replace(self, braking=tuple(found), known_errors=self._known_errors(model, terms))
+
+    def _known_errors(self, model: Model, terms: Sequence[Terms]) -> tuple[float, ...]:
+        """The largest margin of each row over these states; empty where the errors are not known."""
+        if self.errors is None or not terms:
+            return ()
+        kinds = [self._row(row, i, model.bound_rows).kind for i, row in enumerate(model.bound_rows)]
+        gradients = [model.rows_of_bounds(at.state).A for at in terms]
+        return self.errors.largest(kinds, self._rates(model), gradients)
+
+    def _rates(self, model: Model) -> list[float]:
+        """p of each row of the model's bounds [1/s]."""
+        default = barrier.default_rate(self.period)
+        rates = [self.entries[row.group].rate for row in model.bound_rows]
+        return [default if rate is None else float(rate) for rate in rates]
+
+    def _margins(self, model: Model) -> list[float]:
+        """The margin of each row of the model's bounds."""
+        given = [self.entries[row.group].margin for row in model.bound_rows]
+        known = self.known_errors or (0.0,) * len(given)
+        return [known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given)]
 
     def problems(self, model: Model) -> list[str]:
         """One sentence for each name or number that does not fit the model or the period."""
         found = []
         for name, bound in self.entries.items():
             found += [] if bound.rate is None else self._wrong_rate(name, bound.rate)
+            if bound.margin == "auto" and self.errors is None:
+                found.append(f"bounds.{name}.margin: auto needs an estimator with a model (give it, or a number)")
+            if bound.margin != 0.0 and isinstance(bound.of, ReactionBound):
+                found.append(f"bounds.{name}.margin: does not fit reaction (move its limit)")
             known = [row.name for row in model.passive_rows]
             if isinstance(bound.of, ReactionBound) and bound.of.row not in known:
                 what = f"there is no passive row '{bound.of.row}' ({remedy(bound.of.row, known)})"
@@ -145,17 +176,16 @@ class Bounds:
         ]
 
     def bind(self, model: Model) -> dict[str, Any]:
-        """The fields `bounds`, `bound_rates`, `bound_braking` and `bound_reactions` of the bound law; no `problems`."""
+        """The fields `bounds` and `bound_...` of the bound law."""
         rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
         passive = [row.name for row in model.passive_rows]
         reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
         forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
-        default = barrier.default_rate(self.period)
-        rates = [self.entries[row.group].rate for row in model.bound_rows]
         return {
             "bounds": HeldBounds(rows, forces, self.period, *self._late(model)),
-            "bound_rates": tuple(default if rate is None else float(rate) for rate in rates),
+            "bound_rates": tuple(self._rates(model)),
             "bound_braking": self.braking or (np.inf,) * len(rows),
+            "bound_margins": tuple(self._margins(model)),
             "bound_reactions": tuple(float(of.value) for of in reactions.values()),
         }
 

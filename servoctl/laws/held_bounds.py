@@ -55,11 +55,13 @@ class Numbers(NamedTuple):
     Attributes:
         rates: p of each row of the model's bounds [1/s].
         braking: A of each of them, for `stopping` rows.
+        margins: h of each of them that is kept.
         reactions: Value of each reaction.
     """
 
     rates: Sequence[Any]
     braking: Sequence[Any]
+    margins: Sequence[Any]
     reactions: Sequence[Any]
 
 
@@ -163,7 +165,7 @@ class HeldBounds:
         of, found = terms.matrices.bounds, []
         assert of is not None
         for i, row in enumerate(self.rows):
-            h, rate, p = of.violation[i], of.violation_rate[i], numbers.rates[i]
+            h, rate, p = of.violation[i] - numbers.margins[i], of.violation_rate[i], numbers.rates[i]
             if row.kind == "barrier":
                 found.append(barrier.barrier(h, rate, p, self.period))
             elif row.kind == "stopping":

@@ -1,17 +1,43 @@
 """What limits of inputs and bounds leave of the inputs that a law asks for."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from servoctl.engine.symbol import clip, largest, where
 from servoctl.laws.allocation import Allocator
+from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.limits import within_limits
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Status
 
-if TYPE_CHECKING:
-    from servoctl.laws.bound_following import BoundConstraintFollowing
+
+class LimitedLaw(Protocol):
+    """What is read of a law: its limits, its bounds, and how it shares the inputs out."""
+
+    @property
+    def limited(self) -> bool: ...
+    @property
+    def lower(self) -> tuple[float, ...]: ...
+    @property
+    def upper(self) -> tuple[float, ...]: ...
+    @property
+    def bounds(self) -> HeldBounds | None: ...
+    @property
+    def has_aim(self) -> bool: ...
+    @property
+    def allocation(self) -> str: ...
+    @property
+    def weights(self) -> tuple[float, ...]: ...
+    @property
+    def rank_tolerance(self) -> float: ...
+    @property
+    def residual_tolerance(self) -> float: ...
+    @property
+    def on_infeasible(self) -> str: ...
+    @property
+    def required(self) -> list[int]: ...
+    def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]: ...
 
 
 class Limiting(NamedTuple):
@@ -33,7 +59,7 @@ class Limiting(NamedTuple):
 
 
 def limiting(
-    law: "BoundConstraintFollowing",
+    law: LimitedLaw,
     terms: Terms,
     allocator: Allocator,
     u: Array,

@@ -1,12 +1,13 @@
 """`analyse`: modes, margins, robustness and instability of a run, from the linearised closed loop."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.errors import TaskError
+from servoctl.linear.box import BoxAnalysis, over_box
 from servoctl.linear.convert import state_at
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
@@ -36,6 +37,7 @@ class Analysis:
         warnings: Unstable modes and missing margins.
         robustness: Poles of the nominal plant, then with one plant parameter changed at a time.
         notes: What the linearisation leaves out, and how to read its figures.
+        box: Poles and margins over the box of `law.uncertainty`.
     """
 
     state: State
@@ -45,6 +47,7 @@ class Analysis:
     warnings: tuple[str, ...]
     robustness: tuple[Shifted, ...] = ()
     notes: tuple[str, ...] = ()
+    box: BoxAnalysis = field(default_factory=BoxAnalysis)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -55,7 +58,7 @@ class Analysis:
                     "modes": [mode.to_dict() for mode in self.modes],
                     "margins": [one.to_dict() for one in self.margins], "warnings": list(self.warnings),
                     "robustness": [one.to_dict() for one in self.robustness],
-                    "notes": list(self.notes), "units": UNITS,
+                    "box": self.box.to_dict() if self.box.box else None, "notes": list(self.notes), "units": UNITS,
                 }
             )
         )  # fmt: skip
@@ -87,7 +90,11 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     warnings += [_destabilises(one) for one in shifted[1:] if shifted[0].stable and not one.stable]
     moving = bool(np.abs(rates).max(initial=0.0) > 1e-9)
     notes = (*_notes(run, found), *_notes_on_drives(run))
-    return Analysis(state, tuple(found), tuple(margins), moving, tuple(warnings), tuple(shifted), notes)
+    box = over_box(run, state, memory)
+    stable = [one.timing for one in margins if one.actuators]
+    warnings += [f"{each.timing}: unstable for a machine of law.uncertainty: {each.unstable[0]}" for each in box.margins
+                 if each.unstable and each.timing in stable]  # fmt: skip
+    return Analysis(state, tuple(found), tuple(margins), moving, tuple(warnings), tuple(shifted), notes, box)
 
 
 def _notes(run: Run, found: list[Mode]) -> list[str]:

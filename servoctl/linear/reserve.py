@@ -5,10 +5,10 @@
     gain_margin   smallest k > 1 at which the sampled loop with u_i -> u_i + (k - 1) du_i is unstable, over actuators i
 
 Design: the first two follow from the corrections and the timing alone (`assembly.gains`). The margin is that of the
-simulated plant, linearised at the start. It is found on the poles of A + (k - 1) B_i fed_i, a few eigenvalue problems,
-because a search needs it in every trial; `linear.margins` has the frequency response. If a config has drives, their
-timing counts too. A loop that is unstable at k = 1 (by its internal dynamics, or at a moving state) has no margin. The
-choice of these figures and their default bounds are our own.
+simulated plant and of every machine of `law.uncertainty`, linearised at the start. It is found on the poles of
+A + (k - 1) B_i fed_i, because a search needs it in every trial; `linear.margins` has the frequency response. If a
+config has drives, their timing counts too. A loop that is unstable at k = 1 (by its internal dynamics, or at a moving
+state) has no margin. The choice of these figures and their default bounds are our own.
 """
 
 import math
@@ -21,7 +21,9 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
+from servoctl.linear.box import box_machines
 from servoctl.linear.jacobians import local
+from servoctl.linear.robustness import nearest
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.settled import settled_memory
@@ -79,7 +81,7 @@ def _gains(run: Run) -> Iterator[RowGains]:
 
 
 def gain_margin(run: Run) -> float | None:
-    """Smallest gain margin over the actuators and timings of a run; infinite above the last of `FACTORS`.
+    """Smallest gain margin over the actuators, timings and box of a run; infinite above the last of `FACTORS`.
 
     None if the loop is unstable, or if the plant cannot be differentiated or is too large to be traced.
     """
@@ -93,7 +95,7 @@ def gain_margin(run: Run) -> float | None:
 
 
 def _loops(run: Run) -> Iterator[Linear]:
-    """The linearised loop of the simulated plant at the start, with each timing."""
+    """The linearised loop at the start, with each timing: of the simulated plant, and of machines of the box."""
     if run.system.law is None or not isinstance(run.loop, CompiledLoop):
         return
     x, n = np.concatenate([run.start.q, run.start.v, settled_memory(run.loop, run.start)]), run.system.model.n
@@ -102,6 +104,10 @@ def _loops(run: Run) -> Iterator[Linear]:
     state, memory = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :]
     for timing in timings(run):
         yield LocalLoop(local(run, state, memory), timing).linear
+    for _, real in box_machines(run):
+        state, memory = nearest(run, run.start.t, x, real)
+        for timing in timings(run):
+            yield LocalLoop(local(run, state, memory, real=real), timing).linear
 
 
 def _margin(linear: Linear) -> float | None:

@@ -105,12 +105,17 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
 
 def _shifted(run: Run, at: State, x: Array, real: Array, parameter: str | None, change: float) -> Shifted:
     """Poles and margins with these plant parameters, at the state on its passive constraints nearest to x."""
-    loop, n = compiled(run), run.system.model.n
-    if run.system.model.passive_rows:
-        other = copy.copy(loop)
-        other.parameters = real
-        x = other.projected(at.t, x)
-    state, memory = State(at.t, x[:n], x[n : 2 * n]), x[2 * n :]
+    state, memory = nearest(run, at.t, x, real)
     loop_at = LocalLoop(local(run, state, memory, real=real), run_timing(run))
     margins = tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
     return Shifted(parameter, change, tuple(loop_at.poles), margins)
+
+
+def nearest(run: Run, t: float, x: Array, real: Array) -> tuple[State, Array]:
+    """The state on the passive constraints of a plant with these parameters nearest to x, and the memory."""
+    n = run.system.model.n
+    if run.system.model.passive_rows:
+        other = copy.copy(compiled(run))
+        other.parameters = real
+        x = other.projected(t, x)
+    return State(t, x[:n], x[n : 2 * n]), x[2 * n :]

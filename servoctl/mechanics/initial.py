@@ -100,6 +100,38 @@ def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tup
     return pose, float(np.abs(left).max(initial=0.0))
 
 
+def pose_inside(model: Model, state: State, among: Sequence[Row], bounds: Sequence[int]) -> tuple[Array, float, Array]:
+    """The pose that satisfies task rows and passive rows inside some bounds, as far as Gauss-Newton finds one.
+
+    Args:
+        model: Plant, constraints and bounds.
+        state: The state to begin with; its time is that of the task.
+        among: Holonomic task rows that count.
+        bounds: Indices of rows of the model's bounds, of degree 2.
+
+    Returns:
+        The pose, shape (n,), the largest violation of task and passive rows there, and h of the bounds.
+    """
+    plain, inside = model.plain, list(bounds)
+    holonomic = _counted(plain, "holonomic", among)
+
+    def error(q: Array) -> tuple[Array, Array]:
+        at = State(state.t, q, state.v)
+        rows = _stacked(plain, at)
+        value, slope = rows.violation[holonomic], rows.A[holonomic]
+        if inside:
+            of = model.rows_of_bounds(at)
+            h, outside = of.violation[inside], of.violation[inside] < 0.0
+            value = np.concatenate([value, np.where(outside, h, 0.0)])
+            slope = np.concatenate([slope, np.where(outside[:, None], of.A[inside], 0.0)])
+        return value, slope
+
+    pose = _gauss_newton(error, state.q, np.ones(plain.n, dtype=bool))
+    at = State(state.t, pose, state.v)
+    left = float(np.abs(_stacked(plain, at).violation[holonomic]).max(initial=0.0))
+    return pose, left, model.rows_of_bounds(at).violation[inside] if inside else np.zeros(0)
+
+
 def _counted(model: Model, kind: str, among: Sequence[Row] | None) -> Array:
     """Which rows are of this kind, among the passive rows and these task rows, shape (rows,)."""
     rows = (*model.passive_rows, *model.task_rows)

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.finite import is_finite
 from servoctl.engine.mapped import for_each
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import is_finite, largest, minimum, where
+from servoctl.engine.symbol import largest, minimum, where
 from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.separation import law_of_part, separable
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.division import Part
 from servoctl.mechanics.terms import Matrices, Terms, assemble
@@ -34,7 +36,7 @@ def division(system: System) -> list[Part]:
     coupled = coupled or system.estimator is not None
     if len(model.parts) < 2 or coupled or not isinstance(system.law, BoundConstraintFollowing):
         return []
-    return model.parts if system.law.separable else []
+    return model.parts if separable(system.law) else []
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class _PartWork:
         law = system.law
         assert isinstance(law, BoundConstraintFollowing)
         self._system, self._size, self._names = system, part.size, names
-        self._law, self._by_law, self._symmetric = law.part(part.task, part.inputs), by_law, whole.symmetric
+        self._law, self._by_law, self._symmetric = law_of_part(law, part.task, part.inputs), by_law, whole.symmetric
         self._plant = whole.plant
         n, m, p, r = part.size
         count = len(parameter_values(self._law))
@@ -218,7 +220,7 @@ class _PartWork:
         assert isinstance(law, BoundConstraintFollowing)
         if u is None:
             free = v[q] if law.has_aim else np.zeros(len(q))
-            last = parameter_values(law.part(part.task, part.inputs))
+            last = parameter_values(law_of_part(law, part.task, part.inputs))
         else:
             free, last = np.zeros(len(q)), u[part.inputs]
         arrays = [

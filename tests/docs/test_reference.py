@@ -3,15 +3,14 @@
 import dataclasses
 import re
 from functools import cache
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
 from pages import DOCS, fault_texts
 
-from hil.drives.protocols import PROTOCOLS
 from hil.emulator.faults import KINDS
+from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
 from servoctl.sweep.metrics import METRICS
 
@@ -68,13 +67,13 @@ def test_no_sentence_is_cut_off_and_no_default_is_a_python_value(config: str) ->
     assert not re.search(r"\{'|\bNone\b|\bTrue\b|\bFalse\b|object at 0x", config)
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str, config: str) -> None:
-    for path, what in ((PROTOCOLS[name].drive, "drive"), (PROTOCOLS[name].sensor, "encoder node")):
-        if not path:
+    protocol = BUILT_IN[name]
+    for kind, what in ((protocol.drive_class(), "drive"), (protocol.sensor_class(), "encoder node")):
+        if kind is None:
             continue
-        module, kind = path.split(":")
-        options = dataclasses.fields(getattr(import_module(module), kind).Options)
+        options = dataclasses.fields(kind.Options)
         part = config.partition(f"### `{name}`: {what}\n")[2].partition("\n#")[0]
         for option in options:
             row = next(line for line in part.splitlines() if line.startswith(f"| `{option.name}` |"))

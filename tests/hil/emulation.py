@@ -15,7 +15,9 @@ from hil.emulator.bus import EmulatedBus
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
+from hil.emulator.targets import Target, targets
 from hil.frame import Frame
+from hil.protocols.nodes import twins
 from servoctl.assembly.system import make_system
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
@@ -65,6 +67,12 @@ def drive_settings(protocol: str, name: str = "a", node: int = 1, **changes: Any
         fd=protocol == "moteus", brs=protocol == "moteus",
     )  # fmt: skip
     return replace(usual, **changes)
+
+
+def target(protocol: str, **changes: Any) -> Target:
+    """A drive as a fault script sees it."""
+    settings = drive_settings(protocol, **changes)
+    return targets([settings], twins([settings]))[settings.name]
 
 
 @dataclass
@@ -122,15 +130,16 @@ def bench(
     """Drives on the machine of `Axes`, at rest at x = 0.5, y = 0."""
     plant = plant or Axes()
     start = start or State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    nodes = {node.name: node.protocol for node in (*drives, *sensors)}
-    read, problems = read_faults(faults, nodes, ["main"])
+    nodes = (*drives, *sensors)
+    read, problems = read_faults(faults, targets(nodes, twins(nodes)), ["main"])
     assert not problems, problems
-    names = [node.name for node in (*drives, *sensors)]
+    names = [node.name for node in nodes]
     rig = EmulatedRig(
         system_of(plant, start),
         start,
         period,
         drives,
+        twins(nodes),
         sensors,
         actuators={name: actuator or ActuatorOptions(lag=lag) for name in names},
         encoders={} if encoder is None else dict.fromkeys(names, encoder),

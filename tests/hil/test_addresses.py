@@ -4,10 +4,9 @@ import itertools
 
 import pytest
 
-from hil.assembly.addresses import ids_of
 from hil.assembly.prepare import load
-from hil.drives.protocols import build
 from hil.drives.settings import DriveSettings
+from hil.protocols.nodes import build, node_class
 from servoctl.errors import ConfigError
 
 BELT = "two_mass_spring_drive"
@@ -74,7 +73,7 @@ def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, o
         "u", "main", protocol, 3, options=options, torque_limit=1.0, torque_rate_limit=1.0, speed_limit=1.0,
         position_limits=(-1.0, 1.0), rated_torque=1.0, fd=protocol == "moteus",
     )  # fmt: skip
-    drive, ids = build(settings, 0.002), ids_of(settings)
+    drive, ids = build(settings, 0.002), node_class(settings).reserved_ids(settings)
     sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames()]  # type: ignore[attr-defined]
     for identity in itertools.chain(drive.identities, (frame.id for frame in sent)):
         assert identity in ids.exclusive | ids.shared

@@ -187,8 +187,8 @@ def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> Result
     emulator = make_emulator(truth, "vm")
     run = HilRun(believed, environment_of(truth, emulator), Stage.CALIBRATE, 2.0, out, {})
     result = run.run(lambda event: None)
-    assert not any(emulator.drive(name).motor.enabled for name in emulator.observer.largest)
-    assert set(emulator.observer.largest.values()) == {0.0}
+    assert not any(emulator.drive(name).motor.enabled for name in emulator.observer.findings.largest)
+    assert set(emulator.observer.findings.largest.values()) == {0.0}
     return result
 
 

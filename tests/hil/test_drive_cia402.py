@@ -12,13 +12,13 @@ import canopen
 import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
-from hil.drives import protocols
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.cia402 import Cia402Drive
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.object_dictionary import object_dictionary
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
+from hil.protocols import nodes as protocols
 from servoctl.errors import ConfigError
 
 NODE = 5

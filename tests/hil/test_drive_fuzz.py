@@ -6,10 +6,10 @@ import struct
 import pytest
 from fuzz import frames
 
-from hil.drives import protocols
 from hil.drives.base import Drive
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
+from hil.protocols import nodes as protocols
 
 LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 OPTIONS = {

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
-from hil.drives import protocols
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.odrive import OdriveDrive
 from hil.drives.odrive_encoder import OdriveEncoder
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
+from hil.protocols import nodes as protocols
 from servoctl.errors import ConfigError
 
 NODE = 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulation import MILLISECOND, TURN, Axes, Bench, bench, drive_settings, system_of
+from emulation import MILLISECOND, TURN, Axes, Bench, bench, drive_settings, system_of, target
 
 from hil.bus import BusError, Link
 from hil.bus.rates import BusRates
@@ -15,8 +15,8 @@ from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_effects import ATTRIBUTES, FaultInjector
 from hil.emulator.faults import KINDS, read_faults
 from hil.emulator.observer import Observer
-from hil.emulator.targets import Target, targets
 from hil.frame import Frame
+from hil.protocols.nodes import twins
 from servoctl.types import State
 
 NODE = 1
@@ -62,7 +62,7 @@ def enable(host: Bench, torque: float = 0.0) -> None:
         ({"kind": "silent"}, "drive", "missing (which drive or sensor: a, b)"),
         ({"kind": "silent", "drive": "c"}, "drive", "no such drive: 'c' (known: a, b)"),
         ({"kind": "encoder_nan", "drive": "b"}, "drive",
-         "b speaks cia402, where there is no encoder_nan (only with odrive and moteus)"),
+         "b speaks cia402, where there is no encoder_nan (nodes that have it: a)"),
         ({"kind": "stall"}, "for", "missing (how long the loop stalls [s])"),
         ({"kind": "foreign_frames", "data": "xyz"}, "data",
          "expected up to 8 bytes, or with fd 12, 16, 20, 24, 32, 48 or 64, in hexadecimal, quoted, got 'xyz'"),
@@ -71,14 +71,14 @@ def enable(host: Bench, torque: float = 0.0) -> None:
     ],
 )  # fmt: skip
 def test_problems_of_an_entry_are_reported(entry: dict[str, Any], key: str, what: str) -> None:
-    faults, problems = read_faults([{"kind": "cut"}, entry], {"a": "odrive", "b": "cia402"}, ["main"])
+    faults, problems = read_faults([{"kind": "cut"}, entry], {"a": target("odrive"), "b": target("cia402")}, ["main"])
     assert [fault.kind for fault in faults] == ["cut"]
     assert [(problem.path, problem.what) for problem in problems if problem.path[1] == key] == [(("1", key), what)]
 
 
 def test_all_problems_are_reported_at_once() -> None:
     entries = [{"kind": "lost", "p": 2, "burst": 0}, {"kind": "nothing"}, {"kind": "late", "delay": "x y"}]
-    _, problems = read_faults(entries, {"a": "mit"}, ["main"])
+    _, problems = read_faults(entries, {"a": target("mit")}, ["main"])
     assert [problem.path for problem in problems] == [
         ("0", "p"), ("0", "burst"), ("1", "kind"), ("2", "drive"), ("2", "delay")
     ]  # fmt: skip
@@ -411,7 +411,7 @@ def test_the_observer_accepts_correct_commands() -> None:
     host.send(Frame(NODE << 5 | 0x07, struct.pack("<I4x", 1)))
     host.collect(200.0)
     assert seen(host) == []
-    assert host.emulator.observer.commands == 51
+    assert host.emulator.observer.findings.commands == 51
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,8 @@ def test_the_observer_takes_a_reset_of_all_nodes_for_all_drives() -> None:
     ],
 )
 def test_payloads_and_frames_of_fd_need_a_bus_that_carries_them(entry: dict[str, Any], said: tuple[str, str]) -> None:
-    nodes = {"a": Target("mit", status="damiao"), "b": Target("mit", status="damiao", fd=True)}
+    options = {"status": "damiao"}
+    nodes = {"a": target("mit", options=options), "b": target("mit", options=options, fd=True)}
     _, (problem, *others) = read_faults([entry], nodes, ["main", "fast"], ["fast"])
     assert not others and problem.path == ("0", said[0]) and problem.what.startswith(said[1])
     fine = {**entry, "bus": "fast", "fd": True} if "drive" not in entry else {**entry, "drive": "b"}
@@ -484,10 +485,10 @@ def test_fd_frames_of_a_stranger_and_of_a_wrong_length_are_on_the_wire() -> None
         {"kind": "foreign_frames", "data": "a5" * 48, "fd": True, "period": 0.002, "since": "power_on"},
         {"kind": "wrong_length", "drive": "a", "length": 12, "since": "power_on"},
     ]
-    faults, problems = read_faults(entries, targets([settings]), ["main"], ["main"])
+    faults, problems = read_faults(entries, {"a": target("mit", options=settings.options, fd=True)}, ["main"], ["main"])
     assert not problems
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], faults=faults, engine="vm")
+    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], twins([settings]), faults=faults, engine="vm")
     host = Bench(Emulator.build(rig, {"main": BusRates(1_000_000, 5_000_000, True)}))
     seen = host.ask(Frame(1, bytes.fromhex("7fff7ff0000007ff"), fd=True, brs=True), 4.0)
     assert {(frame.id, len(frame.data), frame.fd, frame.brs) for frame in seen} == {

@@ -13,7 +13,7 @@ import cantools
 import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
-from emulation import TURN, Axes, dictionary, drive_settings, system_of
+from emulation import TURN, Axes, dictionary, drive_settings, system_of, target
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError
@@ -28,6 +28,7 @@ from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.emulator.states import DriveState
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
+from hil.protocols.nodes import twins
 from servoctl.errors import ConfigError
 from servoctl.types import State
 
@@ -44,7 +45,7 @@ def serving(
     clock = WallClock()
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, faults=faults, engine="vm")
+    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, twins(drives), faults=faults, engine="vm")
     server = EmulatorServer(rig, buses, clock, hand=hand)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
@@ -79,11 +80,13 @@ def test_faults_of_wires_are_refused_without_an_emulated_wire() -> None:
     settings = drive_settings("cia402")
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     for entry in ({"kind": "lost"}, {"kind": "stall", "for": 1}, {"kind": "id_clash", "drive": "a"}):
-        faults, problems = read_faults([entry], {"a": "cia402"}, ["main"])
+        faults, problems = read_faults([entry], {"a": target("cia402")}, ["main"])
         assert not problems
         with pytest.raises(ConfigError, match="only on emulated wires in lock-step"):
             EmulatorServer(
-                EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], faults=faults), {}, WallClock()
+                EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], twins([settings]), faults=faults),
+                {},
+                WallClock(),
             )
 
 
@@ -100,7 +103,7 @@ def test_it_answers_that_it_is_an_emulator() -> None:
 def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -> None:
     """A fault that counts from the beginning of the task: it begins with the frame that says so, in each run anew."""
     jump = {"kind": "encoder_jump", "at": 0.0, "drive": "a", "delta": 0.5}
-    faults, problems = read_faults([jump], {"a": "odrive"}, ["main"])
+    faults, problems = read_faults([jump], {"a": target("odrive")}, ["main"])
     assert not problems
     with keys_of("virtual") as keys, serving(keys, drive_settings("odrive"), faults=faults) as server:
         clock = WallClock()
@@ -154,7 +157,9 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
     buses = open_for_emulation({"main": keys}, clock)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = [drive_settings("odrive")]
-    server = EmulatorServer(EmulatedRig(system_of(Axes(), start), start, 0.002, drives, engine="vm"), buses, clock)
+    server = EmulatorServer(
+        EmulatedRig(system_of(Axes(), start), start, 0.002, drives, twins(drives), engine="vm"), buses, clock
+    )
     clock.jump = 3600 * SECOND
     turns = iter([False, True])
     server.serve(lambda: next(turns))

@@ -21,8 +21,9 @@ def test_the_emulator_imports_neither_codecs_nor_drivers(file: Path) -> None:
     assert {name for name in imported if not name.startswith(MAY_KNOW)} == set()
 
 
-def test_the_observer_shares_no_code_with_the_drives() -> None:
-    text = (Path(hil.emulator.__file__).parent / "observer.py").read_text()
+@pytest.mark.parametrize("name", ["observer", "commands", "readers"])
+def test_the_observer_shares_no_code_with_the_drives(name: str) -> None:
+    text = (Path(hil.emulator.__file__).parent / f"{name}.py").read_text()
     for module in ("odrive", "cia402", "canopen", "mit", "objects", "states", "pdo"):
         assert f"hil.emulator.{module} " not in text
     for conversion in ("motor_torque(", "joint_torque(", "motor_rate(", "joint_rate("):

@@ -8,9 +8,9 @@ from emulation import drive_settings
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import load
 from hil.drives.base import DriveError, HandshakeStep, Steps
-from hil.drives.protocols import build
 from hil.frame import Frame
 from hil.loop.virtual_time import VirtualClock, World
+from hil.protocols.nodes import build
 from hil.rig.handshake import Handshake
 from hil.safety import EventKind
 from hil.safety.plan import Stage

@@ -7,10 +7,10 @@ from hil.assembly.prepare import _shared_replies
 from hil.bus import BusError, Link
 from hil.bus.base import Bus, Health
 from hil.drives import DriveSettings, Feedback, Sample
-from hil.drives.protocols import build
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock
+from hil.protocols.nodes import build
 from hil.rig.dispatch import Dispatch
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import Prediction

@@ -40,6 +40,7 @@ class Silent(Drive):
     def _nothing(self, *_: Any) -> Any:
         yield from ()
 
+    problems = reserved_ids = staticmethod(_nothing)  # type: ignore[assignment]
     identify = configure = test_watchdog = enable = reset = _nothing
 
     def disable_frames(self) -> Sequence[Frame]:
@@ -56,7 +57,7 @@ def settings(name: str = "u1") -> DriveSettings:
 
 @pytest.fixture
 def drive() -> Silent:
-    found = Silent(settings())
+    found = Silent(settings(), PERIOD)
     found.condition, found.sample = Condition.ENABLED, Sample(0, 0, 0, 0)
     return found
 

@@ -11,12 +11,12 @@ from drive_conversation import Conversation, Peer
 from emulation import Bench, bench, drive_settings
 
 from hil.codecs import robstride as codec
-from hil.drives import protocols
 from hil.drives.base import Condition, DriveError
 from hil.drives.robstride import RobstrideDrive
 from hil.drives.settings import DriveSettings
 from hil.emulator.robstride import RobStride
 from hil.frame import Frame
+from hil.protocols import nodes as protocols
 from servoctl.bench.faults.run import play
 from servoctl.bench.faults.scenario import PERIOD, Scenario
 from servoctl.errors import ConfigError

@@ -109,7 +109,7 @@ class TruthMonitor:
     def __init__(self, emulator: Emulator) -> None:
         """Monitors all drives of an emulator."""
         self._world, self.onset = emulator.world, 0
-        self._drives = [emulator.drive(name) for name in emulator.observer.largest]
+        self._drives = [emulator.drive(name) for name in emulator.observer.findings.largest]
         self._was_off = [False] * len(self._drives)
         self.off: int | None = None
         self.problems: list[str] = []
@@ -226,7 +226,7 @@ def _checked(
         problems.append(f"exit code {ended.exit_code}, expected {code}")
     if (misled := _misled(ended, inf if first is None else first.time / SECOND)) > wanted.misled:
         problems.append(f"the law got a position that is wrong by {misled:.3g} m, at most {wanted.misled:g} m")
-    if scenario.at is None and max(emulator.observer.largest.values()) > ZERO:
+    if scenario.at is None and max(emulator.observer.findings.largest.values()) > ZERO:
         problems.append("a torque was commanded")
     return FaultResult(scenario, wanted, ended_by, reaction, off, tuple(problems))
 

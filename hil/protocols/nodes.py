@@ -1,54 +1,32 @@
-"""Which protocols exist, and the driver that a config's settings ask for."""
+"""The nodes that a config asks for: their drivers, their problems and their emulation."""
 
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
 from hil.drives.base import Node
 from hil.drives.options import in_sentences, read_options
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator.twins import Twin
+from hil.protocols.registry import BUILT_IN, protocol
 from servoctl.config.document import Problem
 from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
 
 
-class Protocol(NamedTuple):
-    """The driver classes of a protocol; they are imported when a config names it.
-
-    Attributes:
-        drive: Module and class of a drive.
-        sensor: Module and class of an encoder node; empty if the protocol has none.
-    """
-
-    drive: str
-    sensor: str
-
-
-PROTOCOLS = {
-    "cia402": Protocol("hil.drives.cia402:Cia402Drive", "hil.drives.cia402_encoder:Cia402Encoder"),
-    "mit": Protocol("hil.drives.mit:MitDrive", ""),
-    "moteus": Protocol("hil.drives.moteus:MoteusDrive", ""),
-    "odrive": Protocol("hil.drives.odrive:OdriveDrive", "hil.drives.odrive_encoder:OdriveEncoder"),
-    "robstride": Protocol("hil.drives.robstride:RobstrideDrive", ""),
-}
-
-
-def node_class(settings: SensorSettings) -> Any:
+def node_class(settings: SensorSettings) -> type[Node]:
     """The driver class for the settings, of a drive or of an encoder node.
 
     Raises:
-        ConfigError: The protocol does not exist, or has no encoder nodes.
+        ConfigError: The protocol does not exist, has no encoder nodes, or its package is broken.
     """
-    protocol = PROTOCOLS.get(settings.protocol)
-    if protocol is None:
-        what = f"no protocol {settings.protocol!r} ({remedy(settings.protocol, PROTOCOLS)})"
-        raise ConfigError(in_sentences(settings, [Problem(("protocol",), what)]))
-    path = protocol.drive if isinstance(settings, DriveSettings) else protocol.sensor
-    if not path:
-        capable = ", ".join(word for word, each in PROTOCOLS.items() if each.sensor)
+    try:
+        found = protocol(settings.protocol)
+        kind = found.drive_class() if isinstance(settings, DriveSettings) else found.sensor_class()
+    except ConfigError as error:
+        raise ConfigError(in_sentences(settings, [Problem(("protocol",), str(error))])) from error
+    if kind is None:
+        capable = ", ".join(word for word, each in BUILT_IN.items() if each.sensor)
         what = f"{settings.protocol} has no encoder nodes: it measures only in reply to commands (use: {capable})"
         raise ConfigError(in_sentences(settings, [Problem(("protocol",), what)]))
-    module, name = path.split(":")
-    return getattr(import_module(module), name)
+    return kind
 
 
 def classic_problem(settings: SensorSettings) -> str:
@@ -70,8 +48,11 @@ def problems(settings: SensorSettings, period: float) -> list[Problem]:
     """All problems of a node's settings, by field; empty if its driver can be built.
 
     Args:
-        settings: Settings of the node; the protocol is one of `PROTOCOLS`.
+        settings: Settings of the node.
         period: Period of the loop [s].
+
+    Raises:
+        ConfigError: As `node_class`.
     """
     kind = node_class(settings)
     options, wrong = read_options(kind.Options, settings.options)
@@ -96,5 +77,24 @@ def build(settings: SensorSettings, period: float) -> Node:
     wrong = problems(settings, period)
     if wrong:
         raise ConfigError(in_sentences(settings, wrong))
-    node: Node = node_class(settings)(settings, period)
-    return node
+    return node_class(settings)(settings, period)
+
+
+def twins(nodes: Iterable[SensorSettings], lenient: bool = False) -> dict[str, Twin]:
+    """Protocol -> its emulation, for the protocols of these nodes.
+
+    Args:
+        nodes: Settings of drives and encoder nodes.
+        lenient: Whether protocols that cannot be loaded are left out.
+
+    Raises:
+        ConfigError: A protocol cannot be loaded.
+    """
+    found = {}
+    for name in dict.fromkeys(node.protocol for node in nodes):
+        try:
+            found[name] = protocol(name).twin()
+        except ConfigError as error:
+            if not lenient:
+                raise ConfigError(f"emulation of protocol {name!r}: {error}") from error
+    return found

@@ -1,0 +1,30 @@
+"""Which CAN ids nodes use."""
+
+from typing import NamedTuple
+
+
+class IdFamily(NamedTuple):
+    """Ids of 29 bits that hold data: all that agree in some bits.
+
+    Attributes:
+        mask: Those bits.
+        value: Their value.
+    """
+
+    mask: int
+    value: int
+
+    def __contains__(self, identity: object) -> bool:
+        return isinstance(identity, int) and identity & self.mask == self.value
+
+
+class Ids(NamedTuple):
+    """Ids of one node; those above 0x7FF have 29 bits.
+
+    Attributes:
+        exclusive: Ids that no other node may use.
+        shared: Ids that nodes of the same protocol may share.
+    """
+
+    exclusive: frozenset[int]
+    shared: frozenset[int] = frozenset()

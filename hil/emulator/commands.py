@@ -1,0 +1,157 @@
+"""What a torque command on the wire must be: finite, within the limits, and not to a drive that was disabled.
+
+Torque commands must be finite, within the torque limit, and within the rate limit when they grow.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import NamedTuple
+
+from hil.drives.settings import DriveSettings
+from hil.emulator.station import KeyFamily, Station, key
+from hil.frame import Frame
+from hil.loop.clock import SECOND
+
+JITTER = 500_000
+"""Commands may come this much closer together than they were computed [ns]: the bus delays them unevenly."""
+
+GRACE = 100_000_000
+"""A torque without an enabling command within this time counts as a torque after a disable [ns]."""
+
+
+class Violation(NamedTuple):
+    """A command that must not be on the wire.
+
+    Attributes:
+        time: Time of the frame [ns].
+        drive: Name of the drive.
+        what: What is wrong, in words.
+        frame: The frame.
+    """
+
+    time: int
+    drive: str
+    what: str
+    frame: Frame
+
+
+@dataclass
+class Findings:
+    """What the readers of all drives have found.
+
+    Attributes:
+        violations: Violations so far.
+        jitter: Commands may come this much closer together than they were computed [ns].
+        commands: Number of torque commands that were read.
+        largest: Drive -> largest commanded torque, at the joint.
+    """
+
+    violations: list[Violation] = field(default_factory=list)
+    jitter: int = JITTER
+    commands: int = 0
+    largest: dict[str, float] = field(default_factory=dict)
+
+
+class CommandReader(ABC):
+    """Reads the commands of the loop to one drive, and checks them.
+
+    Args:
+        findings: Where it writes what it finds.
+        drive: Settings of the drive.
+
+    Attributes:
+        drive: Settings of the drive.
+        bus: Name of its bus.
+        enabled: Whether the host has enabled the drive.
+        quantum: Smallest step of the torque on the wire, at the motor [N m].
+        family: Further frames to read, of 29 bits, which hold data in their ids; None: none.
+    """
+
+    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+        self._findings, self.drive, self.bus = findings, drive, drive.bus
+        self._torque, self._time, self.enabled = 0.0, 0, False
+        self._disabled_once = False
+        self._early: tuple[int, Frame] | None = None
+        self._waiting: tuple[Frame, ...] = ()
+        self.quantum = 0.0
+        self.family: KeyFamily | None = None
+
+    @property
+    @abstractmethod
+    def identities(self) -> Collection[int]:
+        """Keys (`station.key`) of the frames to read."""
+
+    def see(self, frame: Frame, sender: Station) -> None:
+        """Reads a frame of the host, and notes which frames wait behind it."""
+        self.read(frame)
+        self._waiting = tuple(sender.queue)
+
+    def _together(self) -> bool:
+        """Whether this command waited already when the one before it was sent.
+
+        Two commands that wait together were held up by the bus: the time between them says nothing about their step.
+        """
+        identities, family = self.identities, self.family
+        return any(
+            number in identities or (family is not None and number in family) for number in map(key, self._waiting)
+        )
+
+    @abstractmethod
+    def read(self, frame: Frame) -> None:
+        """Reads a frame of the host: calls `enable`, `disable`, `torque` or `wrong`."""
+
+    def settle(self, now: int) -> None:
+        """Reports a torque before its enabling command, if that did not come in time."""
+        if self._early is not None and now - self._early[0] > GRACE:
+            moment, frame = self._early
+            self._early = None
+            self.wrong("a torque after the drive was disabled", frame, moment)
+
+    def enable(self) -> None:
+        """Called when the host enables the drive."""
+        self.enabled, self._early = True, None
+
+    def disable(self) -> None:
+        """Called when the host disables the drive."""
+        self._disabled_once = self._disabled_once or self.enabled
+        self.enabled = False
+        self._torque = 0.0
+
+    def torque(self, motor_torque: float, frame: Frame) -> None:
+        """Checks a commanded torque of the motor [N m]."""
+        findings, drive = self._findings, self.drive
+        findings.commands += 1
+        if self._early is not None:
+            self.settle(frame.time)
+        if not isfinite(motor_torque):
+            self.wrong("a torque that is not a finite number", frame)
+            return
+        torque, quantum = drive.sign * motor_torque * drive.gear, self.quantum * drive.gear
+        size, before = abs(torque), self._torque
+        if size > findings.largest[drive.name]:
+            findings.largest[drive.name] = size
+        if size > drive.torque_limit * (1 + 1e-6) + quantum:
+            self.wrong(f"a torque of {torque:.6g}, the limit is {drive.torque_limit:g}", frame)
+        elapsed = (frame.time - self._time + findings.jitter) / SECOND
+        grown = size > abs(before) or torque * before < 0
+        step = abs(torque - before)
+        # the torque that holds the pose is sent before the drive is enabled and its brake opens
+        exempt = drive.brake and not self.enabled
+        too_large = grown and not exempt and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum
+        if too_large and not self._together():
+            self.wrong(
+                f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "
+                f"the limit is {drive.torque_rate_limit:g} per second",
+                frame,
+            )
+        if not self.enabled and self._disabled_once and size > quantum and self._early is None:
+            self._early = (frame.time, frame)
+        self._torque, self._time = torque, frame.time
+
+    def wrong(self, what: str, frame: Frame, moment: int | None = None) -> None:
+        """Reports a violation in a frame; `moment` is its time [ns], None that of the frame."""
+        self._findings.violations.append(
+            Violation(frame.time if moment is None else moment, self.drive.name, what, frame)
+        )

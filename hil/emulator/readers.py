@@ -1,0 +1,139 @@
+"""How the observer reads the loop's commands: one class per protocol, from the tables of the protocols.
+
+Design: no code is shared with the drivers or the emulated drives, so that an error in theirs shows.
+"""
+
+import struct
+from collections.abc import Collection
+
+from hil.drives.settings import DriveSettings
+from hil.emulator.commands import CommandReader, Findings
+from hil.emulator.ranges import ranges_of
+from hil.emulator.station import KeyFamily
+from hil.frame import Frame
+
+
+class ODriveReader(CommandReader):
+    """Set_Input_Torque 0x0E, Set_Axis_State 0x07, Estop 0x02; torque of the motor as a float."""
+
+    @property
+    def identities(self) -> Collection[int]:
+        return [self.drive.node * 32 + command for command in (0x02, 0x07, 0x0C, 0x0D, 0x0E)]
+
+    def read(self, frame: Frame) -> None:
+        command = frame.id % 32
+        if command == 0x0E and len(frame.data) >= 4:
+            self.torque(struct.unpack("<f", frame.data[:4])[0], frame)
+        elif command == 0x07 and frame.data[:4] == b"\x08\0\0\0":
+            self.enable()
+        elif command in (0x07, 0x02):
+            self.disable()
+        else:
+            self.wrong("a setpoint that is no torque", frame)
+
+
+_RPDO1 = struct.Struct("<Hh")
+
+
+class CiA402Reader(CommandReader):
+    """RPDO1 at 0x200 + node: controlword, target torque in thousandths of the rated torque."""
+
+    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+        super().__init__(findings, drive)
+        self._rated = 1.0 if drive.rated_torque is None else round(drive.rated_torque * 1000) / 1000
+        self.quantum = self._rated / 1000
+
+    @property
+    def identities(self) -> Collection[int]:
+        return [0x200 + self.drive.node, 0]
+
+    def read(self, frame: Frame) -> None:
+        if frame.id == 0:
+            if len(frame.data) == 2 and frame.data[1] in (0, self.drive.node) and frame.data[0] != 1:
+                self.disable()
+            return
+        if len(frame.data) != 4:
+            self.wrong(f"an RPDO1 of {len(frame.data)} bytes, expected 4", frame)
+            return
+        word, thousandths = _RPDO1.unpack(frame.data)
+        if word & 0x8F == 0x0F:
+            self.enable()
+        elif self.enabled:
+            self.disable()
+        self.torque(thousandths * self._rated / 1000, frame)
+
+
+class MitReader(CommandReader):
+    """Eight bytes, most significant bit first: position 16, velocity 12, kp 12, kd 12, torque 12."""
+
+    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+        super().__init__(findings, drive)
+        self._largest = ranges_of(drive.options)["torque"]
+        self.quantum = 2 * self._largest / 4095
+
+    @property
+    def identities(self) -> Collection[int]:
+        return [self.drive.node]
+
+    def read(self, frame: Frame) -> None:
+        data = frame.data
+        if len(data) != 8:
+            self.wrong(f"a command of {len(data)} bytes, expected 8", frame)
+        elif data[:6] == b"\xff" * 6 and data[7] >= 0xFA:
+            if data[7] == 0xFC:
+                self.enable()
+            elif data[7] == 0xFD:
+                self.disable()
+        else:
+            if (data[3] & 0x0F) << 8 | data[4] or data[5] << 4 | data[6] >> 4:
+                self.wrong("gains that are not zero", frame)
+            number = (data[6] & 0x0F) << 8 | data[7]
+            self.torque(-self._largest + number * 2 * self._largest / 4095, frame)
+
+
+class MoteusReader(CommandReader):
+    """Mode (register 0) first; torque as a float in register 0x22, position NaN, gains 0."""
+
+    @property
+    def identities(self) -> Collection[int]:
+        return [1 << 29 | 0x8000 | self.drive.node, self.drive.node]
+
+    def read(self, frame: Frame) -> None:
+        data = frame.data
+        if data[:2] != b"\x01\x00":
+            if data[:1] < b"\x10":
+                self.wrong("registers without a mode before them", frame)
+        elif data[2] == 10:
+            if data[3:8] != b"\x01\x20\x80\x0d\x22" or data[12:16] != b"\x02\x23\x00\x00":
+                self.wrong("a setpoint that is no torque", frame)
+            else:
+                self.torque(struct.unpack("<f", data[8:12])[0], frame)
+            self.enable()
+        else:
+            self.disable()
+
+
+class RobStrideReader(CommandReader):
+    """Id of 29 bits: kind in bits 24 to 28, torque of kind 1 in bits 8 to 23, the motor below; kp and kd last."""
+
+    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+        super().__init__(findings, drive)
+        self._largest = ranges_of(drive.options)["torque"]
+        self.quantum = 2 * self._largest / 65535
+        self.family = KeyFamily(1 << 29 | 0xFF, 1 << 29 | drive.node)
+
+    @property
+    def identities(self) -> Collection[int]:
+        return []
+
+    def read(self, frame: Frame) -> None:
+        kind = frame.id // 0x100_0000
+        if kind == 3:
+            self.enable()
+        elif kind == 4:
+            self.disable()
+        elif kind == 1:
+            if len(frame.data) != 8 or any(frame.data[4:]):
+                self.wrong("gains that are not zero", frame)
+            number = frame.id // 0x100 % 0x10000
+            self.torque(-self._largest + number * 2 * self._largest / 65535, frame)

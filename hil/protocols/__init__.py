@@ -1,0 +1,1 @@
+"""Which protocols drives can speak: those of servoctl itself, and those that installed packages bring."""

@@ -1,0 +1,55 @@
+"""Where each part of a law keeps its states in the law's memory."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from servoctl.laws.held_bounds import HeldBounds
+from servoctl.laws.observer import RowObserver
+from servoctl.laws.robust import RobustTerm
+from servoctl.types import Array
+
+
+class LawMemory(NamedTuple):
+    """The parts of a law that have memory, in its order.
+
+    Attributes:
+        observer: Disturbance observer of the rows; None: none.
+        bounds: Bounds; None: none.
+        robust: Robust or adaptive term; None: none. An adaptive one has one state, the last of the memory.
+    """
+
+    observer: RowObserver | None
+    bounds: HeldBounds | None
+    robust: RobustTerm | None
+
+    @property
+    def start(self) -> Mapping[str, float]:
+        """Name -> initial value of each state."""
+        adaptive = {} if self.robust is None else self.robust.memory
+        return {**self._observer, **self._bounds, **adaptive}
+
+    @property
+    def period(self) -> float | None:
+        """Period in which the memory changes once [s]; None: it is integrated, or empty."""
+        if self.observer is not None:
+            return self.observer.commands.period
+        if self.bounds is not None and self.bounds.memory:
+            return self.bounds.period
+        return self.robust.period if self.robust is not None and self.robust.adaptive else None
+
+    def of_observer(self, memory: Array) -> Array:
+        """The states of the observer."""
+        return memory[: len(self._observer)]
+
+    def of_bounds(self, memory: Array) -> Array:
+        """The states of the bounds."""
+        first = len(self._observer)
+        return memory[first : first + len(self._bounds)]
+
+    @property
+    def _observer(self) -> Mapping[str, float]:
+        return {} if self.observer is None else self.observer.memory
+
+    @property
+    def _bounds(self) -> Mapping[str, float]:
+        return {} if self.bounds is None else self.bounds.memory

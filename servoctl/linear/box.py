@@ -1,0 +1,150 @@
+"""Poles and margins over the box of `law.uncertainty`: which machine of the box is the worst?
+
+Design: the law keeps its model, the machine has other parameters, as in `linear.robustness`. All corners are compared,
+or random ones if there are more than 64, and a few random machines inside.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly import Run
+from servoctl.assembly.uncertainty import in_words, machine_errors, uncertainty_box
+from servoctl.engine.parameters import parameter_names
+from servoctl.linear.jacobians import compiled
+from servoctl.linear.margins_at import Margins, margins_at
+from servoctl.linear.robustness import nearest
+from servoctl.linear.sampled import Timing, timings
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array, State
+
+LARGEST_IS_WORST = {"growth": True, "gain": False, "gain_down": True, "phase": False, "delay": False}
+"""Figure -> whether the machine with the largest one is the worst."""
+
+SAME = 1e-6
+"""A machine this close to the law's model in a figure is not worse [relative]."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A figure of the loop and its worst value over the box.
+
+    Attributes:
+        nominal: With the law's own model.
+        value: Of the worst machine.
+        machine: Parameter -> relative error of that machine.
+    """
+
+    nominal: float
+    value: float
+    machine: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"nominal": self.nominal, "worst": self.value, "machine": dict(self.machine)}
+
+
+@dataclass(frozen=True)
+class BoxMargins:
+    """Poles and margins over the box, with one timing.
+
+    Attributes:
+        timing: Period, delay and lag.
+        figures: `growth`: largest real part of a pole [1/s], of a sampled loop the largest |z|; smallest margins of all
+            inputs: `gain`, `gain_down`, `phase` [deg], `delay` [s]. An unstable machine has the margins 1, 1, 0 and 0.
+        unstable: Machines that are unstable, in words.
+    """
+
+    timing: Timing
+    figures: Mapping[str, Worst]
+    unstable: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        figures = {name: worst.to_dict() for name, worst in self.figures.items()}
+        return {"timing": str(self.timing), "drives": self.timing.drives, **figures, "unstable": list(self.unstable)}
+
+
+@dataclass(frozen=True)
+class BoxAnalysis:
+    """Poles and margins over a box.
+
+    Attributes:
+        box: Parameter -> (lower, upper) relative error; empty without `law.uncertainty`.
+        machines: Number of machines that were compared.
+        corners: Whether every corner is among them; else random ones are.
+        margins: For each timing.
+    """
+
+    box: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    machines: int = 0
+    corners: bool = True
+    margins: tuple[BoxMargins, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        box = {name: list(ends) for name, ends in self.box.items()}
+        margins = [each.to_dict() for each in self.margins]
+        return {"box": box, "machines": self.machines, "corners": self.corners, "margins": margins}
+
+
+def machine_parameters(known: Array, plant: Plant, errors: Mapping[str, float]) -> Array:
+    """Parameters of a loop with the plant's changed by relative errors."""
+    real = known.copy()
+    for i, name in enumerate(parameter_names(plant)):
+        real[i] *= 1.0 + errors.get(name.partition("[")[0], 0.0)
+    return real
+
+
+def box_machines(run: Run) -> Iterator[tuple[Mapping[str, float], Array]]:
+    """Relative errors and loop parameters of every machine of a run's box; none without a box."""
+    box = {} if run.loaded is None else uncertainty_box(run.loaded)
+    if not box:
+        return
+    known, plant = compiled(run).parameters, run.system.model.plant
+    for errors in machine_errors(box)[0]:
+        yield errors, machine_parameters(known, plant, errors)
+
+
+def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
+    """Poles and margins of every machine of a run's box, at the state on its constraints nearest to a state.
+
+    Raises:
+        TaskError: The plant cannot be differentiated.
+    """
+    box = {} if run.loaded is None else uncertainty_box(run.loaded)
+    if not box or run.system.law is None:
+        return BoxAnalysis()
+    x = np.concatenate([at.q, at.v, memory])
+    errors, corners = machine_errors(box)
+    compared: list[tuple[Mapping[str, float], tuple[Margins, ...]]] = []
+    for error, real in [({}, compiled(run).parameters), *box_machines(run)]:
+        there, its = nearest(run, at.t, x, real)
+        each = tuple(margins_at(run, there, its, timing, real, exact=False) for timing in timings(run))
+        compared.append((error, each))
+    found = [_worst(timing, [(error, each[i]) for error, each in compared]) for i, timing in enumerate(timings(run))]
+    return BoxAnalysis(box, len(errors), corners, tuple(found))
+
+
+def _worst(timing: Timing, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:
+    figures = {}
+    for name, largest in LARGEST_IS_WORST.items():
+        values = [_figure(margins, name) for _, margins in compared]
+        index = int(np.argmax(values) if largest else np.argmin(values))
+        index = 0 if math.isclose(values[index], values[0], rel_tol=SAME) else index
+        figures[name] = Worst(values[0], values[index], compared[index][0])
+    unstable = tuple(in_words(error) for error, margins in compared[1:] if not margins.actuators)
+    return BoxMargins(timing, figures, unstable)
+
+
+def _figure(margins: Margins, name: str) -> float:
+    """One figure of a loop, the worst over the inputs."""
+    if name == "growth":
+        return margins.growth
+    if not margins.actuators:
+        return 1.0 if name.startswith("gain") else 0.0
+    values = [float(getattr(one, name)) for one in margins.actuators]
+    return max(values, default=0.0) if LARGEST_IS_WORST[name] else min(values, default=math.inf)
