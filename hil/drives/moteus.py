@@ -2,8 +2,10 @@
 
 Its watchdog is fed only by frames that write the mode; a query shows the state of a drive whose watchdog runs out.
 What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it
-shows, 11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so a change
-of mode shows in the next answer.
+shows, 11, stays until a stop. A stop by another master does not stay: a command of ours that is already under way
+enables the drive again. As soon as a reply, or a frame of the other master, shows the stop, no torque is sent any more,
+and our own stop takes that command back. The answer to a frame shows the state before the command in the same frame,
+so a change of mode shows in the next answer.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -66,6 +68,9 @@ class MoteusDrive(Drive):
         self._query = self._frame(codec.query())
         self._feed = Feed()
         self._mode, self._replies, self._polls = codec.STOPPED, 0, 0
+        self._ours = False  # whether it was enabled by this run, and not stopped by it
+        self._left = False  # whether it left position mode meanwhile
+        self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
         self._registers: dict[int, float] = {}
         self._text = ""
 
@@ -107,6 +112,9 @@ class MoteusDrive(Drive):
     def _other(self, frame: Frame) -> None:
         if frame.id in self._foreign_ids:
             self.foreign = self.foreign or f"another master commands this drive: {frame}"
+            mode = codec.commanded_mode(frame.data)
+            if self._ours and mode is not None and mode != codec.IN_POSITION:
+                self._leave(mode)
         else:
             self.rejected += 1
 
@@ -132,10 +140,19 @@ class MoteusDrive(Drive):
             torque = settings.joint_torque(state.torque)
             self.sample = Sample(state.position * turn + settings.offset, state.velocity * turn, torque, time)
 
+    def _leave(self, mode: int) -> None:
+        """Ends all torque commands until the drive is enabled again: somebody else has commanded this mode."""
+        self._ours, self._left, self.condition = False, True, Condition.STOPPING
+        self._revocation = self._frame(codec.mode_command(mode if mode == codec.BRAKE else codec.STOPPED))
+
     def _judge(self, mode: int, fault: int) -> None:
         """Sets condition and fault from mode and fault register."""
         self._mode = mode
+        if self._ours and mode not in (codec.IN_POSITION, codec.IN_FAULT, codec.TIMED_OUT):  # the last two stay anyway
+            self._leave(mode)
         self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
+        if self._left and mode == codec.IN_POSITION:
+            self.condition = Condition.STOPPING
         self.saturated = mode == codec.IN_POSITION and fault in codec.LIMITING
         self.fault = ""
         if mode == codec.IN_FAULT:
@@ -178,7 +195,10 @@ class MoteusDrive(Drive):
         return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
 
     def alive_frames(self) -> Sequence[Frame]:
-        """A query while the drive is not enabled; it does not feed the watchdog."""
+        """A query while the drive is not enabled, which does not feed the watchdog; or the stop after a foreign one."""
+        if self._revocation is not None:
+            revocation, self._revocation = self._revocation, None
+            return (revocation,)
         return self._feed.frames(self._query, self.condition is Condition.ENABLED)
 
     @property
@@ -312,6 +332,7 @@ class MoteusDrive(Drive):
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
+        self._left, self._revocation = False, None
         seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
@@ -320,6 +341,7 @@ class MoteusDrive(Drive):
         finally:
             self._feed.seed = None
         refuse_fault(self)
+        self._ours = True
 
     def reset(self) -> Steps:
         """Stops the drive, which clears its fault and the mode of its watchdog."""
@@ -335,5 +357,5 @@ class MoteusDrive(Drive):
         return self._mode_frames(codec.BRAKE)
 
     def _mode_frames(self, mode: int) -> Sequence[Frame]:
-        self._feed.fed = True
+        self._feed.fed, self._ours, self._revocation = True, False, None
         return (self._frame(codec.mode_command(mode)),)
