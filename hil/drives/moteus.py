@@ -8,7 +8,7 @@ and our own stop takes that command back. The answer to a frame shows the state 
 so a change of mode shows in the next answer.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite, nan
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from hil.codecs import moteus as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.ids import Ids
+from hil.drives.moteus_console import Console, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
@@ -28,8 +29,6 @@ from servoctl.config.document import Problem
 
 OLDEST_MAP = 5
 """First version of the register map that has `ILIMIT_SCALE` and the home state."""
-POLLS = 20
-"""How often the console is asked for the rest of an answer."""
 LATE = 0.02
 """The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
 
@@ -67,12 +66,12 @@ class MoteusDrive(Drive):
         self._foreign_ids = codec.command_identifiers(settings.node, options.source)
         self._query = self._frame(codec.query())
         self._feed = Feed()
-        self._mode, self._replies, self._polls = codec.STOPPED, 0, 0
+        self._mode, self._replies = codec.STOPPED, 0
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
         self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
         self._registers: dict[int, float] = {}
-        self._text = ""
+        self._console = Console(self._frame)
 
     def _tail_with(self, watchdog: float) -> bytes:
         """What follows the torque in commands with this time of the watchdog [s]."""
@@ -104,8 +103,7 @@ class MoteusDrive(Drive):
         elif (state := codec.state(frame.data)) is not None:
             self._take(state, frame.time)
         elif (text := codec.console_text(frame.data)) is not None:
-            self._text += text
-            self._polls += 1
+            self._console.take(text)
         else:
             self._take_registers(frame)
 
@@ -250,46 +248,15 @@ class MoteusDrive(Drive):
             DriveError: They differ from the config, or let the shaft coast without a brake.
         """
         yield from self.reset()
-        mode = yield from self._setting("servo.timeout_mode")
+        mode = yield from self._console.setting("servo.timeout_mode")
         if mode != self._options.timeout_mode:
             what = f"its servo.timeout_mode is {mode:g}, the config says {self._options.timeout_mode}"
             if mode in COASTS:
                 what += ": when commands stop, the shaft coasts"
             raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
-        lower = yield from self._setting("servopos.position_min")
-        upper = yield from self._setting("servopos.position_max")
-        self._refuse_bounds(lower, upper)
-
-    def _refuse_bounds(self, lower: float, upper: float) -> None:
-        """Refuses limits of the drive [rev] inside those of the config: it would limit its torque there."""
-        settings = self.settings
-        first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
-        if lower > first or upper < last:
-            what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
-            wanted = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
-            raise DriveError(f"{what}, {wanted} (widen the first: conf set, conf write; or narrow the second)")
-
-    def _setting(self, name: str) -> Generator[HandshakeStep, None, float]:
-        """Reads a setting through the console.
-
-        Raises:
-            DriveError: The drive has no such setting, or does not answer with a number.
-        """
-        self._text = ""
-        ask = [self._frame(codec.console_write(f"conf get {name}\n"))]
-        for _ in range(POLLS):
-            polled = after(lambda: self._polls, 1)
-            poll = self._frame(codec.padded(codec.console_poll()))
-            yield HandshakeStep([*ask, poll], polled, 0.5, f"an answer of its console to conf get {name}")
-            ask = []
-            if "\n" in self._text:
-                break
-        answer = self._text.strip()
-        try:
-            return float(answer)
-        except ValueError:
-            remedy = "update its firmware: moteus_tool --flash"
-            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
+        lower = yield from self._console.setting("servopos.position_min")
+        upper = yield from self._console.setting("servopos.position_max")
+        refuse_bounds(self.settings, lower, upper)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.
