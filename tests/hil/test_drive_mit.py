@@ -202,9 +202,8 @@ def test_the_watchdog_test_enables_the_motor_and_sends_no_command() -> None:
         RX 000  03 99 99 7F F8 E3 1E 1E   # status 0: disabled
         TX 003  7F FF 7F F0 00 00 07 FF   # zero torque
         TX 003  FF FF FF FF FF FF FF FC   # enable
-        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque again, then silence
         RX 000  13 99 99 7F F8 E3 1E 1E   # status 1: enabled
-        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque
+        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque again, then silence; and zero torque after it
         RX 000  D3 99 99 7F F8 E3 1E 1E   # status D: communication lost
         TX 003  FF FF FF FF FF FF FF FD   # disable
         TX 003  FF FF FF FF FF FF FF FB   # clear fault
