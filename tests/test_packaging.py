@@ -35,6 +35,7 @@ LEVELS = (
     ("hil.safety", "hil.calibration", "hil.protocols"),
     ("hil.recorder",),
     ("hil.rig", "hil.view"),
+    ("hil.tick",),
     ("hil.assembly",),
     ("hil.session", "hil.replay"),
     ("servoctl.bench",),

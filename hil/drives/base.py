@@ -8,12 +8,14 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
+from math import nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.wire import Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -183,6 +185,15 @@ class Node(ABC):
     def queries(self) -> Sequence[Frame]:
         """Frames that ask for a sample and command nothing, once per tick; none where SYNC or a timer asks."""
         return ()
+
+    def wire(self) -> Wire | None:
+        """What its frames mean while it works, for the tick in C; None: not described, so the tick runs in Python."""
+        return None
+
+    @property
+    def next_torque(self) -> float:
+        """Torque of its next sample, where another frame than that of the sample brings it; NaN: none does."""
+        return nan
 
     def explanation(self) -> str:
         """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""

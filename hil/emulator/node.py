@@ -132,7 +132,8 @@ class EmulatedNode(ABC):
         if self.silent:
             return
         sent = data if self.mangle is None else self.mangle(identity, data)
-        frame = Frame(identity, sent, extended=identity > 0x7FF, fd=self._fd, brs=self._brs)
+        extended = identity > 0x7FF
+        frame = Frame(identity, sent, extended, fd=True, brs=self._brs) if self._fd else Frame(identity, sent, extended)
         if self.delay:
             self.world.after(self.delay, partial(self._send, frame))
         else:

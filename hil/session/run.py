@@ -24,7 +24,6 @@ from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.dispatch import Dispatch
-from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import UNPOWERED, Phase, Stage
@@ -36,6 +35,8 @@ from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.outliers import OutlierReports
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
+from hil.session.tick_choice import tick_in_c
+from hil.tick.rig import TickRig
 from hil.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -136,7 +137,7 @@ class HilRun:
         self._reporter = Reporter(self._monitor, self.recorder, environment.clock)
         self._outliers = OutlierReports(setup.loop, self._reporter)
         self._dispatch = Dispatch(environment.buses, nodes, environment.clock, self.recorder.frame)
-        self._rig = CanRig(
+        self._rig = TickRig(
             self._dispatch,
             setup.drives,
             setup.sensors,
@@ -153,6 +154,8 @@ class HilRun:
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
+        in_c = tick_in_c(self._rig, setup, self._controller, self._stages, limits)
+        self.facts["tick"] = in_c
         parts = self._controller, self._rig, self._stages
         self._logbook = Logbook(setup, *parts, self._table, self.recorder, environment.truth is not None)
         self.operator = OperatorLink(setup, *parts, self._reporter, environment.lockstep, signals)
@@ -255,7 +258,9 @@ class HilRun:
             environment.clock.sleep_until(environment.clock.now() + stall)
         if self._hand is not None and not tick.number:
             environment.guided(self._plan.duration)
-        torques = self._stages.decide(tick, reading)
+        torques = self._rig.decide(tick)
+        if torques is None:
+            torques = self._stages.decide(tick, reading)
         if self._stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
             self._engaged = True
             environment.engaged()
@@ -316,6 +321,7 @@ class HilRun:
         cpu = self._cpu_time / self._ticks if self._ticks and not self._environment.lockstep else None
         timing = timing_figures(self._logbook.timing, self._logbook.parts, cpu)
         duration = self._ticks * self._setup.settings.values.period
+        more |= {"ticks_in_c": self._rig.ticks, "given_back": dict(self._rig.given_back)}
         facts = {
             **self.facts, "timing": self.facts.get("timing", {}) | timing, "steps": self._ticks,
             "evaluations": self._setup.loop.evaluations, "duration": duration, "wall_time": self._wall_time,
