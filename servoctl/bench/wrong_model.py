@@ -15,7 +15,7 @@ SPEEDS = ("realism.noise.v=0.001",)
 ANGLES = ("realism.measured=q", "realism.quantisation.q=2*pi/65536")
 """Angles of 16 bits alone."""
 
-LAWS = {
+LAWS: dict[str, tuple[str, ...]] = {
     "as the model says": (),
     "`observer: auto`": ("law.observer=auto",),
     "`robust: {bound: 6}`": ("law.robust.bound=6",),
@@ -26,7 +26,7 @@ LAWS = {
 }
 """Law -> settings; the measured speeds are used as they are."""
 
-ESTIMATORS = {
+ESTIMATORS: dict[str, tuple[str, ...]] = {
     "`estimation: {kind: difference}`": ("estimation.kind=difference",),
     "`estimation: {kind: alpha_beta}`": ("estimation.kind=alpha_beta",),
     "`estimation: {kind: model}`": ("estimation.kind=model",),
@@ -43,7 +43,7 @@ def wrong_model(effort: Effort, progress: Progress) -> BenchReport:
         progress: Called with the share of runs that are done.
     """
     short = ("run.duration=2",) if effort.quick else ()
-    cases = {name: (sets, (*sets, *SPEEDS)) for name, sets in LAWS.items()}
+    cases: dict[str, tuple[tuple[str, ...], ...]] = {name: (sets, (*sets, *SPEEDS)) for name, sets in LAWS.items()}
     cases |= {name: ((*ANGLES, *sets),) for name, sets in ESTIMATORS.items()}
     rows: list[list[str]] = []
     values: dict[str, dict[str, float]] = {}
