@@ -8,6 +8,7 @@ command with `# ends with 2` must end with exit code 2. `python` runs; a `text` 
 
 import contextlib
 import doctest
+import importlib
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -103,17 +105,24 @@ def run(page: str, some: list[Block], folder: Path) -> None:
         BlockError: A block does not do what its page says; the message begins with page and line.
     """
     names: dict[str, Any] = {"__name__": "__main__"}
-    with contextlib.chdir(folder):
-        for block in some:
-            if block.reason is None:
-                try:
-                    _run(block, names)
-                except BlockError as error:
-                    raise BlockError(f"{page}:{block.line}: {error}") from None
+    paths = sys.path[:]
+    try:
+        with contextlib.chdir(folder):
+            for block in some:
+                if block.reason is None:
+                    try:
+                        _run(block, names)
+                    except BlockError as error:
+                        raise BlockError(f"{page}:{block.line}: {error}") from None
+    finally:
+        if sys.path != paths:
+            sys.path[:] = paths
+            _look_again()
 
 
 def _run(block: Block, names: dict[str, Any]) -> None:
     if block.file:
+        Path(block.file).parent.mkdir(parents=True, exist_ok=True)
         Path(block.file).write_text(block.text)
     elif block.language in ("console", "sh"):
         for command, code, printed in block.commands:
@@ -127,6 +136,8 @@ def _run(block: Block, names: dict[str, Any]) -> None:
 def execute(command: str) -> tuple[int, str]:
     """Exit code and output of a command; servoctl commands run in this process, which saves the imports."""
     program, *words = shlex.split(command)
+    if words[:-1] == ["install", "-e"]:
+        return _install(Path(words[-1]))
     if program != "servoctl":
         start = {"servoctl": [sys.executable, "-m", "servoctl"], "pytest": [sys.executable, "-m", "pytest"]}
         done = subprocess.run(
@@ -142,6 +153,31 @@ def execute(command: str) -> tuple[int, str]:
         except SystemExit as end:
             code = end.code or 0
     return int(code), ENGINE.sub("", output.getvalue())
+
+
+def _install(package: Path) -> tuple[int, str]:
+    """Does what `pip install -e` does, without a network: the package can be imported, and its entry points found."""
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    info = package / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = [
+        "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in points.items())])
+        for group, points in project["entry-points"].items()
+    ]
+    (info / "entry_points.txt").write_text("\n\n".join(groups) + "\n")
+    sys.path.append(str(package.resolve()))
+    _look_again()
+    return 0, ""
+
+
+def _look_again() -> None:
+    """Makes this process see which packages are installed now."""
+    from hil.protocols import registry
+
+    importlib.invalidate_caches()
+    registry.entries.cache_clear()
+    registry.protocol.cache_clear()
 
 
 def _executed(code: str, names: dict[str, Any]) -> str:

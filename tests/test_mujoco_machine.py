@@ -9,6 +9,7 @@ from small_robot import SMALL, small_urdf
 import servoctl as sc
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.plant import SimulatedPlant
+from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
@@ -257,6 +258,17 @@ run: {duration: 2, period: 1*ms}
 realism: {delay: 1*ms, machine: {mjcf: scene.xml}}
 """
 
+LOADED = scene(joint='frictionloss="0.1" armature="0.02" damping="0.05"').replace(
+    "</body>", '<geom type="sphere" pos="0.3 0 0" size="0.04" mass="1"/></body>', 1
+)
+
+
+def late_error(run: sc.Trajectory, end: float) -> Array:
+    """Root mean square of each row from a third of the task to its end [s]."""
+    t = run["task_time"] if "task_time" in run.columns else run.t
+    late = (t > end / 3.0) & (t < end - 1e-6)  # on drives the controlled stop follows
+    return np.asarray([np.sqrt((run[f"violation.{row}"][late] ** 2).mean()) for row in ("shoulder", "elbow")])
+
 
 @pytest.mark.parametrize(
     "means",
@@ -267,18 +279,36 @@ realism: {delay: 1*ms, machine: {mjcf: scene.xml}}
     ids=["observer", "estimator"],
 )
 def test_losses_and_a_load_that_the_law_does_not_know_cost_a_twentieth(home: Path, means: tuple[str, ...]) -> None:
-    load = '<geom type="sphere" pos="0.3 0 0" size="0.04" mass="1"/></body>'
-    content = scene(joint='frictionloss="0.1" armature="0.02" damping="0.05"').replace("</body>", load, 1)
-    (home / "scene.xml").write_text(content)
-    (home / "swing.yaml").write_text(SWING)
+    for name, content in (("scene.xml", LOADED), ("swing.yaml", SWING)):
+        (home / name).write_text(content)
+    nominal, found = (sc.load(home / "swing.yaml", sets, engine="vm").simulate() for sets in ((), means))
+    assert (late_error(nominal, 2.0) > 20.0 * late_error(found, 2.0)).all()
 
-    def error(*overrides: str) -> Array:
-        """Root mean square of each row after the first third."""
-        run = sc.load(home / "swing.yaml", overrides, engine="vm").simulate()
-        rows = np.array([run["violation.shoulder"], run["violation.elbow"]])[:, len(run) // 3 :]
-        return np.asarray(np.sqrt((rows**2).mean(axis=1)))
 
-    assert (error() > 20.0 * error(*means)).all()
+DRIVES = """\
+hil:
+  period: 1*ms
+  buses: {main: {interface: emulated, bitrate: 1000000}}
+  drives:
+    - {actuator: shoulder, node: 1, rated_torque: 1, torque_limit: 50, SAME}
+    - {actuator: elbow, node: 2, rated_torque: 0.2, torque_limit: 10, SAME}
+  safety: {tracking: 0.9, engage_tolerance: 0.1, zero_time: 0.05, ramp_time: 0.2}
+""".replace(
+    "SAME",
+    "bus: main, protocol: cia402, gear: 50, torque_rate_limit: 10000, speed_limit: 6, brake: true, "
+    "position_limits: [-170*deg, 170*deg], counts_per_turn: 65536, velocity_unit: 0.1*rpm",
+)
+
+
+def test_behind_emulated_drives_they_cost_a_twentieth_too(home: Path) -> None:
+    for name, content in (("scene.xml", LOADED), ("swing.yaml", SWING), ("drives.yaml", DRIVES)):
+        (home / name).write_text(content)
+    nominal = sc.load(home / "swing.yaml", engine="vm").simulate()
+    begun = start(
+        Request(str(home / "swing.yaml"), [home / "drives.yaml", "estimation.kind=model"], duration=1.0, engine="vm")
+    )
+    found = begun.run(None, lambda event: None).trajectory
+    assert (late_error(nominal, 1.0) > 20.0 * late_error(found, 1.0)).all()
 
 
 def test_a_missing_scene_is_listed_with_the_other_mistakes(home: Path) -> None:

@@ -35,6 +35,7 @@ LEVELS = (
     ("hil.safety", "hil.calibration", "hil.protocols"),
     ("hil.recorder",),
     ("hil.rig", "hil.view"),
+    ("hil.tick",),
     ("hil.assembly",),
     ("hil.session", "hil.replay"),
     ("servoctl.bench",),
@@ -62,14 +63,9 @@ def is_type_checking(test: ast.expr) -> bool:
 
 
 def imports(module: str) -> set[str]:
-    """Dotted names that a module imports, at its top or inside a function; what only type checkers see is left out."""
+    """Dotted names that a module imports: at its top, inside a function, or for type checkers alone."""
     path, found = MODULES[module], set()
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and is_type_checking(node.test):
-            for other in node.orelse:
-                visit(other)
-            return
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -79,10 +75,6 @@ def imports(module: str) -> set[str]:
                 base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
             # `from package import name`: the name may be a module itself
             found.update(f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names)
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(ast.parse(path.read_text()))
     return found
 
 

@@ -1,5 +1,6 @@
 """The page in a real browser: it opens, plays, zooms, and makes no requests."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +102,15 @@ def test_the_animation_draws_the_pose_of_the_time_shown(browser: Any, runs: dict
         end = page.evaluate(picture)
         page.evaluate("window.page.player.set(0)")
         assert start != end and page.evaluate(picture) == start
+
+
+def test_an_obstacle_is_drawn_strong_while_its_bound_holds_the_inputs(browser: Any, tmp_path: Path) -> None:
+    folder = simulated("arm_obstacle", tmp_path / "run", "run.duration=2")
+    held = load_run(folder)["bound_active.disc"] > 0.5
+    with opened(browser, [folder], tmp_path) as found:
+        holds = "x => window.page.scene.runs[0].drawing.holds('disc', x)"
+        assert [found.page.evaluate(holds, 0.005 * i + 0.001) for i in range(0, 400, 10)] == held[0:400:10].tolist()
+        assert re.search(r"bound\s+unit\s+least h\s+holds \[s\]\s+violated \[s\]\s+disc", found.text("body"))
 
 
 def test_a_drawing_in_space_turns(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:

@@ -163,7 +163,10 @@ def test_the_command_gives_what_servoctl_run_gives(tmp_path: Path, capsys: pytes
         words(0, "run", "two_mass_spring", *common, *own, "--out", str(tmp_path / f"run{row['run']}"), "--json")
         single = metrics_of(json.loads(capsys.readouterr().out))
         assert {name: row[name] for name in single} == single
-    best = summary["best"]["rms_violation"]
+    best, worst, mean = (summary[which]["rms_violation"] for which in ("best", "worst", "mean"))
+    assert mean == pytest.approx(np.mean([row["rms_violation"] for row in table]))
+    assert worst["value"] == max(row["rms_violation"] for row in table)
+    assert worst["at"] == {path: table[worst["run"]][path] for path in (ALPHA, X2)}
     assert best["value"] == min(row["rms_violation"] for row in table) == table[best["run"]]["rms_violation"]
     assert sc.load(tmp_path / "sweep/config.yaml").settings.duration == 0.3
 

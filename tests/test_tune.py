@@ -355,7 +355,10 @@ def test_a_search_keeps_the_distance_to_a_bound_that_a_constraint_asks_for(confi
     assert "bounds.wall.min" in free.metrics
     gains = [{ALPHA: 4.0, BETA: 2.0}, {ALPHA: 60.0, BETA: 60.0}]
     least = [free.run.simulate().summary()["bounds"]["wall"]["min"]]
-    least += [row["bounds.wall.min"] for row in run_all(free.run, gains)]
+    rows = run_all(free.run, gains)
+    least += [row["bounds.wall.min"] for row in rows]
+    assert all((row["bounds.wall.violated_time"] > 0.0) == (row["bounds.wall.min"] < -1e-9) for row in rows)
+    assert {"bounds.wall.active_time", "bounds.wall.violated_time"} <= set(free.metrics)
     assert len({round(value, 6) for value in least}) == 3, least
     between = (least[1] + least[2]) / 2
     alone = [f"tune.{reserve}=none" for reserve in ("share", "overshoot", "gain_margin")]

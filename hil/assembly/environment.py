@@ -18,6 +18,10 @@ class TamperedController(Controller):
         super().__init__(loop)
         self._faults = faults
 
+    @property
+    def direct(self) -> bool:
+        return not self._faults.tampers
+
     def command(self, task_time: float, q: Array, v: Array) -> Array:
         return self._faults.tamper(super().command(task_time, q, v))
 

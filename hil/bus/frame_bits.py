@@ -8,8 +8,9 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bi
 """
 
 from functools import lru_cache
+from typing import Any
 
-from hil.frame import Frame
+from hil.frame import CLASSIC_SIZE, Frame
 
 POLYNOMIAL = 0x4599
 """x^15 + x^14 + x^10 + x^8 + x^7 + x^4 + x^3 + 1, without the highest term."""
@@ -22,6 +23,9 @@ CRC = 15
 
 UNSTUFFED_TAIL = 13
 """CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3)."""
+
+REPEATED = 6
+"""Largest payload whose length on the wire is remembered [byte]."""
 
 
 def least_bits(size: int, extended: bool = False) -> int:
@@ -72,35 +76,79 @@ def _crc(register: int, bits: int, count: int) -> int:
 
 
 _BYTE = [[stuff(state, byte, 8) for byte in range(256)] for state in range(8)]
-_CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
 
 STEPS = bytes(8 * stuffed + state for row in _BYTE for state, stuffed in row)
 """8 * stuff bits + state after a byte, at `state << 8 | byte`."""
 
-_SEVEN = bytes(stuff(state, bits, 7)[1] for state in range(8) for bits in range(128))
-"""Stuff bits among seven bits, at `state << 7 | bits`."""
+SEVEN = 256
+"""Place in a row of `_rows` where the stuff bits among seven bits begin."""
+
+
+def _rows() -> list[list[Any]]:
+    """State -> at each byte its stuff bits and the row of the state after it; then the stuff bits among seven bits."""
+    rows: list[list[Any]] = [[] for _ in range(8)]
+    shared = {(after, stuffed): (stuffed, rows[after]) for row in _BYTE for after, stuffed in row}
+    for state, row in enumerate(rows):
+        row += [shared[step] for step in _BYTE[state]]
+        row += [stuff(state, bits, 7)[1] for bits in range(128)]
+    return rows
+
+
+_ROWS = _rows()
+
+_CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
+
+
+def _crc_tables() -> list[list[int]]:
+    """Bytes that follow -> byte -> its share of the CRC, which is the exclusive or of all shares."""
+    tables = [_CRC_BYTE]
+    for _ in range(CLASSIC_SIZE - 1):
+        tables.append([_crc_byte_later(crc) for crc in tables[-1]])
+    return tables
+
+
+def _crc_byte_later(crc: int) -> int:
+    return (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7]
+
+
+_CRC_TABLES = _crc_tables()
 
 
 @lru_cache(maxsize=4096)
-def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int]:
-    """After the length code of a frame: its length without further stuff bits, the state for `stuff`, and the CRC."""
+def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, list[Any], int, list[list[int]]]:
+    """After the length code of a frame: its length without further stuff bits, the row for its data, and its CRC.
+
+    The CRC is that at the end of the data if all of it is zero; the tables give what each byte adds.
+    """
     if extended:
         bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
     else:
         bits = identity << 7 | remote << 6 | length
     count = (EXTENDED_HEADER if extended else HEADER) - 1  # the start bit begins the first run and leaves the CRC at 0
     state, stuffed = stuff(0, bits, count)
-    return least_bits(0 if remote else length, extended) + stuffed, state, _crc(0, bits, count)
+    crc, size = _crc(0, bits, count), 0 if remote else length
+    for _ in range(size):
+        crc = _crc_byte_later(crc)
+    return least_bits(size, extended) + stuffed, _ROWS[state], crc, _CRC_TABLES[:size][::-1]
+
+
+def _counted(identity: int, extended: bool, remote: bool, length: int, data: bytes) -> int:
+    bits, row, crc, tables = _header(identity, extended, remote, length)
+    for byte, table in zip(data, tables, strict=True):
+        crc ^= table[byte]
+        stuffed, row = row[byte]
+        bits += stuffed
+    stuffed, row = row[crc >> 7]
+    return int(bits + stuffed + row[SEVEN + (crc & 0x7F)])
+
+
+_remembered = lru_cache(maxsize=1 << 14)(_counted)
 
 
 def frame_bits(frame: Frame) -> int:
     """Bits of a frame, its stuff bits counted."""
-    length = frame.length if frame.remote else len(frame.data)
-    bits, state, crc = _header(frame.id, frame.extended, frame.remote, length)
-    for byte in frame.data:
-        crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
-        step = STEPS[state << 8 | byte]
-        state = step & 7
-        bits += step >> 3
-    step = STEPS[state << 8 | crc >> 7]
-    return bits + (step >> 3) + _SEVEN[(step & 7) << 7 | crc & 0x7F]
+    data = frame.data
+    length = frame.length if frame.remote else len(data)
+    # short payloads, such as torques and states, come again and again; measurements hardly ever do
+    count = _remembered if len(data) <= REPEATED else _counted
+    return count(frame.id, frame.extended, frame.remote, length, data)

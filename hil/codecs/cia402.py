@@ -13,6 +13,8 @@ from enum import Enum
 from struct import Struct
 from typing import NamedTuple
 
+from hil.codecs.field import Field, layout
+
 NODES = range(1, 128)
 
 NMT = 0x000
@@ -73,9 +75,25 @@ ERROR_GROUPS = {
     0xFF: "device specific",
 }
 
-_COMMAND = Struct("<Hh")
-_FEEDBACK = Struct("<ii")
-_STATUS = Struct("<HhH")
+CONTROLWORD, TARGET = Field(0, 2), Field(2, 2, "signed")
+POSITION, VELOCITY = Field(0, 4, "signed"), Field(4, 4, "signed")
+STATUSWORD, TORQUE, ERROR = Field(0, 2), Field(2, 2, "signed"), Field(4, 2)
+STATE = Field(0, 1)
+"""The byte of a heartbeat."""
+
+LIMITED = 0x800
+"""Bit of the statusword: an internal limit is active, so that the torque is less than the target."""
+STATE_BITS = 0x6F
+"""Bits of the statusword by which the states differ."""
+WORKING = 0x27
+"""Those bits while the drive is enabled."""
+NMT_BITS = 0x7F
+"""Bits of a heartbeat that hold the state."""
+
+_COMMAND = layout(CONTROLWORD, TARGET)
+_FEEDBACK = layout(POSITION, VELOCITY)
+_STATUS = layout(STATUSWORD, TORQUE, ERROR)
+FEEDBACK_SIZE, STATUS_SIZE = _FEEDBACK.size, _STATUS.size
 _EMERGENCY = Struct("<HB5s")
 
 
@@ -97,7 +115,7 @@ PATTERNS = (
     (0x4F, 0x40, Cia402State.SWITCH_ON_DISABLED),
     (0x6F, 0x21, Cia402State.READY),
     (0x6F, 0x23, Cia402State.SWITCHED_ON),
-    (0x6F, 0x27, Cia402State.ENABLED),
+    (STATE_BITS, WORKING, Cia402State.ENABLED),
     (0x6F, 0x07, Cia402State.QUICK_STOP),
     (0x4F, 0x0F, Cia402State.FAULT_REACTION),
     (0x4F, 0x08, Cia402State.FAULT),
@@ -132,7 +150,7 @@ class Cia402Status(NamedTuple):
 
 def state_of(statusword: int) -> Cia402State | None:
     """The state in a statusword; None if no state has this pattern."""
-    return _STATES[statusword & 0x6F]
+    return _STATES[statusword & STATE_BITS]
 
 
 def per_mille(torque: float, rated: float) -> int:
@@ -159,16 +177,16 @@ def command(controlword: int, torque: int) -> bytes:
 
 def feedback(data: bytes) -> tuple[int, int] | None:
     """Decodes TPDO1: position [count], velocity [drive's unit]."""
-    return _FEEDBACK.unpack(data) if len(data) == 8 else None
+    return _FEEDBACK.unpack(data) if len(data) == FEEDBACK_SIZE else None
 
 
 def status(data: bytes) -> Cia402Status | None:
     """Decodes TPDO2; None if the statusword is of no state."""
-    if len(data) != 6:
+    if len(data) != STATUS_SIZE:
         return None
     word, torque, error = _STATUS.unpack(data)
-    state = _STATES[word & 0x6F]
-    return Cia402Status(state, bool(word & 0x200), bool(word & 0x800), torque, error) if state else None
+    state = _STATES[word & STATE_BITS]
+    return Cia402Status(state, bool(word & 0x200), bool(word & LIMITED), torque, error) if state else None
 
 
 def emergency(data: bytes) -> tuple[int, int, bytes] | None:
@@ -178,7 +196,7 @@ def emergency(data: bytes) -> tuple[int, int, bytes] | None:
 
 def nmt_state(data: bytes) -> int | None:
     """Decodes a heartbeat: an NMT state out of `NMT_STATES`."""
-    return state if len(data) == 1 and (state := data[0] & 0x7F) in NMT_STATES else None
+    return state if len(data) == 1 and (state := data[0] & NMT_BITS) in NMT_STATES else None
 
 
 def nmt(command: int, node: int) -> bytes:

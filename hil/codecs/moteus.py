@@ -232,6 +232,16 @@ def mode_command(mode: int) -> bytes:
     return padded(write(MODE, [mode], INT8) + QUERY)
 
 
+def commanded_mode(data: bytes) -> int | None:
+    """The mode that a frame of a master writes first, as an integer of any size; None if it writes none."""
+    if len(data) < 3 or data[0] & 0xF0 or data[0] & 3 == 0 or data[1] != MODE:
+        return None
+    resolution = data[0] >> 2 & 3
+    if resolution == FLOAT or len(data) < 2 + _FORMATS[resolution].size:
+        return None
+    return int(_FORMATS[resolution].unpack_from(data, 2)[0])
+
+
 def query() -> bytes:
     """Payload that asks for the state; it does not feed the watchdog."""
     return padded(QUERY)

@@ -8,12 +8,14 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
+from math import nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.wire import Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -184,6 +186,15 @@ class Node(ABC):
         """Frames that ask for a sample and command nothing, once per tick; none where SYNC or a timer asks."""
         return ()
 
+    def wire(self) -> Wire | None:
+        """What its frames mean while it works, for the tick in C; None: not described, so the tick runs in Python."""
+        return None
+
+    @property
+    def next_torque(self) -> float:
+        """Torque of its next sample, where another frame than that of the sample brings it; NaN: none does."""
+        return nan
+
     def explanation(self) -> str:
         """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""
         return ""
@@ -272,8 +283,12 @@ class Drive(Node):
         """Sets mode, limits and watchdog, and reads them back; the drive stays disabled."""
 
     @abstractmethod
-    def test_watchdog(self) -> Steps:
-        """Lets the armed watchdog run out without torque, checks that the drive goes to fault, and resets the fault."""
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Lets the armed watchdog run out, checks that the drive goes to fault, and resets the fault.
+
+        Args:
+            torque: Torque that holds the joint [actuator unit], for a drive that must be enabled for the test.
+        """
 
     @abstractmethod
     def enable(self, torque: float) -> Steps:

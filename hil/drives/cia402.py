@@ -20,6 +20,8 @@ from hil.drives.guard import after, motor_torque, refuse_fault
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.wire import Encoding, Expects, Message, Operation, Quantity, Reads, Rounding, Wire, joint_torque
+from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -176,6 +178,21 @@ class Cia402Drive(Cia402Encoder, Drive):
         target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
         return Frame(self._command_id, codec.command(self._controlword, target))
 
+    def wire(self) -> Wire | None:
+        received = super().wire()
+        assert received is not None
+        settings, rated = self.settings, self._rated
+        torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
+        enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
+        status = Message(
+            codec.TPDO2 + settings.node, codec.STATUS_SIZE, (Reads(codec.TORQUE, Quantity.TORQUE, torque),), (enabled,)
+        )
+        target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
+        command = Encoding(
+            self.command(0.0), settings.sign, codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque
+        )
+        return Wire((*received.messages, status), command)
+
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The target torque, which follows the controlword."""
         return frame.data[2:4]
@@ -234,7 +251,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
 
-    def test_watchdog(self) -> Steps:
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Stops our heartbeat, checks that the drive notices, and configures it again, which an EPOS4 needs.
 
         Raises:

@@ -13,6 +13,7 @@ from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
+from hil.drives.wire import Expects, Message, Operation, Quantity, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -94,6 +95,20 @@ class Cia402Encoder(Node):
             setup.map_feedback(objects, self.settings.node)
         before = self.sample
         yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")
+
+    def wire(self) -> Wire | None:
+        position = (Operation.TIMES, self._count), (Operation.PLUS, self.settings.offset)
+        reads = (
+            Reads(codec.POSITION, Quantity.POSITION, position),
+            Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, self._rate),)),
+        )
+        operational = Expects(codec.STATE, codec.NMT_BITS, codec.OPERATIONAL)
+        feedback = Message(self._feedback_id, codec.FEEDBACK_SIZE, reads, sample=True)
+        return Wire((feedback, Message(codec.HEARTBEAT + self.settings.node, 1, expects=(operational,), alive=True)))
+
+    @property
+    def next_torque(self) -> float:
+        return self._torque
 
     def _nmt_frame(self, command: int) -> Frame:
         return Frame(codec.NMT, codec.nmt(command, self.settings.node))

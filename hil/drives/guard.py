@@ -41,7 +41,7 @@ BRAKED_TEST = 0.01
 
 
 def tested_time(settings: DriveSettings) -> float:
-    """Time of a watchdog that is tested by enabling the drive without torque [s]."""
+    """Time of a watchdog that is tested by enabling the drive [s]."""
     return min(settings.watchdog, BRAKED_TEST) if settings.brake else settings.watchdog
 
 

@@ -221,8 +221,11 @@ class MitDrive(Drive):
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
         yield HandshakeStep(frames, over, 0.5, "an answer to the command to disable")
 
-    def test_watchdog(self) -> Steps:
-        """Enables the motor and sends no command until its watchdog has run out; nothing if it has no watchdog.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Enables the motor with one torque and sends no command until its watchdog has run out.
+
+        A motor without a watchdog is not tested. A brake opens for the time of the watchdog, which is a setting in the
+        drive: the torque holds the joint meanwhile.
 
         Raises:
             DriveError: The drive is still enabled.
@@ -239,7 +242,8 @@ class MitDrive(Drive):
 
         self.quiet = True
         try:
-            frames = [self._zero, self._special(codec.ENABLE)]
+            held = self._torque_frame(torque)
+            frames = [held, self._special(codec.ENABLE), held]  # some begin without the torque that came before
             yield HandshakeStep(
                 frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the command to enable"
             )

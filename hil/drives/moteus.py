@@ -2,11 +2,13 @@
 
 Its watchdog is fed only by frames that write the mode; a query shows the state of a drive whose watchdog runs out.
 What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it
-shows, 11, stays until a stop. The answer to a frame shows the state before the command in the same frame, so a change
-of mode shows in the next answer.
+shows, 11, stays until a stop. A stop by another master does not stay: a command of ours that is already under way
+enables the drive again. As soon as a reply, or a frame of the other master, shows the stop, no torque is sent any more,
+and our own stop takes that command back. The answer to a frame shows the state before the command in the same frame,
+so a change of mode shows in the next answer.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite, nan
 from typing import ClassVar
 
@@ -15,6 +17,7 @@ from hil.codecs import moteus as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.ids import Ids
+from hil.drives.moteus_console import Console, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
@@ -26,8 +29,6 @@ from servoctl.config.document import Problem
 
 OLDEST_MAP = 5
 """First version of the register map that has `ILIMIT_SCALE` and the home state."""
-POLLS = 20
-"""How often the console is asked for the rest of an answer."""
 LATE = 0.02
 """The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
 
@@ -65,9 +66,12 @@ class MoteusDrive(Drive):
         self._foreign_ids = codec.command_identifiers(settings.node, options.source)
         self._query = self._frame(codec.query())
         self._feed = Feed()
-        self._mode, self._replies, self._polls = codec.STOPPED, 0, 0
+        self._mode, self._replies = codec.STOPPED, 0
+        self._ours = False  # whether it was enabled by this run, and not stopped by it
+        self._left = False  # whether it left position mode meanwhile
+        self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
         self._registers: dict[int, float] = {}
-        self._text = ""
+        self._console = Console(self._frame)
 
     def _tail_with(self, watchdog: float) -> bytes:
         """What follows the torque in commands with this time of the watchdog [s]."""
@@ -99,14 +103,16 @@ class MoteusDrive(Drive):
         elif (state := codec.state(frame.data)) is not None:
             self._take(state, frame.time)
         elif (text := codec.console_text(frame.data)) is not None:
-            self._text += text
-            self._polls += 1
+            self._console.take(text)
         else:
             self._take_registers(frame)
 
     def _other(self, frame: Frame) -> None:
         if frame.id in self._foreign_ids:
             self.foreign = self.foreign or f"another master commands this drive: {frame}"
+            mode = codec.commanded_mode(frame.data)
+            if self._ours and mode is not None and mode != codec.IN_POSITION:
+                self._leave(mode)
         else:
             self.rejected += 1
 
@@ -132,10 +138,19 @@ class MoteusDrive(Drive):
             torque = settings.joint_torque(state.torque)
             self.sample = Sample(state.position * turn + settings.offset, state.velocity * turn, torque, time)
 
+    def _leave(self, mode: int) -> None:
+        """Ends all torque commands until the drive is enabled again: somebody else has commanded this mode."""
+        self._ours, self._left, self.condition = False, True, Condition.STOPPING
+        self._revocation = self._frame(codec.mode_command(mode if mode == codec.BRAKE else codec.STOPPED))
+
     def _judge(self, mode: int, fault: int) -> None:
         """Sets condition and fault from mode and fault register."""
         self._mode = mode
+        if self._ours and mode not in (codec.IN_POSITION, codec.IN_FAULT, codec.TIMED_OUT):  # the last two stay anyway
+            self._leave(mode)
         self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
+        if self._left and mode == codec.IN_POSITION:
+            self.condition = Condition.STOPPING
         self.saturated = mode == codec.IN_POSITION and fault in codec.LIMITING
         self.fault = ""
         if mode == codec.IN_FAULT:
@@ -178,7 +193,10 @@ class MoteusDrive(Drive):
         return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
 
     def alive_frames(self) -> Sequence[Frame]:
-        """A query while the drive is not enabled; it does not feed the watchdog."""
+        """A query while the drive is not enabled, which does not feed the watchdog; or the stop after a foreign one."""
+        if self._revocation is not None:
+            revocation, self._revocation = self._revocation, None
+            return (revocation,)
         return self._feed.frames(self._query, self.condition is Condition.ENABLED)
 
     @property
@@ -230,49 +248,18 @@ class MoteusDrive(Drive):
             DriveError: They differ from the config, or let the shaft coast without a brake.
         """
         yield from self.reset()
-        mode = yield from self._setting("servo.timeout_mode")
+        mode = yield from self._console.setting("servo.timeout_mode")
         if mode != self._options.timeout_mode:
             what = f"its servo.timeout_mode is {mode:g}, the config says {self._options.timeout_mode}"
             if mode in COASTS:
                 what += ": when commands stop, the shaft coasts"
             raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
-        lower = yield from self._setting("servopos.position_min")
-        upper = yield from self._setting("servopos.position_max")
-        self._refuse_bounds(lower, upper)
+        lower = yield from self._console.setting("servopos.position_min")
+        upper = yield from self._console.setting("servopos.position_max")
+        refuse_bounds(self.settings, lower, upper)
 
-    def _refuse_bounds(self, lower: float, upper: float) -> None:
-        """Refuses limits of the drive [rev] inside those of the config: it would limit its torque there."""
-        settings = self.settings
-        first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
-        if lower > first or upper < last:
-            what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
-            wanted = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
-            raise DriveError(f"{what}, {wanted} (widen the first: conf set, conf write; or narrow the second)")
-
-    def _setting(self, name: str) -> Generator[HandshakeStep, None, float]:
-        """Reads a setting through the console.
-
-        Raises:
-            DriveError: The drive has no such setting, or does not answer with a number.
-        """
-        self._text = ""
-        ask = [self._frame(codec.console_write(f"conf get {name}\n"))]
-        for _ in range(POLLS):
-            polled = after(lambda: self._polls, 1)
-            poll = self._frame(codec.padded(codec.console_poll()))
-            yield HandshakeStep([*ask, poll], polled, 0.5, f"an answer of its console to conf get {name}")
-            ask = []
-            if "\n" in self._text:
-                break
-        answer = self._text.strip()
-        try:
-            return float(answer)
-        except ValueError:
-            remedy = "update its firmware: moteus_tool --flash"
-            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
-
-    def test_watchdog(self) -> Steps:
-        """Lets the watchdog run out at zero torque, while queries show the mode, and stops the drive.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.
 
         Each command holds the time of the watchdog; that of the test is short if a brake opens for it.
 
@@ -284,8 +271,8 @@ class MoteusDrive(Drive):
         try:
             sent = after(lambda: self._replies, 1)
             seconds = tested_time(self.settings)
-            zero = self._frame(codec.torque_command(0.0, self._tail_with(seconds)))
-            yield HandshakeStep([zero], sent, 0.5, "a reply to a command of zero torque")
+            data = codec.torque_command(motor_torque(self.settings, torque), self._tail_with(seconds))
+            yield HandshakeStep([self._frame(data)], sent, 0.5, "a reply to a command of torque")
             begun, limit = self.alive, seconds + LATE
             while self._mode != codec.TIMED_OUT:
                 yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")
@@ -312,6 +299,7 @@ class MoteusDrive(Drive):
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
+        self._left, self._revocation = False, None
         seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
@@ -320,6 +308,7 @@ class MoteusDrive(Drive):
         finally:
             self._feed.seed = None
         refuse_fault(self)
+        self._ours = True
 
     def reset(self) -> Steps:
         """Stops the drive, which clears its fault and the mode of its watchdog."""
@@ -335,5 +324,5 @@ class MoteusDrive(Drive):
         return self._mode_frames(codec.BRAKE)
 
     def _mode_frames(self, mode: int) -> Sequence[Frame]:
-        self._feed.fed = True
+        self._feed.fed, self._ours, self._revocation = True, False, None
         return (self._frame(codec.mode_command(mode)),)

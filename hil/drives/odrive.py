@@ -175,7 +175,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         speed = SPEED_MARGIN * abs(self.settings.motor_rate(self.settings.speed_limit)) / TURN
         return (self._frame(codec.SET_LIMITS, codec.limits(speed, self._options.current_limit)),)
 
-    def test_watchdog(self) -> Steps:
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
         yield from self.reset()
         settings = self.settings
         limit = 1.1 * settings.watchdog + 2.5 * self._options.heartbeat_period

@@ -1,8 +1,10 @@
-"""How the options of a protocol are read from a config: into a frozen dataclass, with all problems at once."""
+"""How options of a protocol are read: into a dataclass or a pydantic model, with all problems at once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from hil.drives.settings import SensorSettings
 from servoctl.config.document import Problem, in_words
@@ -59,9 +61,11 @@ def read_options(kind: type[T], values: Any) -> tuple[T | None, list[Problem]]:
     """The options, or their problems.
 
     Args:
-        kind: A dataclass whose fields were made by `option`.
+        kind: A dataclass whose fields were made by `option`, or a pydantic model.
         values: Option -> value in the config.
     """
+    if issubclass(kind, BaseModel):
+        return _read_model(kind, values)
     known: dict[str, Field[Any]] = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     problems = [
         Problem((name,), f"no such option ({remedy(str(name), known)})") for name in values if name not in known
@@ -77,6 +81,29 @@ def read_options(kind: type[T], values: Any) -> tuple[T | None, list[Problem]]:
         except ValueError as error:
             problems.append(Problem((name,), str(error)))
     return (None, problems) if problems else (kind(**converted), [])
+
+
+def _read_model(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, list[Problem]]:
+    """The same for a pydantic model; unknown options are problems, whatever its settings say."""
+    assert issubclass(kind, BaseModel)
+    known = {field.alias or name: field for name, field in kind.model_fields.items()}
+    problems = [
+        Problem((name,), f"no such option ({remedy(str(name), known)})") for name in values if name not in known
+    ]
+    model = None
+    try:
+        model = kind.model_validate({name: value for name, value in values.items() if name in known})
+    except ValidationError as errors:
+        for error in errors.errors(include_url=False):
+            path = error["loc"] or ("protocol",)
+            field = known.get(str(path[0]))
+            meaning = (field.description if field is not None else None) or "see the documentation of its package"
+            if error["type"] == "missing":
+                problems.append(Problem(path, f"is missing (give {meaning})"))
+            else:
+                what = error["msg"][:1].lower() + error["msg"][1:]
+                problems.append(Problem(path, f"{what}, got {in_words(error['input'])} ({meaning})"))
+    return (None, problems) if problems else (model, [])
 
 
 def options_of(kind: type[T], settings: SensorSettings) -> T:

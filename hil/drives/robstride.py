@@ -200,8 +200,8 @@ class RobstrideDrive(Drive):
         if known & bits != value:
             raise DriveError(f"its {name} (0x{index:04X}) is {known & bits} after {value} was written (refused)")
 
-    def test_watchdog(self) -> Steps:
-        """Brings the motor to mode run at zero torque, and sends nothing until its watchdog has run out.
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Brings the motor to mode run at one torque, and sends nothing until its watchdog has run out.
 
         The time is short while it is tested if a brake opens for it.
 
@@ -223,7 +223,8 @@ class RobstrideDrive(Drive):
 
         self.quiet = True
         try:
-            frames = [self._zero, self._frame(codec.ENABLE)]
+            held = self._motion(motor_torque(self.settings, torque))
+            frames = [held, self._frame(codec.ENABLE), held]  # it may begin without the torque that came before
             enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
             yield HandshakeStep(frames, enabled, 0.5, "mode run")
             refuse_fault(self)

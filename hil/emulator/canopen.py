@@ -153,6 +153,7 @@ class CanOpen:
         self._received = {pdo.identity: pdo for pdo in received if pdo.valid}
         self._sent = [Pdo(self.values, self._entries, number, True) for number in range(4)]
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.kind <= LAST_SYNCHRONOUS]
+        self._timed = self.values[0x1400, 1] & 0x7FF if self.values[0x1400, 5] else None
         self.enter(self.nmt)
         self._node.relisten()
 
@@ -166,9 +167,8 @@ class CanOpen:
         if len(data) < pdo.form.size:
             self.emergency(PDO_TOO_SHORT, self.values[0x1001, 0] | 0x10)
             return
-        timeout = self.values[0x1400, 5]
-        if timeout and pdo.identity == self.values[0x1400, 1] & 0x7FF:
-            self._deadline.start(timeout * MILLISECOND)
+        if pdo.identity == self._timed:
+            self._deadline.start(self.values[0x1400, 5] * MILLISECOND)
         if pdo.kind <= LAST_SYNCHRONOUS and self._wait:
             pdo.pending = data
         else:
@@ -213,8 +213,7 @@ class CanOpen:
             self._pack(pdo)
 
     def _pack(self, pdo: Pdo) -> None:
-        values = self.values
-        self._node.send(pdo.identity, pdo.form.pack(*[values[key] for key in pdo.carried]))
+        self._node.send(pdo.identity, pdo.form.pack(*pdo.collect(self.values)))
 
     def _obey(self, data: bytes) -> None:
         if len(data) < 2 or data[1] not in (0, self._id):

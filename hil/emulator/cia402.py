@@ -64,7 +64,7 @@ class CiA402Encoder(EmulatedNode):
 
     special_faults = frozenset({"heartbeat_loss", "sdo_abort"})
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         self.canopen = CanOpen(
             self, self, objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS, True
         )
@@ -120,7 +120,7 @@ class CiA402(EmulatedDrive):
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "sdo_abort"})
     usual_code = 0x2310
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         rated = self.settings.rated_torque if self.settings.rated_torque is not None else 1.0
         entries = objects.communication_objects(self.settings.node, objects.DEFAULT_MAPS)
         entries |= objects.drive_objects(round(1000 * rated))

@@ -74,7 +74,7 @@ class CommandReader(ABC):
         self._torque, self._time, self.enabled = 0.0, 0, False
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
-        self._together = False
+        self._waiting: tuple[Frame, ...] = ()
         self.quantum = 0.0
         self.family: KeyFamily | None = None
 
@@ -84,14 +84,18 @@ class CommandReader(ABC):
         """Keys (`station.key`) of the frames to read."""
 
     def see(self, frame: Frame, sender: Station) -> None:
-        """Reads a frame of the host, and notes whether the next one to the drive waits already.
+        """Reads a frame of the host, and notes which frames wait behind it."""
+        self.read(frame)
+        self._waiting = tuple(sender.queue)
+
+    def _together(self) -> bool:
+        """Whether this command waited already when the one before it was sent.
 
         Two commands that wait together were held up by the bus: the time between them says nothing about their step.
         """
-        self.read(frame)
-        self._together = bool(sender.queue) and any(
-            number in self.identities or (self.family is not None and number in self.family)
-            for number in map(key, sender.queue)
+        identities, family = self.identities, self.family
+        return any(
+            number in identities or (family is not None and number in family) for number in map(key, self._waiting)
         )
 
     @abstractmethod
@@ -134,8 +138,9 @@ class CommandReader(ABC):
         grown = size > abs(before) or torque * before < 0
         step = abs(torque - before)
         # the torque that holds the pose is sent before the drive is enabled and its brake opens
-        exempt = (drive.brake and not self.enabled) or self._together
-        if grown and not exempt and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
+        exempt = drive.brake and not self.enabled
+        too_large = grown and not exempt and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum
+        if too_large and not self._together():
             self.wrong(
                 f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "
                 f"the limit is {drive.torque_rate_limit:g} per second",

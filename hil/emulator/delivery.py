@@ -41,7 +41,7 @@ class Delivery:
         """Called when a station joins, or receives other ids."""
         self._routes.clear()
 
-    def __call__(self, frame: Frame, sender: Station, all_online: bool) -> None:
+    def deliver(self, frame: Frame, sender: Station, all_online: bool) -> None:
         """Delivers a frame now.
 
         Args:
@@ -57,23 +57,27 @@ class Delivery:
             except Exception as error:
                 failure = failure or error
         number = key(frame)
-        route = self._routes.get(number)
-        if route is None:
-            route = [s for s in self._stations if s.ids is None or number in s.ids]
-            if len(self._routes) > MOST_ROUTES:
-                self._routes.clear()
-            self._routes[number] = route
-        for station in route:
+        disturbances = self._disturbances
+        for station in self._routes.get(number) or self._route(number):
             if station is not sender and (all_online or station.online):
                 try:
-                    if self._disturbances:
+                    if disturbances:
                         self._disturbed(timed, sender, station)
                     else:
-                        station.receive(timed)
+                        receive = station.receive
+                        receive(timed)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
             raise failure
+
+    def _route(self, number: int) -> list[Station]:
+        """The stations that receive frames with this key."""
+        route = [s for s in self._stations if s.ids is None or number in s.ids]
+        if len(self._routes) > MOST_ROUTES:
+            self._routes.clear()
+        self._routes[number] = route
+        return route
 
     def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
         arrivals = [(0, frame)]

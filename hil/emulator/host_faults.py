@@ -19,6 +19,11 @@ class HostFaults:
         stall, self._stall = self._stall, 0
         return stall
 
+    @property
+    def tampers(self) -> bool:
+        """Whether it changes commands now."""
+        return bool(self._outputs)
+
     def tamper(self, u: Array) -> Array:
         """Returns the tampered command."""
         for value, step in self._outputs:

@@ -46,7 +46,7 @@ class Mit(EmulatedDrive):
 
     usual_code = 2
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))

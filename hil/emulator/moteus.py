@@ -40,7 +40,7 @@ class Moteus(EmulatedDrive):
     special_faults = frozenset({"encoder_nan"})
     usual_code = 33
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         self.mode = STOPPED
         self.fault = 0
         self.registers = MoteusSettings(self.settings.node, int(self.number("timeout_mode", 15)))

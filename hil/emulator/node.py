@@ -78,12 +78,12 @@ class EmulatedNode(ABC):
         self.mangle: Callable[[int, bytes], bytes] | None = None
         self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
         self._boot: Event | None = None
-        self._set_up()
+        self.set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())
         self._attached = True
 
     @abstractmethod
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         """Prepares the protocol, before the node is attached to its bus."""
 
     def option(self, name: str, default: Any) -> Any:
@@ -132,7 +132,8 @@ class EmulatedNode(ABC):
         if self.silent:
             return
         sent = data if self.mangle is None else self.mangle(identity, data)
-        frame = Frame(identity, sent, extended=identity > 0x7FF, fd=self._fd, brs=self._brs)
+        extended = identity > 0x7FF
+        frame = Frame(identity, sent, extended, fd=True, brs=self._brs) if self._fd else Frame(identity, sent, extended)
         if self.delay:
             self.world.after(self.delay, partial(self._send, frame))
         else:

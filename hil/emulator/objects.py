@@ -1,8 +1,9 @@
 """The object dictionary of an emulated CANopen node, how SDO requests reach it, and how PDOs carry it."""
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 U8, U16, U32, I8, I16, I32 = (struct.Struct(code) for code in ("<B", "<H", "<I", "<b", "<h", "<i"))
 
@@ -190,8 +191,8 @@ class Pdo:
         valid: Whether it is on.
         kind: Its transmission type.
         keys: Mapped objects in order; None for a dummy entry.
-        carried: The same without dummy entries.
         form: Their layout in the frame.
+        collect: Objects -> the values that a transmit PDO carries.
         more: Whether it carries anything but position and velocity.
         guarded: Whether it has a dummy entry, or an object whose values are checked.
     """
@@ -212,12 +213,19 @@ class Pdo:
             self.keys.append(None if dummy else key)
             code += _DUMMY_FORMS[mapped & 0xFF] if dummy else entries[key].form.format[1:]
         self.form = struct.Struct(code)
-        self.carried = [key for key in self.keys if key is not None]
         self.valid = not identity & INVALID and bool(self.keys)
+        self.collect = _collector([key for key in self.keys if key is not None])
         self.guarded = None in self.keys or MODE in self.keys
         self.more = any(key not in ((0x6064, 0), (0x606C, 0)) for key in self.keys)
         self.counter = 0
         self.pending: bytes | None = None
+
+
+def _collector(keys: Sequence[Key]) -> Callable[[Mapping[Key, int]], Sequence[int]]:
+    """Objects -> the values of these, in order."""
+    if len(keys) > 1:
+        return itemgetter(*keys)
+    return lambda values: [values[key] for key in keys]
 
 
 def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Key, value: int) -> int:

@@ -42,13 +42,14 @@ class Observer:
         families = [(reader.family, reader) for reader in self._readers if reader.family and reader.bus == wire.name]
 
         def tap(frame: Frame, sender: Station) -> None:
-            if sender.host and not frame.remote:
-                number = key(frame)
-                for reader in readers.get(number, ()):
+            if not sender.host or frame.remote:
+                return
+            number = key(frame)
+            for reader in readers.get(number, ()):
+                reader.see(frame, sender)
+            for family, reader in families:
+                if number in family:
                     reader.see(frame, sender)
-                for family, reader in families:
-                    if number in family:
-                        reader.see(frame, sender)
 
         wire.taps.append(tap)
 

@@ -117,7 +117,7 @@ class ODriveEncoder(EmulatedNode):
 
     special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
         self._running = False
 
@@ -153,7 +153,7 @@ class ODrive(EmulatedDrive):
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
     usual_code = 0x1000
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         self.state, self.result, self.error = IDLE, 0, 0
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)

@@ -163,7 +163,7 @@ class SimulatedPlant:
 
     def advance(self, now: int) -> None:
         """Computes all whole steps up to now [ns]; none while a hand moves the machine."""
-        if self._guide is not None:
+        if self._guide is not None or now < self._now + self.step:
             return
         while self._now + TOGETHER * self.step <= now and self._take_together():
             pass

@@ -41,7 +41,7 @@ class RobStride(EmulatedDrive):
 
     usual_code = 2
 
-    def _set_up(self) -> None:
+    def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._watchdog = Watchdog(self.world, self._starved)
         self._regulating: Event | None = None

@@ -76,6 +76,7 @@ class Wire:
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
         self._interframe = self.duration(INTERFRAME)
+        self._ending = self._finish
 
     def attach(
         self,
@@ -181,6 +182,10 @@ class Wire:
             if ranks.count(least) == 1:
                 self._begin(start, waiting[ranks.index(least)])
                 return
+        self._arbitrate_among(waiting, start)
+
+    def _arbitrate_among(self, waiting: list[Station], start: int) -> None:
+        """The same where stations are cut off, must wait, or send frames of the same id."""
         self._active = False
         online = [s for s in waiting if s.connected]
         ready = [s for s in online if s.ready <= start]
@@ -217,17 +222,18 @@ class Wire:
 
     def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
         frame = sender.queue[0]
-        length = self.frame_time(frame)
+        length = self.frame_time(frame) if frame.fd else frame_bits(frame) * SECOND // self._bitrate
         self._going, self._active, self._free = (frame, sender), True, start + length
         self.busy += length
-        self.world.at(start + length - self._interframe, finish or self._finish)
+        self.world.at(start + length - self._interframe, finish or self._ending)
 
     def _finish(self) -> None:
         """Ends a frame: all stations receive it, or an error flag destroys it."""
         assert self._going is not None
         frame, sender = self._going
+        queue = sender.queue
         try:
-            if sender.queue and sender.queue[0] is frame and sender.connected:
+            if queue and queue[0] is frame and sender.connected:
                 if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
                     self._void([sender])
                 else:
@@ -238,7 +244,11 @@ class Wire:
                         sender.sent()
                     if not self._plain and sender.link is Link.PASSIVE:
                         sender.ready = self._free + self.duration(SUSPEND)
-                    self._deliver(frame, sender)
+                    try:
+                        self._delivery.deliver(frame, sender, self._plain)
+                    finally:
+                        if self.troubled:
+                            self._count_received(sender)
         finally:
             if self._waiting:
                 self._arbitrate()
@@ -301,15 +311,11 @@ class Wire:
         station.recover()
         self._schedule()
 
-    def _deliver(self, frame: Frame, sender: Station) -> None:
-        try:
-            self._delivery(frame, sender, self._plain)
-        finally:
-            if self.troubled:
-                for station in self.stations:
-                    if station.rec and station is not sender and station.online:
-                        station.received()
-                self.troubled = any(station.rec for station in self.stations)
+    def _count_received(self, sender: Station) -> None:
+        for station in self.stations:
+            if station.rec and station is not sender and station.online:
+                station.received()
+        self.troubled = any(station.rec for station in self.stations)
 
     def force_off(self, station: Station) -> None:
         """Forces a station bus-off, as a defective transceiver does."""

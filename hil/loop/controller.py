@@ -25,21 +25,24 @@ class Controller:
         memory: State that the law integrates, shape (memory,).
         row: Command part of the last evaluation, in the order of `loop.layout`; the next one overwrites it.
         elapsed: Time since the last tick, for the estimator [s].
+        tick: The law with its arrays.
+        estimating: Whether a part of the memory belongs to an estimator.
+        own_memory: Length of the part that belongs to the law.
     """
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self._slices = loop.layout.slices
-        tick = self._tick = loop.control_tick()
+        tick = self.tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
         self._time: Any = tick.t.data
         self._q, self._v, self._u = tick.q, tick.v, tick.u
         self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
         self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
-        law, self._estimating = loop.system.law, loop.system.estimator is not None
+        law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
-        self._of_law = len(() if law is None else law.memory)
+        self.own_memory = len(() if law is None else law.memory)
         self.memory = loop.memory_start.copy()
         self.elapsed = 0.0 if self._memory_period is None else self._memory_period
         self.row = np.full(loop.layout.command_size, np.nan)
@@ -54,19 +57,30 @@ class Controller:
         """
         self._time[0], self._q[...], self._v[...] = task_time, q, v
         if self._remembers:
-            self._tick.memory[:] = self.memory
-            if self._estimating:
-                self._tick.memory[-1] = self.elapsed
+            self.tick.memory[:] = self.memory
+            if self.estimating:
+                self.tick.memory[-1] = self.elapsed
         self._evaluate()
         self.loop.evaluations += self._uncounted
-        self.row = self._tick.command
+        self.row = self.tick.command
+        return self._u.copy()
+
+    @property
+    def direct(self) -> bool:
+        """Whether the law's torques are the command, so that the tick in C may evaluate the law."""
+        return True
+
+    def evaluated(self) -> Array:
+        """Takes note of a command that the tick in C has evaluated on the same arrays; returns its inputs."""
+        self.loop.evaluations += self._uncounted
+        self.row = self.tick.command
         return self._u.copy()
 
     def take_law(self, law: BoundLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""
         self.loop.take_law(law)
         if isinstance(self.loop, CompiledLoop):
-            self._tick.parameters[:] = self.loop.parameters
+            self.tick.parameters[:] = self.loop.parameters
 
     def nothing(self) -> Array:
         """The command if the state is unknown: NaN, with the status NON_FINITE."""
@@ -79,17 +93,17 @@ class Controller:
     @property
     def recalled(self) -> Array:
         """The memory that the last command was computed from, shape (memory,)."""
-        return self._tick.memory
+        return self.tick.memory
 
     def remember(self, elapsed: float) -> None:
         """Integrates the law's memory over the time that has really passed [s], with the rate of the last command.
 
         A memory that changes once per period does so, however much time has passed.
         """
-        if self._of_law:
+        if self.own_memory:
             time = elapsed if self._memory_period is None else self._memory_period
             rate = self.row[self._slices["memory_rate"]]
-            self.memory[: self._of_law] += time * rate[: self._of_law]
+            self.memory[: self.own_memory] += time * rate[: self.own_memory]
 
     def sent(self, torques: Array | None) -> None:
         """Takes the estimator to the next tick.
@@ -98,9 +112,9 @@ class Controller:
             torques: What the drives got, shape (m,) [actuator units]; None: torques do not move the machine, so the
                 estimator starts again at the next tick.
         """
-        if not self._estimating:
+        if not self.estimating:
             return
-        own, m = self._of_law, len(self._tick.u)
+        own, m = self.own_memory, len(self.tick.u)
         rate = self.row[self._slices["memory_rate"]][own:]
         if torques is None or not np.isfinite(rate).all():
             self.memory[own:] = self.loop.memory_start[own:]

@@ -39,6 +39,7 @@ class Dispatch:
         buses: Name -> bus.
         nodes: Drives, then encoder nodes.
         unknown: Number of received frames with an id that no node uses.
+        taker: Takes each received frame with the name of its bus, in place of the nodes; None: the nodes do.
         commands: Whether frames that command or feed a drive are sent; if not, nodes are only asked for samples.
     """
 
@@ -47,6 +48,7 @@ class Dispatch:
         self.listeners: dict[str, list[Callable[[Frame], None]]] = {name: [] for name in buses}
         self.unknown = 0
         self.commands = True
+        self.taker: Callable[[str, Frame], None] | None = None
         self._due = 0
         self._record, self._now = record, clock.now
         self._down: dict[str, str] = {}
@@ -127,6 +129,17 @@ class Dispatch:
         if frame.time > (now := self._now()):  # a time stamp in the future would hide that the samples have stopped
             frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
+        if self.taker is None:
+            self.deliver(bus, frame)
+        else:
+            self.taker(bus, frame)
+        for listener in line.listeners:
+            listener(frame)
+        return True
+
+    def deliver(self, bus: str, frame: Frame) -> None:
+        """Gives a received frame to its nodes."""
+        line = self._lines[bus]
         nodes = line.routes.get(frame.id)
         if nodes is None and line.families and frame.extended:
             nodes = [node for (mask, value), node in line.families if frame.id & mask == value]
@@ -135,9 +148,6 @@ class Dispatch:
         else:
             for node in nodes:
                 node.accept(frame)
-        for listener in line.listeners:
-            listener(frame)
-        return True
 
     def drain(self) -> None:
         """Receives every frame that has arrived."""

@@ -52,6 +52,7 @@ class CanRig(DriveRig):
         tolerance: Largest difference from the start pose [joint unit].
         sends: Whether commands may be sent; False in shadow and while the machine is calibrated.
         asks: Whether nodes are started and asked for samples although no commands are sent.
+        holding: Torques that hold the start pose while watchdogs are tested, shape (m,); None: zero.
         prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
         truth: Returns the present state of the simulated plant; None: there is no simulated plant.
 
@@ -77,6 +78,7 @@ class CanRig(DriveRig):
         prediction: Prediction | None = None,
         truth: Callable[[], State] | None = None,
         asks: bool = False,
+        holding: Sequence[float] | None = None,
     ) -> None:
         self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
         self._sensing, self._start = sensing, start
@@ -92,6 +94,7 @@ class CanRig(DriveRig):
         ]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
+        self._holding = [0.0] * len(self._drives) if holding is None else list(holding)
         self._enabling: Handshake | None = None
         self._guided = False
         self._cancelled = False
@@ -132,7 +135,8 @@ class CanRig(DriveRig):
             return
         self._perform({node: node.identify(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
         self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
-        self._perform({drive: drive.test_watchdog() for drive in self.drives}, deadline)
+        holding = dict(zip(self.drives, self._holding, strict=True))
+        self._perform({drive: drive.test_watchdog(_held(drive, holding[drive])) for drive in self.drives}, deadline)
         # While the watchdog of one drive runs out, the others on its bus are not asked for samples.
         self._perform({drive: _sampled(drive) for drive in self.drives if drive.feedback is Feedback.REPLY}, deadline)
 
@@ -315,6 +319,12 @@ class CanRig(DriveRig):
     def unconfirmed(self) -> list[str]:
         """Drives that have not confirmed that they are off."""
         return [drive.settings.name for drive in self.drives if not drive.confirmed_off]
+
+
+def _held(drive: Drive, torque: float) -> float:
+    """Torque while a watchdog is tested: what holds the pose where a brake opens; others may lie on a support."""
+    settings = drive.settings
+    return min(settings.torque_limit, max(-settings.torque_limit, torque)) if settings.brake else 0.0
 
 
 def _sampled(node: Node) -> Steps:

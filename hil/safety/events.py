@@ -45,6 +45,7 @@ class EventKind(Enum):
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible")
     TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
     LOAD = (Reaction.WARN, Origin.NOBODY, "the machine carries a load that its model does not have")
+    OUTLIER = (Reaction.WARN, Origin.NOBODY, "readings far from their prediction were left out")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
     POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits")
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")

@@ -18,13 +18,14 @@ class Limits:
 
     Attributes:
         previous: Last torque of each drive, at the joint [actuator unit].
+        last: When it was computed [ns]; 0 before the first.
         clamped: Whether the last torque of each axis was changed.
         blocked: Whether the last torque of each axis was blocked by a position limit.
     """
 
     def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
         self._axes = [(drive.torque_limit, drive.torque_rate_limit, *drive.position_limits) for drive in drives]
-        self._period, self._now, self._last = period, now, 0
+        self._period, self._now, self.last = period, now, 0
         self.previous = [0.0] * len(self._axes)
         self.clamped = [False] * len(self._axes)
         self.blocked = [False] * len(self._axes)
@@ -63,7 +64,7 @@ class Limits:
         if self._now is None:
             return self._period
         now = self._now()
-        elapsed, self._last = (now - self._last) / SECOND, now
+        elapsed, self.last = (now - self.last) / SECOND, now
         return min(elapsed, self._period)
 
     def forget(self) -> None:

@@ -13,7 +13,7 @@ from hil.safety.events import Event, EventKind, Reaction
 RUNAWAY = 1.2
 """Share of the speed limit beyond which the drives are disabled without a controlled stop."""
 
-EVERY_TIME = (EventKind.STAGE, EventKind.GAIN)
+EVERY_TIME = (EventKind.STAGE, EventKind.GAIN, EventKind.OUTLIER)
 """Kinds that are recorded each time; of the other kinds only the first event of each subject is recorded."""
 
 MISSING_HEARTBEATS = 2.5
@@ -71,7 +71,7 @@ class Monitor:
     def __init__(self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds) -> None:
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
         self._stale, self._lost = bounds.stale_age, bounds.lost_age
-        self._missed = round(1.5 * bounds.period * SECOND)
+        self._missed = missed_age(bounds.period)
         self._rejected = [node.rejected for node in self._nodes]
         self._fast = [0] * len(self._drives)
         window = max(1, round(WINDOW / bounds.period))
@@ -182,6 +182,17 @@ class Monitor:
             if 2 * count > len(window):
                 self.report(now, kind, drive.settings.name)
 
+    def ordinary(self, tick: Tick, clamped: Sequence[bool]) -> None:
+        """Takes note of a tick in which the tick in C found nothing to report.
+
+        Args:
+            tick: The tick.
+            clamped: Whether a limit has changed the torque of each drive.
+        """
+        self.lateness(tick)
+        self._fast = [0] * len(self._fast)
+        self.torques(tick.began, clamped)
+
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:
         """Checks the health of each bus."""
         for name, health in healths.items():
@@ -218,6 +229,11 @@ class Monitor:
         if any(event.kind is EventKind.NOT_CONFIRMED for event in self.events):
             return EventKind.NOT_CONFIRMED.origin.value
         return next((event.kind.origin.value for event in self.verdicts()), 0)
+
+
+def missed_age(period: float) -> int:
+    """Age of a sample after which one was missed, at a period of the loop [s]; in [ns]."""
+    return round(1.5 * period * SECOND)
 
 
 def finite(values: Sequence[float]) -> bool:

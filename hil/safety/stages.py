@@ -89,6 +89,28 @@ class Stages:
         """Whether the run has ended."""
         return self.mode is Phase.OVER
 
+    @property
+    def ordinary(self) -> bool:
+        """Whether the next tick is one of the task alone: nothing asks for a stop, and the task is not over."""
+        going = self.mode is Phase.FULL and self._task / SECOND < self._plan.duration
+        return going and self._stop_request is None and self._monitor.worst < Reaction.STOP and self._controller.direct
+
+    @property
+    def next_task_time(self) -> float:
+        """Task time of the next tick of the task [s]."""
+        return self._task / SECOND
+
+    def follow(self, tick: Tick, clamped: Sequence[bool]) -> None:
+        """Takes note of an ordinary tick that was done in C.
+
+        Args:
+            tick: The tick.
+            clamped: Whether a limit has changed the torque of each drive.
+        """
+        self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated()
+        self._task += tick.elapsed
+        self._monitor.ordinary(tick, clamped)
+
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
         self._stop_request = why
@@ -121,7 +143,7 @@ class Stages:
             return np.zeros(self._count)
         allowed = np.array(self._limits.apply(wanted, reading.positions))
         self._monitor.torques(now, self._limits.clamped)
-        self._controller.sent(None if mode in STANDING else self._rig.carried(allowed))
+        self._controller.sent(None if mode in STANDING else allowed)
         return allowed
 
     def _watch(self, tick: Tick, reading: Reading) -> None:

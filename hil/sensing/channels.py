@@ -65,6 +65,7 @@ class Displacements:
         units: Units of the displacements.
         weights: Weight of each channel in the least squares, shape (m,): finest resolution / own resolution.
         errors: Largest error of each sample at standstill, shape (m,) [joint unit].
+        rows: Coordinate and factor of each nonzero entry of the rows of the Jacobian; None: it is not constant.
 
     Raises:
         ConfigError: A channel names no actuator or coordinate, or its resolution is not positive.
@@ -100,6 +101,7 @@ class Displacements:
             plant.coordinates[c.name] if c.encoder else displacement_unit(plant, c.name) for c in channels
         )
         self._constant = self._constant_jacobian(plant, around)
+        self.rows = None if self._constant is None else [_nonzero(row) for row in self._constant.tolist()]
         derived = type(plant).motor_positions is Plant.motor_positions
         self._plant, self._linear = plant, self._constant if derived else None
         resolutions = np.array([c.resolution for c in channels], dtype=float)
@@ -124,6 +126,19 @@ class Displacements:
         rates: Array = H @ v
         return rates
 
+    def speeds(self, plant: Plant, q: Array, v: Array, t: float) -> list[float]:
+        """`rates` as floats; a constant Jacobian is summed in the order of the coordinates, as in C."""
+        if self.rows is None:
+            varying: list[float] = self.rates(plant, q, v, t).tolist()
+            return varying
+        values, speeds = v.tolist(), []
+        for row in self.rows:
+            speed = 0.0
+            for j, factor in row:  # not by sum(), which compensates rounding from Python 3.12 on
+                speed += factor * values[j]
+            speeds.append(speed)
+        return speeds
+
     def _stacked(self, B: Array, n: int) -> Array:
         return np.concatenate([B.T[self._motors], np.eye(n)[self._coordinates]])[self._order]
 
@@ -132,3 +147,7 @@ class Displacements:
             return self._stacked(constant_actuation(plant, around.q), len(around.q))
         except PlantError:
             return None
+
+
+def _nonzero(row: Sequence[float]) -> list[tuple[int, float]]:
+    return [(j, factor) for j, factor in enumerate(row) if factor]

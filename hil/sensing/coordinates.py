@@ -108,6 +108,7 @@ class Coordinates:
     Attributes:
         engine: `c`, `vm` or `numpy`.
         note: Why the requested engine is not used; empty if it is.
+        call: The compiled function with its buffers; None on NumPy.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Coordinates:
         self._holonomic = np.flatnonzero(holonomic)
         self._nonholonomic = len(holonomic) > len(self._holonomic)
         self._constants = np.concatenate([displacements.weights, displacements.errors, model.parameters])
-        self._tick: BufferedCall | None = None
+        self.call: BufferedCall | None = None
         self.engine, self.note = "numpy", ""
         if engine == "numpy":
             return
@@ -133,9 +134,9 @@ class Coordinates:
             self.note = f"the plant runs in NumPy: {error}"
             return
         self.engine, self.note = run_fast(kernel, engine)
-        self._tick = BufferedCall(kernel)
-        self._tick.inputs["c"][:] = self._constants
-        self._input, self._output = self._tick.inputs["x"], self._tick.outputs["estimate"]
+        self.call = BufferedCall(kernel)
+        self.call.inputs["c"][:] = self._constants
+        self._input, self._output = self.call.inputs["x"], self.call.outputs["estimate"]
 
     def __call__(
         self,
@@ -160,11 +161,11 @@ class Coordinates:
         """
         n, m = self._n, self._m
         values: list[float] = [t, elapsed, *q.tolist(), *v.tolist(), *y, *rates, *slack]
-        if self._tick is None:
+        if self.call is None:
             x = self._on_numbers(np.array(values))
         else:
             self._input[:] = values
-            self._tick()
+            self.call()
             x = self._output.copy()
         residual, bound, redundancy, rank = 2 * n, 2 * n + m, 2 * n + 2 * m, 2 * n + 3 * m
         return Estimate(

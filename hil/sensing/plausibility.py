@@ -31,6 +31,9 @@ STUCK_TIME = 0.02
 STUCK_WINDOW = 0.1
 """Longest time in which the travel is counted [s]: the model may creep while static friction holds the real joint."""
 
+FLOOR = 1e-3
+"""Residual that is always allowed, in errors of a sample at standstill: rounding."""
+
 IN_A_ROW = 2
 """Consecutive implausible samples that stop the machine."""
 
@@ -143,8 +146,13 @@ class Redundancy:
 
     def __init__(self, displacements: Displacements, tolerance: float | None = None) -> None:
         self._channels, self._units, self._tolerance = displacements.channels, displacements.units, tolerance
-        self._weights, self._floor = displacements.weights, (1e-3 * displacements.errors).tolist()
+        self._weights, self._floor = displacements.weights, (FLOOR * displacements.errors).tolist()
         self._row = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the residual was within its bound at the last tick."""
+        return self._row == 0
 
     def judge(self, estimate: Estimate) -> Finding | None:
         """Checks the residual of one tick; two ticks in a row stop the machine.

@@ -31,12 +31,13 @@ class Prediction:
     Attributes:
         engine: `c`, `vm` or `numpy`.
         note: Why the requested engine is not used; empty if it is.
+        call: The compiled function with its buffers; None on NumPy.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance, self._n = model.plain, rank_tolerance, model.n
         self._parameters = self._model.parameters
-        self._tick: BufferedCall | None = None
+        self.call: BufferedCall | None = None
         self.engine, self.note = "numpy", ""
         if engine == "numpy" or model.opaque is not None:
             self.note = f"the plant runs in NumPy: {model.opaque}" if model.opaque is not None else ""
@@ -47,9 +48,9 @@ class Prediction:
             self.note = f"the plant runs in NumPy: {error}"
             return
         self.engine, self.note = run_fast(kernel, engine)
-        self._tick = BufferedCall(kernel)
-        self._times, self._x, self._u, parameters = self._tick.inputs.values()
-        (self._ahead,) = self._tick.outputs.values()
+        self.call = BufferedCall(kernel)
+        self._times, self._x, self._u, parameters = self.call.inputs.values()
+        (self._ahead,) = self.call.outputs.values()
         parameters[:] = self._parameters
 
     def __call__(self, t: float, h: float, q: Array, v: Array, u: Array) -> tuple[Array, Array]:
@@ -63,12 +64,12 @@ class Prediction:
             u: Present inputs, shape (m,) [actuator units].
         """
         n = self._n
-        if self._tick is None:
+        if self.call is None:
             x = rk4(lambda s, y: self._rates(s, y, u), t, np.concatenate((q, v)), h)
         else:
             self._times[0], self._times[1] = t, h
             self._x[:n], self._x[n:], self._u[:] = q, v, u
-            self._tick()
+            self.call()
             x = self._ahead.copy()
         return x[:n], x[n:]
 

@@ -49,6 +49,29 @@ class Measurement(NamedTuple):
     valid: bool
 
 
+class SensingState(NamedTuple):
+    """What sensing remembers from tick to tick.
+
+    Attributes:
+        q, v: Last state of the machine.
+        now: Its time [ns].
+        syncs: When the last SYNC and the one before were sent [ns].
+        memories: Accepted sample of each channel, and what it is checked by.
+        rates: Speed of each channel [joint unit/s].
+        before: The speeds before.
+        steady: Whether redundant measurements agreed at the last tick, and no speed is filtered from positions.
+    """
+
+    q: Array
+    v: Array
+    now: int
+    syncs: tuple[int, int]
+    memories: Sequence[AxisMemory]
+    rates: Sequence[float]
+    before: Sequence[float]
+    steady: bool = True
+
+
 class Sensing:
     """Computes q and v from the samples of each tick.
 
@@ -70,6 +93,10 @@ class Sensing:
     Attributes:
         displacements: What is measured.
         coordinates: Solves for q and v.
+        filtered: Whether speeds are computed from positions even if the drives measure speeds.
+        skew: Uncertainty of a sample's age [s].
+        residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
+        tracking: Checks whether the machine follows its model; None: not checked.
 
     Raises:
         ConfigError: A channel fits no actuator or coordinate, or a degree of freedom is not measured.
@@ -96,14 +123,14 @@ class Sensing:
         self.displacements = Displacements(model.plant, channels, start)
         self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)
         require_observability(model, self.coordinates, start)
-        self._model, self._motion, self._filtered = model, motion, filtered
-        self._tracking = tracking
-        self._skew = period if skew is None else skew
+        self._model, self._motion, self.filtered = model, motion, filtered
+        self.tracking = tracking
+        self.skew = period if skew is None else skew
         times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
         ]
         self._filters = [RateFilter(time) for time in times]
-        self._residual_tolerance = residual_tolerance
+        self.residual_tolerance = residual_tolerance
         self._synced = [channel.feedback is Feedback.SYNC for channel in channels]
         self._no_prediction = [math.nan] * len(channels)
         self.begin(start, 0)
@@ -116,14 +143,28 @@ class Sensing:
             now: Present time on the run's clock [ns].
         """
         m = len(self.displacements.channels)
-        self._redundancy = Redundancy(self.displacements, self._residual_tolerance)
+        self._redundancy = Redundancy(self.displacements, self.residual_tolerance)
         self._memories = [AxisMemory()] * m
         self._tracks: list[Track | None] = [None] * m
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
         self._syncs = (-1, -1)
-        if self._tracking is not None:
-            self._tracking.begin()
+        if self.tracking is not None:
+            self.tracking.begin()
+
+    @property
+    def state(self) -> SensingState:
+        """What it remembers now."""
+        steady = self._redundancy.agrees and not any(self._tracks)
+        return SensingState(
+            self._q, self._v, self._now, self._syncs, tuple(self._memories), tuple(self._rates), tuple(self._before),
+            steady,
+        )  # fmt: skip
+
+    def resume(self, state: SensingState) -> None:
+        """Continues from a steady state that the tick in C has reached."""
+        self._q, self._v, self._now, self._syncs = state.q, state.v, state.now, state.syncs
+        self._memories, self._rates, self._before = list(state.memories), list(state.rates), list(state.before)
 
     def read(
         self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
@@ -146,10 +187,10 @@ class Sensing:
             predicted_q, predicted_v = self._motion(t - elapsed, elapsed, q, v, u)
             if _finite(predicted_q, predicted_v):
                 q, v, carry = predicted_q, predicted_v, 0.0
-                expected = self.displacements.rates(plant, q, v, t).tolist()
+                expected = self.displacements.speeds(plant, q, v, t)
         findings: list[Finding] = []
         y, ages, slack = [], [], []
-        complete, skew = True, self._skew
+        complete, skew = True, self.skew
         for i, sample in enumerate(samples):
             last = None if sample is None else self._accept(i, sample, expected[i], findings)
             if last is None:
@@ -173,9 +214,9 @@ class Sensing:
             findings.append(contradiction)
             # it is not known which sample is wrong: the law gets the prediction from the last good samples
             estimate = estimate._replace(q=q + carry * v, v=v)
-        if self._tracking is not None:
+        if self.tracking is not None:
             innovation = estimate.v - v if carry == 0.0 and complete and finite else None
-            deviation = self._tracking.judge(t, elapsed, estimate.q, innovation, u, y)
+            deviation = self.tracking.judge(t, elapsed, estimate.q, innovation, u, y)
             if deviation is not None:
                 findings.append(deviation)
         if finite:
@@ -203,13 +244,13 @@ class Sensing:
             return before
         self._before[i] = rate
         no_velocity = velocity != velocity  # NaN
-        self._rates[i] = self._rate(i, before, sample) if self._filtered or no_velocity else velocity
+        self._rates[i] = self._rate(i, before, sample) if self.filtered or no_velocity else velocity
         return sample
 
     def _rate(self, i: int, before: Sample | None, sample: Sample) -> float:
         """Filtered speed of a channel; the filter starts from the last velocity that the node measured, if any."""
         track = self._tracks[i]
-        if before is not None and not (self._filtered or math.isnan(before.velocity)):
+        if before is not None and not (self.filtered or math.isnan(before.velocity)):
             track = Track(before.time, before.position, before.velocity)
         track = self._tracks[i] = self._filters[i].update(track, sample.position, sample.time)
         return track.rate

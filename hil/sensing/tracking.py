@@ -79,6 +79,27 @@ class Window(NamedTuple):
     used: float
 
 
+class WindowState(NamedTuple):
+    """What a window has gathered so far.
+
+    Attributes:
+        elapsed: Its length so far [s].
+        moved: Sum of v - v-, shape (n,).
+        sent: Torque times time, shape (m,).
+        least, most: Range of each torque, shape (m,).
+        half: Length, motion and torque at half its time; None before.
+        where: Displacements of the joints at that time, shape (m,).
+    """
+
+    elapsed: float
+    moved: Array
+    sent: Array
+    least: Array
+    most: Array
+    half: tuple[float, Array, Array] | None
+    where: Array
+
+
 class DisturbanceObserver:
     """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled.
 
@@ -121,6 +142,9 @@ class TrackingMonitor:
         share: Allowed disturbance as a share of the torque limits.
         period: Period of the loop [s].
         estimated: Whether the law works with an estimate of the disturbance.
+
+    Attributes:
+        longest: Time without a tick after which the window restarts [s].
     """
 
     def __init__(
@@ -134,7 +158,7 @@ class TrackingMonitor:
     ) -> None:
         self._estimated = estimated
         self._observer, self._drives, self._limits, self._share = observer, drives, limits, share
-        self._longest, self._lag = GAP * period, LAG * period / WINDOW
+        self.longest, self._lag = GAP * period, LAG * period / WINDOW
         self._errors: Errors | None = None
         self.begin()
 
@@ -150,6 +174,15 @@ class TrackingMonitor:
         self._least, self._most = np.full(m, np.inf), np.full(m, -np.inf)
         self._half: tuple[float, Array, Array] | None = None
         self._where = np.full(m, np.nan)
+
+    @property
+    def window(self) -> WindowState:
+        """What the present window has gathered; its arrays change with the next tick."""
+        return WindowState(self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where)
+
+    def resume(self, window: WindowState) -> None:
+        """Continues a window that the tick in C has gathered."""
+        self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where = window
 
     def set_errors(self, errors: Errors) -> None:
         """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
@@ -182,7 +215,7 @@ class TrackingMonitor:
             u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
             positions: Displacements of the joints, m or more [joint unit]; None: not known.
         """
-        if innovation is None or u is None or elapsed > self._longest:
+        if innovation is None or u is None or elapsed > self.longest:
             self.begin()
             return None
         self._elapsed += elapsed

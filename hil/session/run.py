@@ -24,7 +24,6 @@ from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.dispatch import Dispatch
-from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import UNPOWERED, Phase, Stage
@@ -33,8 +32,11 @@ from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
+from hil.session.outliers import OutlierReports
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
+from hil.session.tick_choice import tick_in_c
+from hil.tick.rig import TickRig
 from hil.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -133,8 +135,9 @@ class HilRun:
         setup, environment = self._setup, self._environment
         values, nodes = setup.settings.values, [*setup.drives, *setup.sensors]
         self._reporter = Reporter(self._monitor, self.recorder, environment.clock)
+        self._outliers = OutlierReports(setup.loop, self._reporter)
         self._dispatch = Dispatch(environment.buses, nodes, environment.clock, self.recorder.frame)
-        self._rig = CanRig(
+        self._rig = TickRig(
             self._dispatch,
             setup.drives,
             setup.sensors,
@@ -146,10 +149,13 @@ class HilRun:
             prediction=setup.prediction if values.prediction else None,
             truth=environment.truth,
             asks=self._stage is Stage.CALIBRATE,
+            holding=self._plan.hold(setup.start.q).u.tolist(),
         )
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
+        in_c = tick_in_c(self._rig, setup, self._controller, self._stages, limits)
+        self.facts["tick"] = in_c
         parts = self._controller, self._rig, self._stages
         self._logbook = Logbook(setup, *parts, self._table, self.recorder, environment.truth is not None)
         self.operator = OperatorLink(setup, *parts, self._reporter, environment.lockstep, signals)
@@ -252,7 +258,9 @@ class HilRun:
             environment.clock.sleep_until(environment.clock.now() + stall)
         if self._hand is not None and not tick.number:
             environment.guided(self._plan.duration)
-        torques = self._stages.decide(tick, reading)
+        torques = self._rig.decide(tick)
+        if torques is None:
+            torques = self._stages.decide(tick, reading)
         if self._stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
             self._engaged = True
             environment.engaged()
@@ -267,6 +275,7 @@ class HilRun:
         if stages.mode is Phase.FULL:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(*self._table.parts[2:])
+            self._outliers.tick(tick.began / SECOND, self._table.parts[2])
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self._reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)
@@ -299,6 +308,7 @@ class HilRun:
 
     def _close(self) -> Result:
         """Closes buses, folder and live page."""
+        self._outliers.close()
         self._attempt(self._judge, None)
         self._attempt(self._blame_emulator, None)
         more: dict[str, Any] = self._attempt(self._environment.facts, {})
@@ -311,6 +321,7 @@ class HilRun:
         cpu = self._cpu_time / self._ticks if self._ticks and not self._environment.lockstep else None
         timing = timing_figures(self._logbook.timing, self._logbook.parts, cpu)
         duration = self._ticks * self._setup.settings.values.period
+        more |= {"ticks_in_c": self._rig.ticks, "given_back": dict(self._rig.given_back)}
         facts = {
             **self.facts, "timing": self.facts.get("timing", {}) | timing, "steps": self._ticks,
             "evaluations": self._setup.loop.evaluations, "duration": duration, "wall_time": self._wall_time,

@@ -14,6 +14,7 @@ from hil.recorder.bit_table import WORST
 from hil.recorder.events import split
 from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings
 from hil.recorder.ring import Ring
+from hil.view.bounds import BoundHistory
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.picture import PlacedShape, shape_picture
 from servoctl.mechanics.spatial.picture import poses, surfaces
@@ -59,6 +60,7 @@ class MachineDrawing:
         solids: Frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`.
         obstacles: Start, end and radius of each shape that does not move, seven numbers [m].
         enclosures: The same of shapes that the machine stays inside of.
+        names: Names of the bounds of these two.
     """
 
     def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
@@ -69,6 +71,7 @@ class MachineDrawing:
             [[*shape.start, *shape.end, shape.radius] for shape in fixed if shape.encloses == encloses]
             for encloses in (False, True)
         )
+        self.names = [[shape.name for shape in fixed if shape.encloses == encloses] for encloses in (False, True)]
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
         self.solids: dict[str, Any] = {
@@ -142,6 +145,7 @@ class Scene:
         self._t, self._late, self._skipped = index["t"], index.get("lateness"), index.get("skipped")
         self._peaks = [i for name, i in index.items() if name.startswith(("violation.", "law.", "u."))]
         self._q = [i for name, i in index.items() if name.startswith("q.")]
+        self._bounds = BoundHistory(columns)
         self._last: Array | None = None
         self._top: dict[str, float] = {}
         self._lateness: deque[tuple[float, Array]] = deque()
@@ -167,6 +171,7 @@ class Scene:
             return False
         self._top = {name: max(value, self._top.get(name, 0.0)) for name, value in self._worst(table).items()}
         self._last = table[-1]
+        self._bounds.add(table)
         now = float(self._last[self._t])
         if self._late is not None:
             self._lateness.append((now, table[:, self._late]))
@@ -200,6 +205,7 @@ class Scene:
             "skipped": self._skips,
             "missed": self.missed,
             "bus": {bus.name: bus.as_dict() for bus in self._buses},
+            "bounds": self._bounds.as_dict(),
         }
         if self._lateness:
             late = np.concatenate([values for _, values in self._lateness])

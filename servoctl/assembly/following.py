@@ -34,12 +34,12 @@ def following(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Following 
     Args:
         loaded: The config.
         plant: The plant.
-        on_drives: Whether period and delay are those of `hil`; else `run.period`, and the delay, lag and saturation of
-            `realism`.
+        on_drives: Whether period, delay and lag are those of `hil`; else `run.period`, and the delay, lag and
+            saturation of `realism`.
     """
     run, realism, hil = loaded.config.run, loaded.config.realism, loaded.config.hil
     if on_drives and hil is not None:
-        return Following(hil.period, DRIVES_DELAY * hil.period, engaged=True)
+        return Following(hil.period, DRIVES_DELAY * hil.period, hil.emulation.current_lag, engaged=True)
     if run.period is None:
         return None
     if realism is None:

@@ -184,6 +184,8 @@ def say_figures(
     say_bounds(summary)
     say()
     _say_times(summary["timing"])
+    in_c = f", {summary['ticks_in_c']} of {summary['steps']} ticks" if summary.get("ticks_in_c") else ""
+    say(f"tick: {summary.get('tick', 'Python')}{in_c}")
     if summary.get("realtime"):
         say(f"real time: {'; '.join(summary['realtime'])}")
     counts = {name: summary["counts"].get(name, 0) for name in ("missed", "implausible", "rejected")}

@@ -34,8 +34,8 @@ class EstimationConfig(Section):
     disturbance: PerName[Positive] | None = Field(
         default=None,
         description="of model: how fast the disturbance changes [unit/s^2 per s]: one for all, list in the plant's "
-        "order, or by name; left out: the estimator's poles are at 0.17 / period, or lower, so that the disturbance "
-        "changes by no more than 10 unit/s^2 in a second",
+        "order, or by name; left out: the estimator's poles are at 0.35 / period, or lower, so that the disturbance "
+        "changes by no more than 4 unit/s^2 in a second",
     )
     noise: PositionNoise | None = Field(
         default=None,

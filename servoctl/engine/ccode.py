@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -32,6 +32,20 @@ STEPS = """long long servoctl_steps(long long, const double*, const double*, lon
     const double*, double*, double*);"""
 DOP853 = """long long servoctl_dop853(long long, double, double, double, const double*, const double*, long long,
     long long, const double*, double*, double*, double*, double*, long long, const double*, double*, double*);"""
+
+
+class Entry(NamedTuple):
+    """Addresses by which other C code makes the same call.
+
+    Attributes:
+        function: The function, `void (const double **arguments, double **results)`.
+        arguments: Its arguments.
+        results: Its results.
+    """
+
+    function: int
+    arguments: int
+    results: int
 
 
 class CSource:
@@ -212,6 +226,8 @@ class Library:
             outputs[index] = pointer(self._ffi, array)
         call = partial(getattr(self._library, f"servoctl_{name}"), inputs, outputs)
         call.kept = (self, arguments, results)  # type: ignore[attr-defined]
+        parts = (call.func, inputs, outputs)
+        call.entry = Entry(*(int(self._ffi.cast("uintptr_t", part)) for part in parts))  # type: ignore[attr-defined]
         return call
 
     def steps(

@@ -19,9 +19,10 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.banded import BandedDecomposition, decompose_banded
+from servoctl.engine.finite import is_finite
 from servoctl.engine.products import project, sum_of_squares
 from servoctl.engine.structured import Sparse, entries_of
-from servoctl.engine.symbol import Symbol, from_sx, is_finite, is_symbolic, maximum, to_sx, where
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, maximum, to_sx, where
 from servoctl.types import Array
 
 LARGE = 30

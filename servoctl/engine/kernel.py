@@ -13,7 +13,7 @@ from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
 
 if TYPE_CHECKING:
-    from servoctl.engine.ccode import Library
+    from servoctl.engine.ccode import Entry, Library
 
 
 def jacobian(expressions: Array, variables: Array) -> Array:
@@ -55,6 +55,7 @@ class BufferedCall:
         inputs: Name -> array; write into it.
         outputs: Name -> array; every call overwrites it.
         evaluate: The call itself.
+        entry: Addresses of this call for other C code; None: it does not run in C.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
@@ -62,6 +63,7 @@ class BufferedCall:
         self.inputs = {name: np.zeros(shape, order="F") for name, shape in kernel.inputs.items()}
         self.outputs = {name: np.zeros(shape, order="F") for name, shape in kernel.outputs.items()}
         self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))
+        self.entry: Entry | None = getattr(self.evaluate, "entry", None)
 
     def __call__(self) -> None:
         """Evaluates."""

@@ -8,9 +8,10 @@ import numpy as np
 from servoctl.engine import loops
 from servoctl.engine.banded import BandedDecomposition
 from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, pinv
+from servoctl.engine.finite import is_finite
 from servoctl.engine.products import called, product, project
 from servoctl.engine.structured import Diagonal, Sparse
-from servoctl.engine.symbol import is_finite, is_symbolic, where
+from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 
 __all__ = [
@@ -21,6 +22,9 @@ __all__ = [
 WRITTEN_OUT = 6
 """Triangles up to this size are written out on symbols; larger ones are loops."""
 
+
+INVERTED = 20
+"""Triangles of symbols from this size on are inverted where L^-1 is asked for: a third of the products of a solve."""
 
 LARGE = 40
 """Triangles of numbers from this size on are solved by LAPACK's routine for triangles, smaller ones by a general one.
@@ -78,6 +82,9 @@ def solve_lower(L: Array | Sparse, X: Any) -> Any:
     X = np.asarray(X)
     if not is_symbolic(L, X):
         return _solve_numbers(L, X, 0)
+    if len(L) > INVERTED and _is_identity(X):
+        (inverse,) = called(loops.inverse_function(len(L)), (np.asarray(L),), X.shape)
+        return inverse
     if len(L) > WRITTEN_OUT:
         return _solve(loops.lower_function, np.asarray(L), X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
@@ -100,6 +107,12 @@ def solve_upper(L: Array | Sparse, X: Array) -> Array:
     for i in reversed(range(n)):
         Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
     return Y
+
+
+def _is_identity(X: Array) -> bool:
+    """Whether a matrix holds numbers only and is the identity."""
+    square = X.ndim == 2 and len(X) == X.shape[1]
+    return square and not is_symbolic(X) and np.array_equal(np.asarray(X, dtype=float), np.eye(len(X)))
 
 
 def _scaled(L: Diagonal, X: Any) -> Any:

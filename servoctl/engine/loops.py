@@ -5,10 +5,19 @@ statements than the arms, and takes the compiler and the processor longer than l
 and at which size, and is all that the C code needs. Derivatives of these functions are written out.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import casadi as ca
+
+LARGE = 8000
+"""Operations on more than this many pairs of numbers are CasADi's own matrix operations on the virtual machine."""
+
+
+def _kind(work: int) -> Any:
+    """The CasADi type in which an operation on so many pairs of numbers is written."""
+    return ca.SX if work <= LARGE else ca.MX
 
 
 def _called(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
@@ -18,6 +27,8 @@ def _called(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
 @cache
 def cholesky_function(n: int) -> Any:
     """CasADi function M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`."""
+    if _kind(n**3) is ca.MX:
+        return _large_cholesky(n)
     M = ca.SX.sym("M", ca.Sparsity.lower(n))
     W, L, positive = ca.tril(M), ca.SX(n, n), ca.SX(1)
     for j in range(n):
@@ -32,9 +43,39 @@ def cholesky_function(n: int) -> Any:
     return _called(f"cholesky_{n}", [M], [ca.densify(L), positive])
 
 
+def _large_cholesky(n: int) -> Any:
+    """`cholesky_function`, column by column."""
+    M = ca.MX.sym("M", ca.Sparsity.lower(n))
+    rest, positive, columns = ca.densify(M), ca.MX(1), []
+    for j in range(n):
+        pivot = rest[0, 0]
+        counted = pivot > 0
+        positive = ca.logic_and(positive, counted)
+        root = ca.sqrt(ca.if_else(counted, pivot, 1))
+        below = rest[1:, 0] / root
+        columns.append(ca.vertcat(ca.MX(ca.DM.zeros(j)), root, below))
+        rest = rest[1:, 1:] - ca.mtimes(below, below.T)
+    return _called(f"cholesky_{n}", [M], [ca.horzcat(*columns), positive])
+
+
+def _large_solve(name: str, rows: int, n: int, triangle: Callable[[Any], Any]) -> Any:
+    """CasADi function (L, X) -> X of shape (rows, n), each row solved with a triangle of L."""
+    L, X = ca.MX.sym("L", n, n), ca.MX.sym("X", rows, n)
+    return _called(name, [L, X], [ca.solve(triangle(L), X.T).T])
+
+
+@cache
+def inverse_function(n: int) -> Any:
+    """CasADi function L -> L^-1 of a lower triangle L, shape (n, n)."""
+    L = ca.MX.sym("L", n, n)
+    return _called(f"inverse_{n}", [L], [ca.densify(ca.solve(ca.tril(L), ca.MX(ca.DM.eye(n))))])
+
+
 @cache
 def lower_function(rows: int, n: int) -> Any:
     """CasADi function (L, X) -> X L^-T, shape (rows, n), of a lower triangle L."""
+    if _kind(rows * n**2) is ca.MX:
+        return _large_solve(f"lower_{rows}x{n}", rows, n, ca.tril)
     L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
     Y: list[Any] = []
     for i in range(n):
@@ -46,6 +87,8 @@ def lower_function(rows: int, n: int) -> Any:
 @cache
 def upper_function(rows: int, n: int) -> Any:
     """CasADi function (L, X) -> X L^-1, shape (rows, n), of a lower triangle L."""
+    if _kind(rows * n**2) is ca.MX:
+        return _large_solve(f"upper_{rows}x{n}", rows, n, lambda L: ca.tril(L).T)
     L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
     Y: list[Any] = [None] * n
     for i in reversed(range(n)):
@@ -57,7 +100,8 @@ def upper_function(rows: int, n: int) -> Any:
 @cache
 def product_function(rows: int, n: int, columns: int, transposed: bool) -> Any:
     """CasADi function (A, B) -> A B, shape (rows, columns), or A B^T if `transposed`."""
-    A, B = ca.SX.sym("A", rows, n), ca.SX.sym("B", *((columns, n) if transposed else (n, columns)))
+    kind = _kind(rows * n * columns)
+    A, B = kind.sym("A", rows, n), kind.sym("B", *((columns, n) if transposed else (n, columns)))
     name = f"product{'_transposed' * transposed}_{rows}x{n}x{columns}"
     return _called(name, [A, B], [ca.densify(ca.mtimes(A, B.T if transposed else B))])
 
@@ -65,12 +109,20 @@ def product_function(rows: int, n: int, columns: int, transposed: bool) -> Any:
 @cache
 def project_function(k: int, n: int, rows: int) -> Any:
     """CasADi function (Z, X) -> X (I - Z^T Z), shape (rows, n); Z has shape (k, n)."""
-    Z, X = ca.SX.sym("Z", k, n), ca.SX.sym("X", rows, n)
+    kind = _kind(k * n * rows)
+    Z, X = kind.sym("Z", k, n), kind.sym("X", rows, n)
     return _called(f"project_{k}x{n}x{rows}", [Z, X], [ca.densify(X - ca.mtimes(ca.mtimes(X, Z.T), Z))])
 
 
 @cache
 def squares_function(count: int) -> Any:
     """CasADi function of a vector -> the sum of its squares."""
-    x = ca.SX.sym("x", count)
+    x = _kind(20 * count).sym("x", count)
     return _called(f"squares_{count}", [x], [ca.sumsqr(x)])
+
+
+@cache
+def total_function(count: int) -> Any:
+    """CasADi function of a vector -> the sum of its entries."""
+    x = ca.MX.sym("x", count)
+    return _called(f"total_{count}", [x], [ca.sum1(x)])

@@ -5,7 +5,9 @@ compiler makes vector selections of them. CasADi writes x*(1/y) back as x/y: a d
 is inverted once.
 """
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import casadi as ca
@@ -52,6 +54,43 @@ _DIVISIONS = {ca.OP_DIV, ca.OP_INV, ca.OP_SQRT}
 _SLOW = {getattr(ca, f"OP_{name.upper()}") for name in (*SLOW_OF_ONE, *SLOW_OF_TWO)} | {ca.OP_CONSTPOW}
 
 
+MANY_VALUES = 64
+"""Longer arrays of values are filled in loops, where values stand at even distances in another array."""
+
+_PLACE = re.compile(r"(\w+)\[(\d+)\]")
+
+
+def copies(name: str, values: Sequence[str]) -> list[str]:
+    """Statements that fill an array: one loop for each stretch of values at even distances in another array."""
+    places: list[tuple[str, int] | None] = []
+    for value in values:
+        found = _PLACE.fullmatch(value)
+        places.append(None if found is None else (found[1], int(found[2])))
+    lines, first = [], 0
+    while first < len(values):
+        last, step = _stretch(places, first)
+        place, count = places[first], last - first
+        if place is None or count <= FEW // 2:
+            lines += [f"{name}[{i}] = {values[i]};" for i in range(first, last)]
+        else:
+            own = f"{name}[{first} + k]" if first else f"{name}[k]"
+            lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {place[0]}[{place[1]} + {step} * k];")
+        first = last
+    return lines
+
+
+def _stretch(places: Sequence[tuple[str, int] | None], first: int) -> tuple[int, int]:
+    """The end of the stretch of places at even distances that begins here, and the distance."""
+    last, start = first + 1, places[first]
+    following = places[last] if last < len(places) else None
+    if start is None or following is None or following[0] != start[0]:
+        return last, 0
+    step = following[1] - start[1]
+    while last < len(places) and places[last] == (start[0], start[1] + step * (last - first)):
+        last += 1
+    return last, step
+
+
 def operation_name(operation: int) -> str:
     """What CasADi calls an operation: `erfinv`."""
     return next(word[3:].lower() for word in dir(ca) if word.startswith("OP_") and getattr(ca, word) == operation)
@@ -86,6 +125,8 @@ class Statements:
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
         self._comparisons: set[str] = set()
         self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that a call fills -> the array
+        for k in range(function.n_in()):
+            self._arrays[tuple(f"x{k}[{j}]" for j in range(function.nnz_in(k)))] = f"x{k}"
         self._inverses: dict[str, str] = {}
         count = function.n_instructions()
         self._steps = [
@@ -95,8 +136,10 @@ class Statements:
         self._shared = self._denominators()
         read = {inputs[0] for operation, inputs, _ in self._steps if operation == ca.OP_INPUT}
         self.lines += [f"  (void) x{k};" for k in range(function.n_in()) if k not in read]
+        results = [[""] * function.nnz_out(k) for k in range(function.n_out())]
         for i, step in enumerate(self._steps):
-            self._statement(i, *step)
+            self._statement(i, *step, results)
+        self.lines += [f"  {line}" for k, values in enumerate(results) for line in copies(f"y{k}", values)]
 
     def _denominators(self) -> set[int]:
         """The instructions by whose results more than one is divided."""
@@ -110,13 +153,18 @@ class Statements:
         alone = {i for i in uses if self._steps[i][0] in (ca.OP_CONST, ca.OP_CALL)}
         return {i for i, times in uses.items() if times > 1} - alone
 
-    def _statement(self, i: int, operation: int, inputs: list[int], outputs: list[int]) -> None:
+    def _statement(
+        self, i: int, operation: int, inputs: list[int], outputs: list[int], results: list[list[str]]
+    ) -> None:
+        """Writes one instruction; what it gives as a result of the function goes into `results`."""
         if operation == ca.OP_INPUT:
-            self._set(i, outputs[0], f"x{inputs[0]}[{inputs[1]}]", Cost())
+            self._held[outputs[0]] = f"x{inputs[0]}[{inputs[1]}]"
+            if i in self._shared:
+                self._set(i, outputs[0], self._held[outputs[0]], Cost())
         elif operation == ca.OP_CONST:
             self._held[outputs[0]] = self._constant(self._function.instruction_constant(i))
         elif operation == ca.OP_OUTPUT:
-            self.lines.append(f"  y{outputs[0]}[{outputs[1]}] = {self._value(inputs[0])};")
+            results[outputs[0]][outputs[1]] = self._value(inputs[0])
         elif operation == ca.OP_CALL:
             self._call(i, inputs, outputs)
         elif operation in _COMPARE:
@@ -184,6 +232,19 @@ class Statements:
         self.cost += Cost(1)
         return f"({held} != number(0.0))"
 
+    def _fill(self, name: str, values: Sequence[str]) -> None:
+        """Declares an array of these values."""
+        count = len(values)
+        if count > FEW and all(value.startswith("number(") for value in values):
+            end = "f" if self._single else ""
+            numbers = ", ".join(value[7:-1] + end * (value[-2].isdigit() or value[-2] == ".") for value in values)
+            self._declare(f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
+        elif count <= MANY_VALUES:
+            self._declare(f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
+        else:
+            self._declare(f"V {name}[{count}];", Cost(), count)
+            self.lines += [f"  {line}" for line in copies(name, values)]
+
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
         """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
         if self._expressions is None:
@@ -201,12 +262,8 @@ class Statements:
                 names.append(whole)
                 continue
             names.append(f"c{i}_{k}")
-            if len(values) > FEW and all(value.startswith("number(") for value in values):
-                end = "f" if self._single else ""
-                numbers = ", ".join(value[7:-1] + end * (value[-2].isdigit() or value[-2] == ".") for value in values)
-                self._declare(f"CONSTANTS(c{i}_{k}, {len(values)}, {numbers})", Cost(), len(values))
-            else:
-                self._declare(f"const V c{i}_{k}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), len(values))
+            self._fill(names[-1], values)
+            self._arrays[tuple(values)] = names[-1]
         position = 0
         for k in range(called.n_out()):
             size = called.nnz_out(k)

@@ -20,10 +20,6 @@ from servoctl.types import Array
 _OUR_FOLDER = str(Path(__file__).parent)
 _NUMPY_FOLDER = str(Path(np.__file__).parent)
 _SX_BINARY, _SX_UNARY = ca.SX.binary, ca.SX.unary
-_LARGEST = 1.7976931348623157e308
-
-PARTS = 8
-"""Parts of a long sum: an addition takes about as many times longer than the processor takes to start one."""
 
 
 def user_location() -> str | None:
@@ -224,24 +220,6 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 def clip(value: Any, lower: Any, upper: Any) -> Any:
     """The value limited to `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
     return minimum(maximum(value, lower), upper)
-
-
-def is_finite(*arrays: Array) -> Any:
-    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1.
-
-    One test of the sum serves all entries, because a sum with an infinity or a NaN is not finite. The comparison is one
-    that CasADi cannot simplify away: `x - x == 0` would become true.
-    """
-    if not is_symbolic(*arrays):
-        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
-    # equal expressions count once; parts that do not wait for one another take a processor a fraction of the time
-    different: dict[int, Any] = {}
-    for array in arrays:
-        for entry in np.asarray(array, dtype=object).flat:
-            different[entry.sx.element_hash() if isinstance(entry, Symbol) else len(different)] = entry
-    entries = list(different.values())
-    total = sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
-    return abs(total) <= _LARGEST
 
 
 def largest(values: Any) -> Any:

@@ -44,6 +44,11 @@ def _triangle(rows: int, n: int) -> Cost:
     return Cost(n + rows * n * n, n)
 
 
+def _inverse(n: int) -> Cost:
+    panels = [(i, first) for i in range(n) for first in range(0, i + 1, 16)]
+    return Cost(n + sum(32 * (i - first) + 16 for i, first in panels), n)
+
+
 def _product(rows: int, n: int, columns: int) -> Cost:
     return Cost(2 * rows * n * columns)
 
@@ -54,6 +59,7 @@ def _part_of_product(rows: int, n: int, columns: int) -> int:
 
 LOOPS = {
     "cholesky": Loops("cholesky.h", ("N",), _cholesky, lambda n: n * n + 2 * n),
+    "inverse": Loops("inverse.h", ("N",), _inverse, lambda n: n * (n + 15) // 16 * 16),
     "lower": Loops("lower.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n),
     "upper": Loops("upper.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n),
     "product": Loops(
@@ -66,6 +72,7 @@ LOOPS = {
         "project.h", ("K", "N", "ROWS"), lambda k, n, rows: Cost(4 * k * n * rows), lambda k, n, rows: (k + n) * rows
     ),
     "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 3), lambda count: count + 4),
+    "total": Loops("total.h", ("COUNT",), lambda count: Cost(count + 7), lambda count: 8),
     "decompose": Loops(
         "decompose.h", ("ROWS", "N"), decomposition_cost, decomposition_numbers,
         lambda rows, n: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}", "MASKED": 0},

@@ -30,8 +30,11 @@ from servoctl.version import VERSION
 TOLERANCE = 1e-9
 """Error of u that the test allows in double, relative to its largest entry or to 1."""
 
-SLACK = 4.0
-"""In float the test allows this many times the measured error, because other compilers round differently."""
+SLACK = 8.0
+"""In float the test allows this many times the measured error of u.
+
+Other compilers round differently, and the disturbance of an estimator, which is checked too, can be further off than u.
+"""
 
 TEMPLATES = Path(__file__).with_name("templates")
 """Files that are the same for every law."""

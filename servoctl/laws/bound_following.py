@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import is_finite, is_symbolic, largest, where
+from servoctl.engine.finite import is_finite
+from servoctl.engine.symbol import is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocator

@@ -5,14 +5,16 @@
 e_j points away from the limit: the coordinate brakes, and the others are not accelerated, or as little as possible
 where there are fewer inputs than coordinates.
 
-Design: poses are sampled, at rest: the coordinate goes to its limit in steps, the others stand at the start and at
-random places within their own limits. The speeds of other coordinates are not part of it, nor that several coordinates
-may have to brake with the same inputs; then the row lacks something, and the command says how much.
+Design: poses are sampled, at rest. One set of random poses within the limits serves all coordinates: each takes those
+between its start and its limit. Further poses lie on its own way while the others stand. The speeds of other
+coordinates are not part of it, nor that several coordinates may have to brake with the same inputs; then the row lacks
+something, and the command says how much.
 
 Source: ours, after the condition of Del Prete 2018 that A is there on the whole way.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +26,8 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.types import Array, State
 
-STEPS, OTHERS = 5, 5
-"""Places of the coordinate on its way to a limit; random places of the others."""
+STEPS, COMMON = 3, 40
+"""Places of a coordinate on its way to a limit, its start included; random poses for all coordinates."""
 
 CLOSED = 1e-6
 """Poses whose passive constraints are violated by more do not exist [units of the rows]."""
@@ -52,18 +54,32 @@ def braking(
     """
     names = list(model.plant.coordinates)
     box = np.array([limits.get(name, (-np.inf, np.inf)) for name in model.plant.actuators]).reshape(-1, 2)
+    common = [pose for pose in _random(model, start, of, rank_tolerance) if pose is not None]
     found = []
     for name, limit, upper in of.limits:
         j, away = names.index(name), -1.0 if upper else 1.0
-        least = np.inf
-        for state in _poses(model, start, of, j, limit):
-            terms = assemble(state, model.matrices(state), rank_tolerance)
-            if terms.finite and terms.positive:
-                free = solve_upper(terms.L, terms.free_acceleration)
-                by_inputs = solve_upper(terms.L, terms.project(terms.inputs))
-                least = min(least, _most(free, by_inputs, j, away, box))
-        found.append(float(least))
-    return found
+        low, high = sorted((float(start.q[j]), limit))
+        poses = [pose for pose in common if low <= pose.q[j] <= high]
+        for place in np.linspace(start.q[j], limit, STEPS)[1:]:
+            q = np.where(np.arange(model.n) == j, place, start.q)
+            pose = _pose(model, State(start.t, q, np.zeros(model.n)), [name], rank_tolerance)
+            poses += [] if pose is None else [pose]
+        found.append(min((_most(pose.free, pose.by_inputs, j, away, box) for pose in poses), default=np.inf))
+    return [float(least) for least in found]
+
+
+class _Pose(NamedTuple):
+    """A machine at rest.
+
+    Attributes:
+        q: Shape (n,).
+        free: Accelerations at u = 0, shape (n,).
+        by_inputs: Accelerations per unit of input, shape (n, m).
+    """
+
+    q: Array
+    free: Array
+    by_inputs: Array
 
 
 def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> float:
@@ -91,23 +107,32 @@ def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> flo
     return float((room / push[counts]).min(initial=np.inf))
 
 
-def _poses(model: Model, start: State, of: CoordinateRange, j: int, limit: float) -> Iterator[State]:
-    """States at rest with coordinate j between its start and its limit."""
+def _random(model: Model, start: State, of: CoordinateRange, rank_tolerance: float) -> Iterator[_Pose | None]:
+    """The start, and random poses within the limits."""
     random, names = np.random.default_rng(0), list(model.plant.coordinates)
     low, high = start.q - NEARBY, start.q + NEARBY
     for name, lower, upper in zip(of.coordinates, of.lower, of.upper, strict=True):
-        if np.isfinite([lower, upper]).all():
-            low[names.index(name)], high[names.index(name)] = lower, upper
-    others = [start.q, *(random.uniform(low, high) for _ in range(OTHERS))]
-    for place in np.linspace(start.q[j], limit, STEPS):
-        for q in others:
-            pose = State(start.t, np.where(np.arange(len(q)) == j, place, q), np.zeros(len(q)))
-            if model.passive_rows:
-                try:
-                    pose, left = nearest(model, pose, fix=[names[j]], among=[])
-                except ServoctlError:
-                    continue
-                worst = left.worst(model.passive_rows, "holonomic")
-                if worst is not None and not abs(worst[1]) < CLOSED:
-                    continue
-            yield pose._replace(v=np.zeros(len(q)))
+        j = names.index(name)
+        low[j], high[j] = (
+            min(start.q[j], lower) if np.isfinite(lower) else low[j],
+            max(start.q[j], upper) if np.isfinite(upper) else high[j],
+        )
+    for q in [start.q, *(random.uniform(low, high) for _ in range(COMMON))]:
+        yield _pose(model, State(start.t, q, np.zeros(model.n)), [], rank_tolerance)
+
+
+def _pose(model: Model, pose: State, fix: list[str], rank_tolerance: float) -> _Pose | None:
+    """The nearest pose that exists; None if there is none, or if the plant has no finite terms there."""
+    if model.passive_rows:
+        try:
+            pose, left = nearest(model, pose, fix=fix, among=[])
+        except ServoctlError:
+            return None
+        worst = left.worst(model.passive_rows, "holonomic")
+        if worst is not None and not abs(worst[1]) < CLOSED:
+            return None
+    at = pose._replace(v=np.zeros(model.n))
+    terms = assemble(at, model.matrices(at), rank_tolerance)
+    if not (terms.finite and terms.positive):
+        return None
+    return _Pose(at.q, solve_upper(terms.L, terms.free_acceleration), solve_upper(terms.L, terms.project(terms.inputs)))

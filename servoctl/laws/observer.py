@@ -137,6 +137,8 @@ class RowObserver:
         """
         torque = memory[len(memory) - 1 - len(self.commands.lag) : len(memory) - 1]
         sent = self.sent(u, memory)
+        if self.commands.engaged:
+            torque = where(memory[-1] > 0.5, torque, sent[0][: len(torque)])
         mean, torque = self.commands.torque(self.commands.acting(sent), torque)
         expected = task_map @ mean - explained
         kept = sent[: self.commands.late].ravel()

@@ -82,5 +82,5 @@ def _pairs(M: Array) -> list[tuple[Any, Any]]:
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, Symbol) and isinstance(other, Symbol):
-        return bool(ca.is_equal(one.sx, other.sx, _DEPTH))
+        return one is other or bool(ca.is_equal(one.sx, other.sx, _DEPTH))
     return not isinstance(one, Symbol) and not isinstance(other, Symbol) and bool(one == other)

@@ -148,7 +148,7 @@ class Terms:
             u: Inputs, shape (m,).
             passive_correction: Stabilising terms added to bhat, shape of bhat; None: none.
         """
-        w = self.free_acceleration + self.project(self.inputs @ u)
+        w = self.free_acceleration + self.project(product(self.inputs, u))
         if passive_correction is not None and len(passive_correction):
             w = w + self.passive.solve(passive_correction)[: len(w)]
         return solve_upper(self.L, w)
@@ -156,7 +156,7 @@ class Terms:
     def passive_force(self, acceleration: Array, u: Array) -> Array:
         """Qc = M q'' - Q - B u, shape (n,): the force of the passive constraints, its nonideal part included."""
         m = self.matrices
-        force: Array = m.M @ acceleration - m.Q - m.B @ u
+        force: Array = product(m.M, acceleration) - m.Q - m.B @ u
         return force
 
     @property

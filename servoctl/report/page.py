@@ -140,6 +140,7 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
         "shapes": {name: blob.add(shape[chosen]) for name, shape in moving_shapes(source.trajectory).items()},
         "obstacles": [shape.tolist() for shape in obstacles(source.trajectory).values()],
         "enclosures": [shape.tolist() for shape in enclosures(source.trajectory).values()],
+        "names": [list(obstacles(source.trajectory)), list(enclosures(source.trajectory))],
         "solids": {
             name: {"points": blob.add(part.points), "faces": blob.add(part.faces), "pose": blob.add(part.pose[chosen])}
             for name, part in parts.items()

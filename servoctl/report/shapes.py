@@ -76,7 +76,8 @@ def patch(shape: Array, matrix: Array, colour: str, zorder: float, filled: bool 
 
 def draw_fixed(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
     """Draws what does not move, behind all lines."""
-    for name, shape in obstacles(trajectory).items():
+    once = {tuple(shape.tolist()): (name, shape) for name, shape in obstacles(trajectory).items()}  # bounds share some
+    for name, shape in once.values():
         axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5)).set_gid(f"obstacle {name}")
     for name, shape in enclosures(trajectory).items():
         axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5, filled=False)).set_gid(f"enclosure {name}")

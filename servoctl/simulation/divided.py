@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.finite import is_finite
 from servoctl.engine.mapped import for_each
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import is_finite, largest, minimum, where
+from servoctl.engine.symbol import largest, minimum, where
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.separation import law_of_part, separable
 from servoctl.mechanics.constraint import Rows

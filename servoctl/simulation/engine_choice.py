@@ -18,6 +18,7 @@ from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.ccode import CSource
 from servoctl.engine.select_engine import load_at_once
 from servoctl.errors import CompileError, TraceError
+from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.divided import division
@@ -35,10 +36,11 @@ from servoctl.types import State
 UNROLLED_ROWS = 20
 """With more rows, symbols are not unrolled: tracing takes 1 s at 20 rows; at 32 it takes 5 s and gains nothing."""
 
-UNROLLED_COORDINATES = 30
-"""With more coordinates, symbols are not unrolled.
+UNROLLED_COORDINATES, UNROLLED_STATEMENTS = 30, 12_000
+"""With more coordinates, symbols are unrolled only if the plant has at most so many statements.
 
-At 30 tracing takes 3 s, for evaluations in a third of the time (`servoctl bench scaling`).
+A planar chain of 30 has 10,000 statements. Tracing takes 3 s at 30 and 10 s at 50, more than it saves. A tree of
+100 hinges, in loops, has 1,300; tracing takes 3 s, for evaluations in a twentieth of the time.
 """
 
 LOOK_UP = 0.3
@@ -82,7 +84,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     sizes = [part.size for part in parts] or [(model.n, model.m, len(model.passive_rows), len(model.task_rows))]
     n, _, p, r = np.max(sizes, axis=0)
     size = max(p, r)
-    if engine != "vm" and (size > UNROLLED_ROWS or n > UNROLLED_COORDINATES):
+    if engine != "vm" and (size > UNROLLED_ROWS or (n > UNROLLED_COORDINATES and _is_long(model))):
         loop = NumpyLoop(system, compiled_plant=model.opaque is None)
         loop.note = f"{n} coordinates, {size} rows: linear algebra by LAPACK"
         if model.opaque is not None:
@@ -103,6 +105,14 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         names = ", ".join(model.stepped)
         loop.note = f"{model.n} coordinates: {names} by complex steps in NumPy, only the law is compiled"
     return loop
+
+
+def _is_long(model: Model) -> bool:
+    """Whether the plant cannot be traced, or has more statements than are worth it."""
+    if model.plant_kernel is None:
+        return True
+    function = model.plant_kernel.function
+    return bool(function.n_instructions() - function.nnz_out() > UNROLLED_STATEMENTS)
 
 
 def take_engine(loop: Loop, start: State, settings: Settings, engine: str, wait: bool = True) -> None:

@@ -23,6 +23,7 @@ from servoctl.simulation.estimated import estimate_unit, shown_parts
 from servoctl.simulation.funnel_events import funnel_events
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import Monitor
+from servoctl.simulation.outlier_events import outlier_events
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State, Status
@@ -284,7 +285,9 @@ def _afterwards(
 
 
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Changes of rank and of status, each with its time; a saturation has the names of its inputs.
+    """Changes of rank and of status, bounds, funnels and outliers, each with its time.
+
+    A saturation has the names of its inputs.
 
     A first status that is not OK counts as a change.
     """
@@ -305,7 +308,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += [*bound_events(trajectory), *funnel_events(trajectory, law)]
+    events += [*bound_events(trajectory), *funnel_events(trajectory, law), *outlier_events(trajectory)]
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.engine.finite import is_finite
 from servoctl.engine.linalg import solve_upper
-from servoctl.engine.symbol import is_finite, where
+from servoctl.engine.symbol import where
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw

@@ -15,10 +15,13 @@ VIOLATIONS = ("max_violation", "rms_violation", "final_violation", "drift", "set
 GREATEST = {"pivot_min", "gain_margin", "bounds"}
 """Metrics of which the greatest value is best; of all others the least is."""
 
+TIMES = (".active_time", ".violated_time")
+"""Ends of the metrics of a bound that are times [s]."""
+
 
 def greatest_is_best(metric: str) -> bool:
     """Whether a metric, such as `pivot_min` or `bounds.floor.min`, is one of `GREATEST`."""
-    return metric.partition(".")[0] in GREATEST
+    return metric.partition(".")[0] in GREATEST and not metric.endswith(TIMES)
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Metric:
 
     Attributes:
         name: Name in a config.
-        of: What may follow after a dot: TASK, ACTUATOR, NAME, ROW.min; empty: nothing.
+        of: What may follow after a dot: TASK, ACTUATOR, NAME, ROW.WHAT; empty: nothing.
         unit: Its unit; `task`, `actuator`, `bound`: the unit of a task row, an actuator, a bound; empty: none.
         meaning: The explanation in `--help`.
         searched: Whether only `tune` has it, not `sweep`.
@@ -48,7 +51,7 @@ class Metric:
     @property
     def use(self) -> str:
         """How `tune` may use it."""
-        return "constrain: at least" if self.name in GREATEST else "minimise, constrain: at most"
+        return "constrain: at least" if greatest_is_best(self.form) else "minimise, constrain: at most"
 
 
 METRICS = (
@@ -63,6 +66,8 @@ METRICS = (
     Metric("pivot_min", "", "", "least pivot of the task matrix: distance from losing rank"),
     Metric("saturation_time", "", "s", "time in which input limits degrade the task"),
     Metric("bounds", "ROW.min", "bound", "least h of a bound: its distance from being violated"),
+    Metric("bounds", "ROW.active_time", "s", "time in which the bound holds the inputs"),
+    Metric("bounds", "ROW.violated_time", "s", "time in which h is below 0"),
     Metric("sensitivity", "NAME", "task", "change of rms_violation under tune.sensitivity.NAME", True),
     Metric("gain_share", "", "", "period or step as a share of the longest at which the gains are stable", True),
     Metric("overshoot", "", "", "how far a violation swings past zero after a step, as a share of the step", True),
@@ -78,7 +83,7 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
         `status`, `error`, `engine`, `max_violation`, `rms_violation`, `final_violation`, `drift` and `settling_time`
         (of the worst task, and with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`,
         `residual_max`, `pivot_min`, `saturation_time` [s]: the duration times the share of rows in which limits degrade
-        the task, `bounds.<row>.min`.
+        the task, `bounds.<row>.min`, `.active_time` and `.violated_time`.
     """
     row: Row = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
     for metric in VIOLATIONS:
@@ -93,7 +98,8 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
     counts = summary.get("status_counts", {})
     if counts and summary.get("duration") is not None:
         row["saturation_time"] = summary["duration"] * counts.get("SATURATED", 0) / sum(counts.values())
-    return row | {f"bounds.{name}.min": values["min"] for name, values in summary.get("bounds", {}).items()}
+    bounds = summary.get("bounds", {})
+    return row | {f"bounds.{name}.{what}": value for name, of in bounds.items() for what, value in of.items()}
 
 
 def metric_names(run: Run) -> list[str]:
@@ -104,12 +110,13 @@ def metric_names(run: Run) -> list[str]:
     law = run.system.law
     if law is None:
         return names
-    return [*names, "residual_max", "pivot_min", "saturation_time", *(f"bounds.{name}.min" for name in law.bounded)]
+    bounds = [f"bounds.{name}.{what}" for name in law.bounded for what in ("min", "active_time", "violated_time")]
+    return [*names, "residual_max", "pivot_min", "saturation_time", *bounds]
 
 
 def metric_unit(run: Run, metric: str) -> str:
     """The unit of a metric; empty if it has none. The plant does not know the units of task rows: also empty."""
     kind, _, name = metric.partition(".")
-    if kind in ("settling_time", "saturation_time"):
+    if kind in ("settling_time", "saturation_time") or metric.endswith(TIMES):
         return "s"
     return run.system.model.plant.actuators.get(name, "") if kind in ("input_rms", "input_max") else ""

@@ -78,13 +78,19 @@ class Study:
         order = np.argsort(-values if greatest_is_best(metric) else values, kind="stable")
         return [int(i) for i in order if self.done[i] and np.isfinite(values[i])]
 
+    def _of(self, run: int, metric: str) -> dict[str, Any]:
+        """Number of a run, its value of a metric, and the varied numbers there."""
+        at = {path: self.columns[path][run] for path in self.paths}
+        return {"run": run, "value": self.columns[metric][run], "at": at}
+
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`."""
-        best = {}
+        best, worst, mean = {}, {}, {}
         for metric in self.metrics:
-            for run in self.ranking(metric)[:1]:
-                at = {path: self.columns[path][run] for path in self.paths}
-                best[metric] = {"run": run, "value": self.columns[metric][run], "at": at}
+            ranking = self.ranking(metric)
+            if ranking:
+                best[metric], worst[metric] = self._of(ranking[0], metric), self._of(ranking[-1], metric)
+                mean[metric] = float(np.mean(self.numbers(metric)[ranking]))
         statuses, count = self.columns["status"], len(self.columns["status"])
         end = "done" if count == self.planned else "interrupted"
         return {
@@ -107,6 +113,8 @@ class Study:
             "wall_time": self.wall_time,
             "runs_per_second": count / self.wall_time if self.wall_time > 0.0 else None,
             "best": best,
+            "worst": worst,
+            "mean": mean,
             "limits": {limit.name: {path: limit.crossings for path in limit.axes} for limit in self.limits},
         }
 

@@ -124,7 +124,7 @@ def test_a_law_takes_at_most_the_operations_stated(name: str, tmp_path: Path) ->
 
 
 @needs_cxx
-@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("n", [1, 2, 7, 18])
 def test_triangles_products_and_projections_take_the_operations_stated(n: int, tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     X, Z = random.normal(size=(3, n)), random.normal(size=(2, n))
@@ -137,6 +137,8 @@ def test_triangles_products_and_projections_take_the_operations_stated(n: int, t
         (loops.product_function(3, n, 2, True), (X, Z)),
         (loops.project_function(2, n, 3), (Z, X)),
         (loops.squares_function(n), (X[0],)),
+        (loops.total_function(n), (X[0],)),
+        (loops.inverse_function(n), (lower,)),
     ]
     for function, values in calls:
         assert counted(function, tmp_path, *values) == stated(function)
@@ -165,4 +167,4 @@ def test_every_function_of_numbers_has_a_name_in_c() -> None:
         (line,) = (
             line for line in Statements(ca.Function("one", [x], [getattr(ca, name)(x)]), False).lines if "v_" in line
         )
-        assert f"v_{name}(a" in line
+        assert f"v_{name}(x0" in line

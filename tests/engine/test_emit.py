@@ -12,7 +12,7 @@ import pytest
 from servoctl.engine import compiler, loops
 from servoctl.engine.ccode import Program
 from servoctl.engine.decomposition import decomposition_function
-from servoctl.engine.emit import emit
+from servoctl.engine.emit import emit, emitted
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.repeat import repeat
 from servoctl.engine.templates import over_numbers
@@ -174,7 +174,7 @@ def spread_of(n: int) -> tuple[Array, Array, Array]:
     return L, RNG.normal(size=(3, n)), np.linalg.qr(RNG.normal(size=(n, 2)))[0].T
 
 
-@pytest.mark.parametrize("n", [3, 7, 14, 19])
+@pytest.mark.parametrize("n", [3, 7, 14, 19, 52])  # of 52 the virtual machine takes other functions
 def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> None:
     L, X, Z = spread_of(n)
     M = L @ L.T
@@ -185,9 +185,11 @@ def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> N
     solved = {
         "X L^-T": (in_c(loops.lower_function(3, n), L, X)[0] @ L.T, X),
         "X L^-1": (in_c(loops.upper_function(3, n), L, X)[0] @ L, X),
+        "L^-1": (in_c(loops.inverse_function(n), L)[0] @ L, np.eye(n)),
         "X Z^T": (in_c(loops.product_function(3, n, 2, False), X, Z.T)[0], X @ Z.T),
         "X Z^T, transposed": (in_c(loops.product_function(3, n, 2, True), X, Z)[0], X @ Z.T),
         "X (I - Z^T Z)": (in_c(loops.project_function(2, n, 3), Z, X)[0], X - X @ Z.T @ Z),
+        "sum of X": (in_c(loops.total_function(3 * n), X.ravel()[:, None])[0], np.full((1, 1), np.sum(X))),
         "|X|^2": (in_c(loops.squares_function(3 * n), X.ravel()[:, None])[0], np.full((1, 1), np.sum(X * X))),
     }
     for name, (found, expected) in solved.items():
@@ -202,6 +204,39 @@ def test_a_cholesky_factor_in_c_says_that_a_matrix_is_not_positive_definite(bad:
     factor, positive = factor_in_c(M)
     assert positive[0, 0] == 0.0 and float(loops.cholesky_function(8)(M)[1]) == 0.0
     assert np.isfinite(factor).all() or np.isnan(bad)
+
+
+@pytest.mark.parametrize("n", [7, 30])
+def test_large_operations_on_the_virtual_machine_equal_numpy(n: int) -> None:
+    L, X, Z = spread_of(n)
+    M = L @ L.T
+    factor, positive = loops.cholesky_function(n)(ca.tril(ca.DM(M)))
+    assert float(positive) == 1.0
+    np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
+    many = np.tile(X, (4, 1))
+    for name, found, expected in [
+        ("X L^-T", np.array(loops.lower_function(12, n)(L, many)) @ L.T, many),
+        ("X L^-1", np.array(loops.upper_function(12, n)(L, many)) @ L, many),
+        ("L^-1", np.array(loops.inverse_function(n)(L)) @ L, np.eye(n)),
+        ("X X^T", np.array(loops.product_function(12, n, 30, True)(many, np.ones((30, n)))), many @ np.ones((n, 30))),
+        ("X (I - Z^T Z)", np.array(loops.project_function(2, n, 150)(Z, np.tile(X, (50, 1))))[:3], X - X @ Z.T @ Z),
+    ]:
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * n * np.linalg.cond(L), err_msg=name)
+
+
+def test_a_large_cholesky_factor_is_finite_and_not_positive_where_a_pivot_is_negative() -> None:
+    M = np.diag([1.0] * 20 + [-1.0] + [1.0] * 9)
+    factor, positive = loops.cholesky_function(30)(ca.tril(ca.DM(M)))
+    assert float(positive) == 0.0 and np.isfinite(np.array(factor)).all()
+
+
+def test_arrays_of_many_values_are_filled_by_loops_that_copy_each_value_to_its_place() -> None:
+    A = ca.SX.sym("A", 18, 18)
+    lower = ca.Function("lower_of", [A], loops.cholesky_function(18)(ca.tril(A)))
+    M = np.eye(18) * 20.0 + np.add.outer(np.arange(18.0), np.arange(18.0)) % 3
+    text = emitted([lower])["lower_of"].text
+    assert text.count("for (int k") >= 8 and text.count("\n") < 120
+    np.testing.assert_allclose(in_c(lower, M)[0], np.linalg.cholesky(M), rtol=0, atol=1e-13)
 
 
 def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:

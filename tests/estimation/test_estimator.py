@@ -139,6 +139,25 @@ def test_a_reading_that_is_missing_or_far_off_is_left_out() -> None:
         assert (found.shown["q"][1] == 0.0) == (tick < 3)
 
 
+def test_readings_are_trusted_while_the_model_is_wrong() -> None:
+    estimator, plant = bound(1, 0, noise=1e-7), Floating(np.zeros((0, 1)))
+    memory, left_out, apart = np.array(list(estimator.memory.values())), [], []
+    for tick in range(3000):
+        t = 0.001 * tick
+        q = np.array([0.01 * (1.0 - np.cos(20.0 * t))]) if t < 1.0 else np.zeros(1)  # the model expects none of it
+        found = estimator.update(State(t, q, np.zeros(1)), np.ones(1), np.zeros(1), memory, 0.001, plant)
+        memory = found.memory
+        apart.append(float(found.shown["innovation"][0]))
+        left_out.append(abs(found.shown["q"][0] - q[0]) > 0.999 * apart[-1] * estimator.innovation[0])
+    far = np.array(apart) > OUTLIER
+    assert far[:1000].sum() > 500
+    assert not (far & left_out)[100:1000].any()
+    # once 1000 readings in a row have fit, a single one that does not is left out again
+    assert not far[1500:].any()
+    wrong = State(3.0, np.array([1.0]), np.zeros(1))
+    assert estimator.update(wrong, np.ones(1), np.zeros(1), memory, 0.001, plant).shown["q"][0] < 1e-6
+
+
 def test_a_dead_encoder_shows_within_three_ticks() -> None:
     estimator, plant = bound(1, 0, noise=1e-5), Floating(np.zeros((0, 1)))
     memory, speed = np.array(list(estimator.memory.values())), 0.5

@@ -8,7 +8,7 @@ from pathlib import Path
 import can
 import pytest
 from drive_conversation import Conversation
-from emulation import Bench, bench, drive_settings
+from emulation import Axes, Bench, bench, drive_settings
 from interfaces import BITRATE, EACH, keys_of
 from test_drive_mit import Motor, conversation
 from test_emulator_process import serving
@@ -18,6 +18,7 @@ from hil.drives.base import DriveError
 from hil.drives.mit import MitDrive
 from hil.emulator.mit import Mit
 from hil.frame import Frame
+from hil.protocols.nodes import build
 from hil.session.start import Request, start
 
 NODE, HOST = 4, 0x14
@@ -147,6 +148,35 @@ def belt(*overrides: str) -> Request:
     drive = f"{{actuator: F, protocol: mit, status: damiao, motor: dm4310, node: 1, drive_watchdog: true, {DRIVE}}}"
     rig = (BUS, f"hil.drives=[{drive}]", f"hil.sensors=[{{{ENCODER}}}]")
     return Request("two_mass_spring_drive", (*rig, *overrides), duration=0.1, engine="vm")
+
+
+def fallen(torque: float) -> float:
+    """How far a braked axis under 5 N falls while its watchdog of 50 ms is tested with a torque [m]."""
+    settings = drive_settings("mit", node=NODE, options=OPTIONS, watchdog=0.05, torque_limit=15.0, brake=True)
+    host = bench(settings, plant=Axes(g=5.0))
+    drive = build(settings, 0.002)
+    assert isinstance(drive, MitDrive)
+    for step in drive.test_watchdog(torque):
+        host.send(*step.send)
+        for _ in range(100):
+            if not drive.quiet:
+                host.send(*drive.alive_frames())
+            for frame in host.collect(2.0):
+                drive.accept(frame)
+            if step.done():
+                break
+        else:
+            raise AssertionError(step.expected)
+    host.collect(50.0)
+    assert not host.emulator.drive("a").motor.enabled
+    return 0.5 - float(host.emulator.state[0][0])
+
+
+def test_the_watchdog_test_holds_an_axis_whose_brake_opens() -> None:
+    """Without torque it falls freely for watchdog and brake; with the holding torque for the brake's 30 ms alone."""
+    acceleration = 5.0 / 2.0
+    assert fallen(0.0) == pytest.approx(acceleration * 0.082**2 / 2, rel=0.1)
+    assert fallen(5.0) < 1.3 * acceleration * 0.030**2 / 2
 
 
 def test_a_drive_with_another_range_is_refused_before_it_is_enabled(tmp_path: Path) -> None:

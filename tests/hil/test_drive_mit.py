@@ -201,9 +201,9 @@ def test_the_watchdog_test_enables_the_motor_and_sends_no_command() -> None:
         TX 003  FF FF FF FF FF FF FF FB   # clear fault
         RX 000  03 99 99 7F F8 E3 1E 1E   # status 0: disabled
         TX 003  7F FF 7F F0 00 00 07 FF   # zero torque
-        TX 003  FF FF FF FF FF FF FF FC   # enable, then silence
+        TX 003  FF FF FF FF FF FF FF FC   # enable
         RX 000  13 99 99 7F F8 E3 1E 1E   # status 1: enabled
-        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque
+        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque again, then silence; and zero torque after it
         RX 000  D3 99 99 7F F8 E3 1E 1E   # status D: communication lost
         TX 003  FF FF FF FF FF FF FF FD   # disable
         TX 003  FF FF FF FF FF FF FF FB   # clear fault
@@ -213,7 +213,7 @@ def test_the_watchdog_test_enables_the_motor_and_sends_no_command() -> None:
     assert drive.watchdog and not drive.quiet
     assert drive.condition is Condition.DISABLED and drive.fault == ""
     assert {data for _, data in motor.frames} == {ZERO, ENABLE, DISABLE, CLEAR}
-    assert not any(enabled and data == ZERO for enabled, data in motor.frames)
+    assert sum(enabled and data == ZERO for enabled, data in motor.frames) == 1
 
 
 def test_a_watchdog_that_does_not_act_is_reported_and_the_motor_disabled() -> None:

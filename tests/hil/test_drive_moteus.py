@@ -384,3 +384,41 @@ def test_settings_that_do_not_fit_are_refused(changes: dict[str, object], said: 
 def test_six_drives_fit_on_one_bus_up_to_554_hz() -> None:
     (of_main,) = load("coordinated_robots_moteus", (), "vm").settings.loads.values()
     assert of_main.highest_rate == pytest.approx(554.0, abs=1.0)
+
+
+@pytest.mark.parametrize("mode", [0, 15])
+@pytest.mark.parametrize("heard", [False, True])
+def test_after_a_stop_of_another_master_no_torque_leaves(mode: int, heard: bool) -> None:
+    """A reply shows the stop one command late, and that command enables the drive again: our stop takes it back."""
+    axis = Axis()
+    drive, talk = conversation(axis)
+    talk.run(drive.enable(0.0))
+
+    def ticks(count: int) -> None:
+        for _ in range(count):
+            if drive.condition is Condition.ENABLED:
+                talk.send(drive.command(1.0))
+            for frame in drive.alive_frames():
+                talk.send(frame)
+
+    ticks(3)
+    axis.obey({0: mode}, talk.now)
+    if heard:
+        drive.accept(Frame(NODE, bytes([1, 0, mode]), fd=True))
+    before = len(axis.torques)
+    ticks(5)
+    assert len(axis.torques) == before + (0 if heard else 1)
+    assert axis.mode == mode and drive.condition is (Condition.DISABLED if mode == 0 else Condition.STOPPING)
+    axis.obey({0: 10, 0x20: math.nan, 0x22: 0.5, 0x23: 0.0, 0x24: 0.0, 0x2B: 0.0, 0x27: 0.05}, talk.now)
+    ticks(3)
+    assert drive.condition is Condition.STOPPING and len(axis.torques) == before + (1 if heard else 2)  # not ours
+    talk.run(drive.reset())
+    talk.run(drive.enable(0.0))
+    assert drive.condition is Condition.ENABLED
+
+
+def test_a_written_mode_is_read_in_every_size() -> None:
+    for data in ("01000f", "05000f00", "09000f000000", "02000f05", "01000f1100"):
+        assert codec.commanded_mode(bytes.fromhex(data)) == 15
+    for data in ("", "0100", "11000f", "0d0000007041", "012000", "05000f"):
+        assert codec.commanded_mode(bytes.fromhex(data)) is None

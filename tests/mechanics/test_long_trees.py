@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from robot_trees import built, random_state, random_tree
 
+from servoctl.bench.spatial_chain import loop_of
 from servoctl.engine import stored
 from servoctl.engine.ccode import Program
 from servoctl.engine.emit import emitted
@@ -18,6 +19,7 @@ from servoctl.mechanics.spatial.branches import is_long
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
 FRAMES = ("first_link22", "second_link7", "crate")
@@ -108,6 +110,17 @@ def test_the_code_of_a_long_tree_has_no_statements_for_pairs_of_joints() -> None
         return sum(each.statements for each in emitted([made.function]).values())
 
     assert statements(40) < 1.8 * statements(20) < 3600
+
+
+def test_the_law_of_a_chain_of_32_hinges_runs_traced_in_few_statements_and_equals_numpy() -> None:
+    q, v = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 32))
+    traced, numeric = (loop_of(32, q, v, engine) for engine in ("auto", "numpy"))
+    assert isinstance(traced, CompiledLoop)
+    x = np.concatenate([q, v])
+    for found, expected in zip(traced.rates(0.0, x), numeric.rates(0.0, x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+    statements = sum(each.statements for each in emitted([traced.control_kernel.function]).values())
+    assert statements < 32 * 100  # written out, the triangle's inverse alone takes 32^3 / 6 = 5,500
 
 
 def test_a_tree_with_a_slide_is_not_long() -> None:

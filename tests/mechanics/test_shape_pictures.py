@@ -58,7 +58,7 @@ def test_drawn_shapes_are_as_far_apart_as_the_clearance_says(plant: Plant, link:
         assert gap(drawn[f"shape.{link}"][i], drawn["obstacle.post"]) == pytest.approx(h + 0.01, abs=1e-9)
 
 
-def test_each_shape_is_drawn_once_and_a_distance_from_a_point_is_a_sphere() -> None:
+def test_each_shape_is_there_once_per_bound_and_a_distance_from_a_point_is_a_sphere() -> None:
     bounds = {
         "a": Clearance(ROD, POST, "arm_1", None),
         "b": Clearance(ROD, POST, "arm_1", None, 0.1),
@@ -69,13 +69,14 @@ def test_each_shape_is_drawn_once_and_a_distance_from_a_point_is_a_sphere() -> N
     assert [(shape.name, shape.link) for shape in placed_shapes(bounds)] == [
         ("arm_1", "arm_1"),
         ("a", None),
+        ("b", None),  # the same post again: each bound lights its own up while it holds the inputs
         ("c", None),
         ("e", None),
     ]
-    assert placed_shapes(bounds)[2][2:] == ((0.1, 0.2, 0.3), (0.1, 0.2, 0.3), 0.4, False)
-    assert placed_shapes(bounds)[3][2:] == ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.2, True)
+    assert placed_shapes(bounds)[3][2:] == ((0.1, 0.2, 0.3), (0.1, 0.2, 0.3), 0.4, False)
+    assert placed_shapes(bounds)[4][2:] == ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.2, True)
     still = shape_picture(Chain(N=2), placed_shapes(bounds)[1:], np.zeros((1, 2)))
-    assert list(still) == ["obstacle.a", "obstacle.c", "enclosure.e"]
+    assert list(still) == ["obstacle.a", "obstacle.b", "obstacle.c", "enclosure.e"]
 
 
 def test_the_outline_of_a_capsule_is_a_radius_away_from_its_line_from_every_side() -> None:

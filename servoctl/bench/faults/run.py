@@ -158,15 +158,20 @@ class Host(HostFaults):
             self._due()
         return self._scripted.stall()
 
+    @property
+    def tampers(self) -> bool:
+        return self.raises or self._scripted.tampers
+
     def tamper(self, u: Array) -> Array:
         if self.raises:
             raise ZeroDivisionError("float division by zero")
         return self._scripted.tamper(u)
 
 
-def play(scenario: Scenario) -> FaultResult:
-    """Runs a scenario and checks its reaction."""
-    prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
+def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultResult:
+    """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`."""
+    made = machine(scenario.protocol, scenario.motion, tick, engine)
+    prepared = made.renewed(scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm")
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))

@@ -84,8 +84,15 @@ class Scenario:
 
 
 @cache
-def machine(protocol: str, motion: str) -> RigSetup:
-    """The machine with its drives; compiled once for all runs on it."""
+def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm") -> RigSetup:
+    """The machine with its drives; compiled once for all runs on it.
+
+    Args:
+        protocol: Protocol of the drives.
+        motion: As of `Scenario`.
+        tick: As of `hil.tick`.
+        engine: As of `servoctl hil`; the tick in C needs `c` or `auto`.
+    """
     drives = [
         {"actuator": name, "protocol": protocol, "node": node, "rated_torque": 1.0, **_MADE_OF, **_LIMITS,
          **_DRIVE[protocol], **({"host": 0x10 + node} if protocol == "mit" else {})}
@@ -97,7 +104,7 @@ def machine(protocol: str, motion: str) -> RigSetup:
     sensors = [{"coordinate": "x1", "node": 7, **_MADE_OF, **encoder}]
     written = [f"hil.drives={json.dumps(drives)}", f"hil.sensors={json.dumps(sensors)}"]
     written += [f"hil.buses.main={json.dumps(_FD_BUS)}"] if fd else []
-    return load(CONFIG, [*written, *SPEED[motion]], "vm")
+    return load(CONFIG, [*written, *SPEED[motion], f"hil.tick={tick}"], engine)
 
 
 Entries = list[dict[str, Any]]

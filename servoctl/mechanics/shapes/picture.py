@@ -38,10 +38,15 @@ class PlacedShape(NamedTuple):
 
 
 def placed_shapes(bounds: Mapping[str, Constraint]) -> list[PlacedShape]:
-    """The shapes of clearances, and a sphere around the point of each distance from a point; each once."""
+    """The shapes of clearances, and a sphere around the point of each distance from a point.
+
+    Each shape of a link once; what is fixed once for each bound, under the name of that bound.
+    """
     found = [shape for name, constraint in bounds.items() for shape in _shapes(name, constraint)]
-    once = {shape[1:]: shape for shape in reversed(found)}
-    return list(reversed(once.values()))
+    once: dict[tuple[object, ...], PlacedShape] = {}
+    for shape in found:
+        once.setdefault(shape[1:] if shape.link is not None else tuple(shape), shape)
+    return list(once.values())
 
 
 def shape_picture(plant: Plant, shapes: Sequence[PlacedShape], q: Array) -> dict[str, Array]:

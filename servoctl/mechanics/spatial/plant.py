@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.products import product
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
@@ -197,7 +198,7 @@ def force(robot: Robot, q: Array, v: Array) -> Array:
 def energy(robot: Robot, q: Array, v: Array) -> Array:
     """Kinetic and potential energy together [J], shape (1,)."""
     weight = kinematics.first_moment(robot.tree, robot.link_moments(), q).dot(Triple.of(robot.gravity))
-    return np.array([0.5 * (v @ mass_matrix(robot, q) @ v) - weight])
+    return np.array([0.5 * (v @ product(mass_matrix(robot, q), v)) - weight])
 
 
 @fast_on_numbers

@@ -19,11 +19,24 @@ function loadRuns() {
     run.energy &&= all(run.energy);
     run.drawing &&= {
       t: flat(run.drawing.t), lines: cloud(run.drawing.lines), traces: cloud(run.drawing.traces), task: cloud(run.drawing.task),
-      axes: cloud(run.drawing.axes), shapes: cloud(run.drawing.shapes), obstacles: run.drawing.obstacles, enclosures: run.drawing.enclosures,
+      axes: cloud(run.drawing.axes), shapes: cloud(run.drawing.shapes), obstacles: run.drawing.obstacles, enclosures: run.drawing.enclosures, names: run.drawing.names,
+      holds: (name, t) => holdsAt(run, name, t),
       solids: Object.values(run.drawing.solids).map(({ points, faces, pose }) => ({ points: flat(points), faces: flat(faces), pose: { x: flat(pose) } })),
     };
   }
   return content;
+}
+
+/** Whether a bound holds the inputs of a run at a time. */
+function holdsAt({ columns }, name, t) {
+  const active = columns[`bound_active.${name}`];
+  if (!active) return false;
+  let low = 0, high = columns.t.length - 1;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (columns.t[middle] <= t) low = middle; else high = middle - 1;
+  }
+  return active[low] > 0.5;
 }
 
 /** The columns `<group>.<name>` of a run: [[name, values], ...]. */

@@ -52,12 +52,24 @@ class Scene {
     this.#project(width, height);
     if (this.space) this.#floor(c); else this.#ruler(c, width, height);
     const shown = this.runs.filter((run) => !this.hidden.has(run.name));
-    for (const shape of shown[0]?.drawing.obstacles ?? []) drawShape(c, shape, this.at, this.scale, "--bad");
-    for (const shape of shown[0]?.drawing.enclosures ?? []) drawShape(c, shape, this.at, this.scale, "--bad", false);
+    if (shown.length) this.#bounds(c, shown[0].drawing, t);
     for (const run of shown) if (!run.drawing.solids.length) this.#traces(c, run, t);
     shown.forEach((run, i) => this.#mechanism(c, run, t, i ? 0.45 : 1));
     for (const run of shown) if (run.drawing.solids.length) this.#traces(c, run, t); // a surface would hide them
     this.#scaleBar(c, height);
+  }
+
+  /** Obstacles, filled, and enclosures, dashed; strong while their bound holds the inputs. */
+  #bounds(c, { obstacles, enclosures, names, holds }, t) {
+    [obstacles, enclosures].forEach((shapes, kind) => {
+      const held = (i) => Boolean(holds?.(names?.[kind][i], t)), same = new Map();
+      shapes.forEach((shape, i) => same.set(String(shape), same.get(String(shape)) || held(i))); // bounds share an obstacle
+      for (const shape of shapes) {
+        if (!same.has(String(shape))) continue;
+        drawShape(c, shape, this.at, this.scale, "--bad", kind === 0, same.get(String(shape)));
+        same.delete(String(shape));
+      }
+    });
   }
 
   /** Names and colours of the moving parts; of robots with surfaces, of the traces. */

@@ -90,7 +90,7 @@ function metricTables(runs) {
   }
   const all = metricsOf(runs[0]), whole = all.filter(({ part }) => !part);
   const tables = whole.length ? [tableOf(["run", "unit", ""], whole.flatMap(({ unit, values }) => Object.entries(values).map(([what, value]) => [what, unit, cellOf(value)])), 2)] : [];
-  for (const part of ["task", "passive", "input"]) {
+  for (const part of ["task", "passive", "input", "bound"]) {
     const own = all.filter((metric) => metric.part === part);
     if (own.length) tables.push(tableOf([part, "unit", ...Object.keys(own[0].values)], own.map(({ name, unit, values }) => [name, unit, ...Object.values(values).map(cellOf)]), 2));
   }
@@ -99,7 +99,7 @@ function metricTables(runs) {
 
 const cellOf = (value) => (typeof value === "string" ? value : shown(value));
 
-/** [{part: "" | "task" | "passive" | "input", name, unit, values: {what: number}}, ...] from the summary of a run. */
+/** [{part: "" | "task" | "passive" | "input" | "bound", name, unit, values: {what: number}}, ...] from the summary of a run. */
 function metricsOf({ summary, units, tasks }) {
   const out = [];
   const single = { duration: "s", wall_time: "s", energy_drift: "J", residual_max: units.residual ?? "" };
@@ -113,6 +113,10 @@ function metricsOf({ summary, units, tasks }) {
       const unit = (part === "task" ? units[`violation.${(tasks[name] ?? [name])[0]}`] : units[`passive.${name}`]) ?? "";
       out.push({ part, name, unit, values: { "max |φ|": row.max_violation, "rms": row.rms_violation, "final": row.final_violation, "drift": row.drift } });
     }
+  }
+  for (const [name, bound] of Object.entries(summary.bounds ?? {})) {
+    const values = { "least h": bound.min, "holds [s]": bound.active_time, "violated [s]": bound.violated_time };
+    out.push({ part: "bound", name, unit: units[`bound.${name}`] ?? "", values });
   }
   for (const [name, { min, max, rms }] of Object.entries(summary.inputs ?? {})) {
     out.push({ part: "input", name, unit: units[`u.${name}`] ?? "", values: { min, max, rms } });

@@ -1,0 +1,147 @@
+"""What the frames of a node mean in the ordinary course of a run, as data: the tick in C is built from it.
+
+Design: only frames that a healthy node sends while it works are described. Every other frame, and every unexpected
+value, gives the tick back to the driver in Python, which knows what it means. So a description may leave things out,
+but must not promise what the driver would see otherwise. Arithmetic is a chain of operations in the order in which the
+driver does them, so that both get the same bits.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from hil.codecs.field import Field
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+
+
+class Operation(IntEnum):
+    """A step of a chain: what is done with the number so far and a constant."""
+
+    TIMES = 0
+    OVER = 1
+    PLUS = 2
+
+
+Chain = tuple[tuple[Operation, float], ...]
+"""Operations on a number, in order."""
+
+
+class Quantity(IntEnum):
+    """What a number in a frame is, at the joint."""
+
+    POSITION = 0
+    VELOCITY = 1
+    TORQUE = 2
+
+
+class Rounding(IntEnum):
+    """How a torque becomes the number in a command: always towards zero, so that no limit is exceeded."""
+
+    INTEGER = 0
+    SINGLE = 1
+    HALF_STEPS = 2
+
+
+class Reads(NamedTuple):
+    """A number that a frame brings.
+
+    Attributes:
+        field: Where it is.
+        quantity: What it is.
+        chain: From the number in the frame to the joint.
+    """
+
+    field: Field
+    quantity: Quantity
+    chain: Chain
+
+
+class Expects(NamedTuple):
+    """Bits of a frame that have a known value while the node works.
+
+    Attributes:
+        field: Where they are.
+        mask: The bits.
+        value: Their value.
+    """
+
+    field: Field
+    mask: int
+    value: int
+
+
+class Message(NamedTuple):
+    """A frame that a healthy node sends in a run.
+
+    Attributes:
+        id: Its id.
+        length: Its bytes.
+        reads: The numbers that it brings.
+        expects: What the driver expects in it.
+        selects: What tells it from frames of other nodes with the same id.
+        sample: Whether it is a sample: the last position, velocity and torque become one.
+        alive: Whether it proves that the drive is alive.
+    """
+
+    id: int
+    length: int
+    reads: tuple[Reads, ...] = ()
+    expects: tuple[Expects, ...] = ()
+    selects: tuple[Expects, ...] = ()
+    sample: bool = False
+    alive: bool = False
+
+
+class Encoding(NamedTuple):
+    """How a torque is sent.
+
+    Attributes:
+        frame: The frame of zero torque, with the present state of the driver.
+        sign: Sign of the motor's torque for a positive one at the joint.
+        field: Where the torque is.
+        chain: From the torque at the joint to the number in the frame, before it is rounded.
+        rounding: How it is rounded.
+        lowest, highest: Range of the number.
+        back: From the number in the frame to the torque at the joint.
+    """
+
+    frame: Frame
+    sign: int
+    field: Field
+    chain: Chain
+    rounding: Rounding
+    lowest: float
+    highest: float
+    back: Chain
+
+
+class Wire(NamedTuple):
+    """The frames of a node.
+
+    Attributes:
+        messages: Frames that it sends.
+        command: Its command; None for an encoder node.
+    """
+
+    messages: tuple[Message, ...]
+    command: Encoding | None = None
+
+
+def motor_torque(settings: DriveSettings) -> Chain:
+    """As `DriveSettings.motor_torque`."""
+    return (Operation.TIMES, settings.sign), (Operation.OVER, settings.gear)
+
+
+def joint_torque(settings: DriveSettings) -> Chain:
+    """As `DriveSettings.joint_torque`."""
+    return (Operation.TIMES, settings.sign), (Operation.TIMES, settings.gear)
+
+
+def joint_rate(settings: SensorSettings) -> Chain:
+    """As `SensorSettings.joint_rate`."""
+    return (Operation.TIMES, settings.sign), (Operation.OVER, settings.gear)
+
+
+def joint(settings: SensorSettings) -> Chain:
+    """As `SensorSettings.joint`."""
+    return (*joint_rate(settings), (Operation.PLUS, settings.offset))

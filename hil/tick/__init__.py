@@ -1,0 +1,1 @@
+"""The tick of a run in C: frames in, frames out."""

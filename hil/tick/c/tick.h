@@ -1,0 +1,120 @@
+/* Tables and state of the tick in C. Python reads this file as it stands, so it has no preprocessor lines. */
+
+typedef void (*tick_function)(const double **arguments, double **results);
+
+typedef struct { /* a compiled function with its buffers */
+  tick_function function;
+  double **arguments, **results;
+} tick_call;
+
+typedef struct { /* an integer or a float of single precision in a payload */
+  int first, size, shift, kind, big; /* kind 0: unsigned, 1: signed, 2: float */
+  unsigned long long mask;
+} tick_field;
+
+typedef struct { /* operation 0: times, 1: over, 2: plus */
+  int operation;
+  double constant;
+} tick_operation;
+
+typedef struct {
+  int count;
+  tick_operation operations[8];
+} tick_chain;
+
+typedef struct {
+  tick_field field;
+  unsigned long long mask, value;
+} tick_expects;
+
+typedef struct { /* quantity 0: position, 1: velocity, 2: torque */
+  tick_field field;
+  int quantity;
+  tick_chain chain;
+} tick_reads;
+
+typedef struct { /* a frame that a healthy node sends */
+  unsigned id;
+  int bus, node, flags, length, sample, alive;
+  int selects_count, expects_count, reads_count;
+  tick_expects selects[2], expects[2];
+  tick_reads reads[3];
+} tick_message;
+
+typedef struct { /* ids with (id & mask) == value belong to a node */
+  unsigned mask, value;
+  int bus, extended;
+} tick_watched;
+
+typedef struct { /* how a torque is sent */
+  int length, sign, rounding; /* rounding 0: integer towards zero, 1: single towards zero, 2: zero between two steps */
+  unsigned char frame[64];
+  tick_field field;
+  tick_chain chain, back;
+  double lowest, highest;
+} tick_encoding;
+
+typedef struct { /* a measured displacement, and what a sample of it is checked by */
+  int bus, awaited, synced;
+  double resolution, speed_limit, leap, interval, visible, held, floor;
+  int first_factor, factors; /* of its row of the Jacobian */
+} tick_channel;
+
+typedef struct { /* a drive and its limits */
+  double torque_limit, torque_rate_limit, lower, upper, speed_limit;
+  long long silence; /* longest time without a sign of life [ns] */
+} tick_drive;
+
+typedef struct {
+  /* sizes */
+  int n, m, channels, messages, watched, doubles, integers;
+  /* tables */
+  tick_message *message;
+  tick_watched *watch;
+  tick_encoding *encoding;
+  tick_channel *channel;
+  tick_drive *drive;
+  const int *factor_index;
+  const double *factor;
+  tick_call predict, sense, law;
+  /* settings */
+  int predicts, tracks, own_memory, memory, estimates;
+  int law_size, rate_start, status_start;
+  double period, skew, residual_tolerance, window, longest, memory_period; /* NaN: none */
+  double margin, steps, stuck_travel, stuck_time, stuck_window;
+  long long missed;
+  unsigned long long stops; /* bit: status of the law that Python handles */
+  /* state in one block each, kept until a tick is complete */
+  double *numbers, *kept_numbers;
+  long long *times, *kept_times;
+  double *q, *v, *accepted_position, *accepted_velocity, *accepted_torque, *travel, *rates, *before;
+  double *position, *velocity, *torque, *next_torque;
+  double *moved, *sent, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
+  double *carried, *previous;
+  long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
+  long long *limits_time, *began, *written;
+  /* results of a tick */
+  double *law_q, *law_v, *ages, *displacements, *torques, *controller_memory, *memory_start;
+  double *slack, *expected, *raw;
+  int *clamped;
+  double residual;
+  const char *trouble;
+} tick;
+
+void tick_begin(tick *k, long long began);
+double tick_encode(tick_encoding *encoding, double torque);
+int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
+int tick_missing(const tick *k);
+int tick_sense(tick *k, long long now);
+int tick_decide(tick *k, long long now, double elapsed, double task_time);
+void tick_undo(tick *k);
+
+typedef struct {
+  int bus, flags, length;
+  unsigned id;
+  long long time;
+  unsigned char data[64];
+} tick_frame;
+
+int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long now, double elapsed,
+                double task_time);

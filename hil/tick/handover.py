@@ -1,0 +1,81 @@
+"""How the state of a run goes from the Python tick to the tick in C, and back."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hil.drives.base import Condition, Drive, Node
+from hil.drives.sample import Sample
+from hil.safety.limits import Limits
+from hil.sensing.plausibility import AxisMemory
+from hil.sensing.sensing import Sensing, SensingState
+from hil.sensing.tracking import WindowState
+from hil.tick.machine import Machine
+
+
+def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
+    """Whether every node has sent a sample, and every drive works without a complaint."""
+    if any([node.sample is None for node in nodes]):
+        return False
+    enabled = Condition.ENABLED
+    return not any(
+        [d.condition is not enabled or d.fault or d.foreign or d.saturated or d.quiet for d in drives]
+    )  # fmt: skip
+
+
+def load(machine: Machine, drives: Sequence[Drive], nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> bool:
+    """Gives the state to C; returns whether it is one that the tick in C knows."""
+    state = sensing.state
+    if not (state.steady and in_order(drives, nodes)):
+        return False
+    x, k = machine.numbers, machine.times
+    x["q"][:], x["v"][:], k["now"][0], (k["sync"][0], k["sync_before"][0]) = state.q, state.v, state.now, state.syncs
+    x["rates"][:], x["before"][:] = state.rates, state.before
+    for i, (node, memory) in enumerate(zip(nodes, state.memories, strict=True)):
+        sample, accepted = node.sample, memory.accepted
+        if sample is None or accepted is None or memory.rejected:
+            return False
+        x["position"][i], x["velocity"][i], x["torque"][i], k["sample_time"][i] = sample
+        x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i] = accepted
+        x["travel"][i], k["still_since"][i], k["seen"][i] = memory.travel, memory.moved, memory.seen
+        x["next_torque"][i] = node.next_torque
+    k["alive"][:] = [drive.alive for drive in drives]
+    x["previous"][:], k["limits_time"][0] = limits.previous, limits.last
+    if sensing.tracking is not None:
+        _load_window(machine, sensing.tracking.window)
+    return True
+
+
+def _load_window(machine: Machine, window: WindowState) -> None:
+    x = machine.numbers
+    x["window_elapsed"][0], x["moved"][:], x["sent"][:] = window.elapsed, window.moved, window.sent
+    x["least"][:], x["most"][:], x["where"][:] = window.least, window.most, window.where
+    x["half_elapsed"][0] = -1.0
+    if window.half is not None:
+        x["half_elapsed"][0], x["half_moved"][:], x["half_sent"][:] = window.half
+
+
+def store(machine: Machine, nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> None:
+    """Takes the state back from C; the nodes already know their last frames."""
+    x = {name: array.tolist() for name, array in machine.numbers.items()}
+    k = {name: array.tolist() for name, array in machine.times.items()}
+    memories = []
+    for i, node in enumerate(nodes):
+        node.sample = Sample(x["position"][i], x["velocity"][i], x["torque"][i], k["sample_time"][i])
+        accepted = Sample(
+            x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i]
+        )
+        memories.append(AxisMemory(accepted, k["seen"][i], 0, x["travel"][i], k["still_since"][i]))
+    syncs = (k["sync"][0], k["sync_before"][0])
+    q, v = np.array(x["q"]), np.array(x["v"])
+    sensing.resume(SensingState(q, v, k["now"][0], syncs, memories, x["rates"], x["before"]))
+    limits.previous, limits.last = x["previous"], k["limits_time"][0]
+    if sensing.tracking is not None:
+        whole, half = x["window_elapsed"][0], x["half_elapsed"][0]
+        parts = {name: np.array(x[name]) for name in ("moved", "sent", "least", "most", "half_moved", "half_sent")}
+        before = None if half < 0.0 else (half, parts["half_moved"], parts["half_sent"])
+        sensing.tracking.resume(
+            WindowState(
+                whole, parts["moved"], parts["sent"], parts["least"], parts["most"], before, np.array(x["where"])
+            )
+        )

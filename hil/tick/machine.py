@@ -1,0 +1,199 @@
+"""The tables and the state of the tick in C, as one object in memory that Python and C share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hil.drives.base import Drive, Feedback, Node
+from hil.drives.wire import Wire
+from hil.loop import SECOND, Controller
+from hil.safety.monitor import MISSING_HEARTBEATS, Bounds, missed_age
+from hil.sensing import plausibility, tracking
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Sensing
+from hil.tick.library import library
+from hil.tick.tables import fill_encoding, fill_message, watched_ids
+from servoctl.engine.ccode import Entry
+from servoctl.types import Array, Status
+
+STATUSES = 64
+"""Statuses that fit into the mask of those that Python handles."""
+
+
+class Machine:
+    """A `tick` of `c/tick.h` with its arrays.
+
+    Args:
+        drives: In the order of the actuators.
+        nodes: Drives, then encoder nodes.
+        wires: What their frames mean.
+        buses: Name of each bus -> its number.
+        sensing: Computes q and v.
+        prediction: Predicts the model's motion.
+        controller: Evaluates the law.
+        bounds: Limits beyond which an event is reported.
+        predicts: Whether the law gets the predicted state.
+        stops_on: Codes of the statuses of the law that stop the run.
+
+    Attributes:
+        tick: The struct in C.
+        functions: The functions of `c/tick.h`.
+        numbers: Name -> array of doubles.
+        times: Name -> array of whole numbers, mostly times [ns].
+        messages: Message -> number of its node.
+    """
+
+    def __init__(
+        self,
+        drives: Sequence[Drive],
+        nodes: Sequence[Node],
+        wires: Sequence[Wire],
+        buses: Mapping[str, int],
+        sensing: Sensing,
+        prediction: Prediction,
+        controller: Controller,
+        bounds: Bounds,
+        predicts: bool,
+        stops_on: frozenset[int],
+    ) -> None:
+        self._ffi, self.functions = library()
+        self.tick: Any = self._ffi.new("tick *")
+        self._kept: list[Any] = []
+        n, m = len(controller.tick.q), len(drives)
+        self._sizes(n, m, len(nodes))
+        self._settings(sensing, bounds, predicts)
+        self._law(controller, stops_on)
+        self._channels(nodes, buses, sensing)
+        self._drives(drives, wires, nodes, buses)
+        for name, entry in (
+            ("predict", prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
+        ):  # fmt: skip
+            self._connect(getattr(self.tick, name), entry.entry)  # type: ignore[union-attr]
+
+    def _sizes(self, n: int, m: int, channels: int) -> None:
+        """Makes all arrays."""
+        tick = self.tick
+        tick.n, tick.m, tick.channels = n, m, channels
+        kept = dict.fromkeys(("q", "v", "moved", "half_moved"), n)
+        kept |= dict.fromkeys(("sent", "least", "most", "half_sent", "where", "carried", "previous"), m)
+        kept |= dict.fromkeys(("window_elapsed", "half_elapsed"), 1)
+        of_channels = ("accepted_position", "accepted_velocity", "accepted_torque", "travel", "rates", "before")
+        kept |= dict.fromkeys((*of_channels, "position", "velocity", "torque", "next_torque"), channels)
+        single = ("now", "sync", "sync_before", "limits_time", "began", "written")
+        times = dict.fromkeys(single, 1) | dict.fromkeys(
+            ("accepted_time", "seen", "still_since", "sample_time"), channels
+        )
+        times |= {"alive": m}
+        self.numbers, block = self._block(kept, float)
+        self.times, moments = self._block(times, np.int64)
+        tick.doubles, tick.integers = len(block), len(moments)
+        tick.numbers, tick.times = self._pointer("double", block), self._pointer("long long", moments)
+        tick.kept_numbers = self._pointer("double", np.zeros_like(block))
+        tick.kept_times = self._pointer("long long", np.zeros_like(moments))
+        results = dict.fromkeys(("law_q", "law_v"), n) | dict.fromkeys(("torques", "raw"), m)
+        results |= dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
+        more, _ = self._block(results, float)
+        self.numbers |= more
+        self.clamped = np.zeros(m, dtype=np.int32)
+        tick.clamped = self._pointer("int", self.clamped)
+
+    def _block(self, sizes: Mapping[str, int], kind: type) -> tuple[dict[str, Array], Array]:
+        """Arrays one after the other in one block; the struct points to them."""
+        block: Array = np.zeros(sum(sizes.values()), dtype=kind)
+        parts, place = {}, 0
+        for name, size in sizes.items():
+            parts[name] = block[place : place + size]
+            setattr(self.tick, name, self._pointer("double" if kind is float else "long long", parts[name]))
+            place += size
+        return parts, block
+
+    def _pointer(self, kind: str, array: Array) -> Any:
+        self._kept.append(array)
+        return self._ffi.cast(f"{kind} *", array.ctypes.data)
+
+    def _array(self, kind: str, count: int) -> Any:
+        made = self._ffi.new(f"{kind}[]", max(1, count))
+        self._kept.append(made)
+        return made
+
+    def _connect(self, target: Any, entry: Entry) -> None:
+        target.function = self._ffi.cast("tick_function", entry.function)
+        target.arguments = self._ffi.cast("double **", entry.arguments)
+        target.results = self._ffi.cast("double **", entry.results)
+
+    def _settings(self, sensing: Sensing, bounds: Bounds, predicts: bool) -> None:
+        tick, follows = self.tick, sensing.tracking
+        tolerance = sensing.residual_tolerance
+        tick.period, tick.skew = bounds.period, sensing.skew
+        tick.residual_tolerance = np.nan if tolerance is None else tolerance
+        tick.predicts, tick.tracks = predicts, follows is not None
+        tick.window, tick.longest = tracking.WINDOW, 0.0 if follows is None else follows.longest
+        tick.margin, tick.steps, tick.stuck_travel = plausibility.MARGIN, plausibility.STEPS, plausibility.STUCK_TRAVEL
+        tick.stuck_time, tick.stuck_window = plausibility.STUCK_TIME, plausibility.STUCK_WINDOW
+        tick.missed = missed_age(bounds.period)
+
+    def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:
+        tick, loop = self.tick, controller.loop
+        slices, period = loop.layout.slices, loop.memory_period
+        tick.own_memory, tick.memory = controller.own_memory, len(controller.memory)
+        tick.estimates, tick.memory_period = controller.estimating, np.nan if period is None else period
+        tick.rate_start, tick.status_start = slices["memory_rate"].start, slices["status"].start
+        stops = {code for code in range(STATUSES) if code in stops_on or code >= Status.NOT_POSITIVE.code}
+        tick.stops = sum(1 << code for code in stops)
+        tick.controller_memory = self._pointer("double", controller.memory)
+        tick.memory_start = self._pointer("double", np.array(loop.memory_start, dtype=float))
+
+    def _channels(self, nodes: Sequence[Node], buses: Mapping[str, int], sensing: Sensing) -> None:
+        displacements, tick = sensing.displacements, self.tick
+        rows = displacements.rows or []
+        tick.channel = self._array("tick_channel", len(nodes))
+        floors = plausibility.FLOOR * displacements.errors
+        flat = [entry for row in rows for entry in row]
+        tick.factor_index = self._pointer("int", np.array([j for j, _ in flat], dtype=np.int32))
+        tick.factor = self._pointer("double", np.array([factor for _, factor in flat], dtype=float))
+        first = 0
+        for i, (node, channel) in enumerate(zip(nodes, displacements.channels, strict=True)):
+            place = tick.channel[i]
+            place.bus, place.awaited = buses[node.settings.bus], node.feedback is not Feedback.CYCLIC
+            place.synced = node.feedback is Feedback.SYNC
+            place.resolution, place.speed_limit, place.leap = channel.resolution, channel.speed_limit, channel.leap
+            place.interval, place.held, place.floor = channel.interval, channel.held, floors[i]
+            place.visible = channel.visible or channel.resolution
+            place.first_factor, place.factors = first, len(rows[i])
+            first += len(rows[i])
+
+    def _drives(
+        self, drives: Sequence[Drive], wires: Sequence[Wire], nodes: Sequence[Node], buses: Mapping[str, int]
+    ) -> None:
+        tick = self.tick
+        tick.drive, tick.encoding = self._array("tick_drive", len(drives)), self._array("tick_encoding", len(drives))
+        for i, drive in enumerate(drives):
+            place, each = tick.drive[i], drive.settings
+            place.torque_limit, place.torque_rate_limit = each.torque_limit, each.torque_rate_limit
+            place.speed_limit, (place.lower, place.upper) = each.speed_limit, each.position_limits
+            heartbeat = drive.heartbeat
+            place.silence = -1 if heartbeat is None else int(MISSING_HEARTBEATS * heartbeat * SECOND)
+        messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
+        self.messages = [i for i, _ in messages]
+        tick.message, tick.messages = self._array("tick_message", len(messages)), len(messages)
+        for k, (i, message) in enumerate(messages):
+            settings = nodes[i].settings
+            fill_message(tick.message[k], message, buses[settings.bus], i, settings.fd)
+        watched = watched_ids(nodes, buses)
+        tick.watch, tick.watched = self._array("tick_watched", len(watched)), len(watched)
+        for k, (mask, value, bus, extended) in enumerate(watched):
+            place = tick.watch[k]
+            place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
+
+    def take_commands(self, wires: Sequence[Wire]) -> None:
+        """Takes the commands as the drivers would send them now."""
+        for i, wire in enumerate(wires):
+            if wire.command is not None:
+                fill_encoding(self.tick.encoding[i], wire.command)
+
+    @property
+    def trouble(self) -> str:
+        """Why the last tick was given back; empty if it was not."""
+        text = self.tick.trouble
+        return "" if text == self._ffi.NULL else self._ffi.string(text).decode()

@@ -1,0 +1,196 @@
+"""A rig whose ordinary ticks run in C.
+
+Design: C does a tick from the first frame to the encoded torques, or leaves no trace of it. As soon as anything is not
+ordinary (a rare frame, an implausible sample, a limit, a status of the law), the state goes back to Python, which does
+the same tick from the same frames: its reaction is that of a run without C, in the same tick. So whatever C does not
+know cannot be wrong there. Stages, stop, heartbeats and records are Python's in any case.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from hil.drives.wire import Wire
+from hil.frame import Frame
+from hil.loop import SECOND, Reading, Tick
+from hil.rig.rig import CanRig
+from hil.safety.limits import Limits
+from hil.safety.stages import Stages
+from hil.tick import handover
+from hil.tick.machine import Machine
+from hil.tick.tables import flags_of
+from servoctl.types import Array
+
+GIVEN_BACK, UNKNOWN = -1, -2
+
+PAUSE = 10
+"""Ticks in Python after one that was given back: what is rare seldom comes alone."""
+
+WINDOW = "window"
+"""The end of a window of the tracking monitor, which is ordinary, but Python's."""
+
+
+class TickRig(CanRig):
+    """Drives and encoder nodes on CAN; arguments as of `CanRig`.
+
+    Attributes:
+        ticks: Number of ticks that C did.
+        given_back: Why C gave ticks back -> how often.
+    """
+
+    ticks = 0
+    given_back: Mapping[str, int] = MappingProxyType({})
+    _machine: Machine | None = None
+    _loaded = _decided = False
+    _pause = 0
+
+    def run_in_c(self, machine: Machine, wires: Sequence[Wire], stages: Stages, limits: Limits) -> None:
+        """From now on ordinary ticks of the task run in C."""
+        self._machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
+        self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.clamped
+        self._numbers, self._times = machine.numbers, machine.times
+        self._names = list(self._dispatch.buses)
+        self._bus_numbers = {name: number for number, name in enumerate(self._names)}
+        self._templates = [
+            Frame(wire.command.frame.id, extended=wire.command.frame.extended, fd=wire.command.frame.fd,
+                  brs=wire.command.frame.brs)
+            for wire in wires if wire.command is not None
+        ]  # fmt: skip
+        self._last: dict[int, tuple[str, Frame]] = {}
+        self._received: list[tuple[int, str, Frame]] = []
+
+    def read(self, deadline: int) -> Reading:
+        self._decided = False
+        if not self._goes_in_c():
+            return super().read(deadline)
+        dispatch, now = self._dispatch, self.clock.now
+        self._began = began = now()
+        if self._truth is not None:
+            self.true = self._truth()
+        self._functions.tick_begin(self._tick, began)
+        self._received.clear()
+        dispatch.taker = self._take
+        try:
+            dispatch.synchronise()
+            dispatch.wait(deadline, self._missing)
+        finally:
+            dispatch.taker = None
+        if self._loaded and self._functions.tick_sense(self._tick, now()):
+            self._give_back()
+        if not self._loaded:
+            return self._sense()
+        for message, bus, frame in self._received:
+            self._last.pop(message, None)  # so that the order is that of arrival
+            self._last[message] = (bus, frame)
+        return self._reading()
+
+    def _goes_in_c(self) -> bool:
+        """Whether C may begin this tick; it gets the state, or gives it back."""
+        if self._machine is None:
+            return False
+        if self._pause:
+            self._pause -= 1
+            return False
+        if not (self._stages.ordinary and self._dispatch.healthy and self._moves_freely):
+            if self._loaded:
+                self._store()
+            return False
+        if not self._loaded:
+            machine = self._machine
+            if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
+                return False
+            machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
+            self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
+            self._last.clear()
+            self._loaded = True
+        return True
+
+    def _take(self, bus: str, frame: Frame) -> None:
+        """Takes a frame in place of the nodes."""
+        if not self._loaded:
+            self._dispatch.deliver(bus, frame)
+            return
+        number = self._functions.tick_take(
+            self._tick, self._bus_numbers[bus], frame.id, flags_of(frame), len(frame.data), frame.data, frame.time
+        )
+        if number >= 0:
+            self._received.append((number, bus, frame))
+        elif number == UNKNOWN:
+            self._dispatch.unknown += 1
+        else:
+            self._give_back()
+            self._dispatch.deliver(bus, frame)
+
+    def _missing(self) -> str | None:
+        if not self._loaded:
+            return super()._missing()
+        bus = self._functions.tick_missing(self._tick)
+        return None if bus < 0 else self._names[bus]
+
+    def _reading(self) -> Reading:
+        """State of the machine as C found it."""
+        x, m = self._numbers, len(self._drives)
+        self.measured = [*x["position"][:m].tolist(), *x["velocity"][:m].tolist(), *x["torque"][:m].tolist()]
+        speeds: list[float] = x["rates"][:m].tolist()
+        return Reading(
+            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual,
+            x["displacements"][:m].tolist(), speeds,
+        )  # fmt: skip
+
+    def decide(self, tick: Tick) -> Array | None:
+        """Torques to send, shape (m,) [actuator units]; None: Python must decide."""
+        if not self._loaded:
+            return None
+        stages = self._stages
+        if tick.skipped or not (stages.ordinary and self._dispatch.healthy):
+            self._store()
+            return None
+        if self._functions.tick_decide(
+            self._tick, self.clock.now(), tick.elapsed / SECOND, stages.next_task_time
+        ):  # fmt: skip
+            self._count()
+            self._store()
+            return None
+        stages.follow(tick, [bool(each) for each in self._clamped])
+        self._decided = True
+        self.ticks += 1
+        torques: Array = self._numbers["torques"].copy()
+        return torques
+
+    def write(self, command: Array) -> None:
+        if not self._decided:
+            super().write(command)
+            return
+        self._command = self._numbers["carried"].copy()
+        send, encodings = self._dispatch.send, self._tick.encoding
+        for i, (drive, like) in enumerate(zip(self._drives, self._templates, strict=True)):
+            encoding = encodings[i]
+            data = bytes(encoding.frame[0 : encoding.length])
+            send(drive.settings.bus, Frame(like.id, data, like.extended, fd=like.fd, brs=like.brs))
+        self._dispatch.keep_alive()
+        self._written = self._times["written"][0] = self.clock.now()
+
+    def _count(self) -> None:
+        why = "" if self._machine is None else self._machine.trouble
+        self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
+        self._pause = 0 if why == WINDOW else PAUSE
+
+    def _give_back(self) -> None:
+        """Undoes this tick in C, and gives its frames to the drivers."""
+        self._count()
+        self._functions.tick_undo(self._tick)
+        self._store()
+        for _, bus, frame in self._received:
+            self._dispatch.deliver(bus, frame)
+
+    def _store(self) -> None:
+        """Gives the state back to Python."""
+        assert self._machine is not None
+        self._loaded = False
+        for bus, frame in self._last.values():
+            self._dispatch.deliver(bus, frame)
+        handover.store(self._machine, self._nodes, self._sensing, self._limits)
+
+    def stop(self) -> None:
+        if self._loaded:
+            self._store()
+        super().stop()

@@ -1,0 +1,45 @@
+"""Whether numbers or symbols are finite.
+
+Design: one test of the sum serves all entries, because a sum with an infinity or a NaN is not finite. The comparison is
+one that CasADi cannot simplify away: `x - x == 0` would become true.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine import loops
+from servoctl.engine.products import called
+from servoctl.engine.symbol import Symbol, is_symbolic
+from servoctl.types import Array
+
+_LARGEST = 1.7976931348623157e308
+
+PARTS = 8
+"""Parts of a long sum: an addition takes about as many times longer than the processor takes to start one."""
+
+MANY = 500
+"""Symbols of one array from which a loop sums them."""
+
+
+def is_finite(*arrays: Array) -> Any:
+    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
+    if not is_symbolic(*arrays):
+        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
+    # equal expressions count once; parts that do not wait for one another take a processor a fraction of the time
+    seen: set[int] = set()
+    entries: list[Any] = []
+    for array in arrays:
+        own = []
+        for entry in np.asarray(array, dtype=object).flat:
+            if not isinstance(entry, Symbol):
+                entries.append(entry)
+            elif entry.sx.element_hash() not in seen:
+                seen.add(entry.sx.element_hash())
+                own.append(entry)
+        if len(own) < MANY:
+            entries += own
+        else:
+            entries += called(loops.total_function(len(own)), (np.array(own, dtype=object),), ())
+    total = sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
+    return abs(total) <= _LARGEST

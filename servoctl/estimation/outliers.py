@@ -1,0 +1,107 @@
+"""Bursts of readings that an estimator left out, because they were far from their prediction.
+
+Design: an event per reading would flood a log, so outliers that lie less than `APART` from each other are one burst,
+which is reported once, when it is over. It has the figures of every coordinate and is named after the worst one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from servoctl.estimation.bound import OUTLIER, PATIENCE
+from servoctl.types import Array
+
+APART = 1.0
+"""Outliers with less time between them are one burst [s]."""
+
+
+@dataclass
+class OutlierCount:
+    """Outliers of one coordinate in a burst.
+
+    Attributes:
+        sigmas: Largest innovation [standard deviations].
+        count: Number of outliers.
+        in_row: Largest number of them in consecutive ticks.
+        running: Number in consecutive ticks up to now; 0 if the last reading was none.
+    """
+
+    sigmas: float = 0.0
+    count: int = 0
+    in_row: int = 0
+    running: int = 0
+
+    def add(self, sigmas: float) -> None:
+        """Adds the outlier of a tick."""
+        self.count, self.running = self.count + 1, self.running + 1
+        self.sigmas, self.in_row = max(self.sigmas, sigmas), max(self.in_row, self.running)
+
+
+@dataclass
+class Burst:
+    """Outliers of a machine.
+
+    Attributes:
+        first: Time of the first one [s].
+        last: Time of the last one [s].
+        counts: Coordinate -> its outliers.
+    """
+
+    first: float
+    last: float
+    counts: dict[str, OutlierCount] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> str:
+        """The coordinate with the largest innovation."""
+        return max(self.counts, key=lambda name: self.counts[name].sigmas)
+
+    @property
+    def text(self) -> str:
+        """The burst in words, without the name of its worst coordinate."""
+        worst = self.counts[self.worst]
+        when = f"at {self.first:.4g} s" if self.last == self.first else f"{self.first:.4g} to {self.last:.4g} s"
+        many = "1 reading" if worst.count == 1 else f"{worst.count} readings, {worst.in_row} in a row"
+        others = [f"{name} {each.sigmas:.3g}" for name, each in self.counts.items() if each is not worst]
+        also = f"; also {', '.join(others)}" if others else ""
+        lasting = any(each.in_row > PATIENCE for each in self.counts.values())
+        wrong = f"; after {PATIENCE} in a row the reading is believed, not the model" if lasting else ""
+        return f"{when}: {many}, up to {worst.sigmas:.3g} standard deviations{also}{wrong}"
+
+
+class OutlierBursts:
+    """Collects the outliers of a run, tick by tick.
+
+    Args:
+        coordinates: Names, in the order of the innovations.
+    """
+
+    def __init__(self, coordinates: Sequence[str]) -> None:
+        self._coordinates = list(coordinates)
+        self._open: Burst | None = None
+
+    def tick(self, t: float, innovation: Array) -> list[Burst]:
+        """The burst that is over, if any.
+
+        Args:
+            t: Time [s].
+            innovation: Distance of each reading from its prediction [standard deviations]; NaN: no reading.
+        """
+        outliers = (innovation > OUTLIER).nonzero()[0].tolist()
+        if not outliers and self._open is None:
+            return []
+        over = self.close() if self._open is not None and t - self._open.last > APART else []
+        if self._open is not None:
+            for name, each in self._open.counts.items():
+                each.running = each.running if self._coordinates.index(name) in outliers else 0
+        if outliers:
+            self._open = self._open or Burst(t, t)
+            self._open.last = t
+        for i in outliers:
+            assert self._open is not None
+            self._open.counts.setdefault(self._coordinates[i], OutlierCount()).add(float(innovation[i]))
+        return over
+
+    def close(self) -> list[Burst]:
+        """The burst that the end of the run cuts off, if any."""
+        burst, self._open = self._open, None
+        return [] if burst is None else [burst]

@@ -1,0 +1,40 @@
+"""Events of a run whose estimator left readings out."""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.estimation.bound import OUTLIER
+from servoctl.estimation.outliers import OutlierBursts
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Array
+
+COLUMNS = "estimate.innovation"
+"""Group of the columns that hold the innovations [standard deviations]."""
+
+
+def outlier_events(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Each burst of outliers: `t`, `until`, `coordinate` (the worst), `text`, and `coordinates`.
+
+    The latter is coordinate -> `sigmas` (largest innovation), `count`, and `in_row`, the most in consecutive ticks.
+    """
+    columns = trajectory.group(COLUMNS)
+    if not columns:
+        return []
+    bursts, found = OutlierBursts(list(columns)), []
+    innovation = np.column_stack(list(columns.values()))
+    outlier: Array = np.asarray((innovation > OUTLIER).any(axis=1))
+    after = np.concatenate([[False], outlier[:-1]])  # the row after an outlier ends its row of outliers
+    for i in np.flatnonzero(outlier | after).tolist():
+        found += bursts.tick(float(trajectory.t[i]), innovation[i])
+    return [
+        {
+            "t": burst.first, "event": "outlier", "coordinate": burst.worst, "until": burst.last,
+            "coordinates": {
+                name: {"sigmas": each.sigmas, "count": each.count, "in_row": each.in_row}
+                for name, each in burst.counts.items()
+            },
+            "text": f"{burst.worst}: readings far from their prediction were left out ({burst.text})",
+        }
+        for burst in (*found, *bursts.close())
+    ]  # fmt: skip

@@ -1,0 +1,97 @@
+"""The package of the page about protocols of one's own: installed, driven, stopped and failed on an emulated bus."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packages import Install, install  # noqa: F401
+
+from hil.assembly.prepare import load
+from hil.protocols.registry import entries
+from hil.session.start import Request, start
+from servoctl.errors import ConfigError
+
+PAGE = Path(__file__).parents[2] / ".docs" / "pages" / "howto" / "own_protocol.md"
+DRIVE = "{actuator: F, bus: main, protocol: acme, node: 3, gear: 50, torque_limit: 5, torque_rate_limit: 1000, "
+DRIVE += "speed_limit: 1, position_limits: [-0.3, 0.3]}"
+QUICK = (f"hil.drives=[{DRIVE}]", "hil.safety.zero_time=0.02", "hil.safety.ramp_time=0.02")
+
+
+def block(file: str) -> str:
+    found = re.search(
+        rf'^```\w+ title="acme/{re.escape(file)}"\n(.*?)^```$', PAGE.read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def acme(install: Install) -> None:  # noqa: F811
+    """The package of the page, as its `pyproject.toml` says."""
+    project = tomllib.loads(block("pyproject.toml"))["project"]
+    points = project["entry-points"]["servoctl.drives"]
+    install(project["name"], project["version"], points, {"acme_drive.py": block("acme_drive.py")})
+
+
+def ended(folder: Path, *overrides: str, duration: float = 0.1) -> Any:
+    request = Request("two_mass_spring_drive", (*QUICK, *overrides), duration=duration, engine="vm")
+    return start(request).run(folder / "run", lambda event: None)
+
+
+@pytest.mark.usefixtures("acme")
+def test_the_package_drives_an_emulated_motor_and_stops_it(tmp_path: Path) -> None:
+    assert entries()["acme"].origins == ("acme-drive 0.1",)
+    done = ended(tmp_path)
+    summary = done.trajectory.summary()
+    assert (done.exit_code, summary["status"], summary["observer"]) == (0, "done", [])
+    assert summary["drives"]["F"]["rejected"] == 0 and summary["inputs"]["F"]["rms"] > 0.0
+    assert summary["tasks"]["distance"]["max_violation"] < 1e-3
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("drive_fault", "over-current"),
+        ("drive_fault, code: 7", "fault 7"),
+        ("refuse_enable, since: power_on", "is disabled after 0.05 s without a command (is its watchdog off?)"),
+    ],
+)
+def test_a_fault_of_its_drive_stops_the_run(tmp_path: Path, kind: str, said: str) -> None:
+    done = ended(tmp_path, f"hil.faults=[{{kind: {kind}, drive: F, at: 0.0}}]")
+    assert done.exit_code == 3 and done.trajectory.summary()["observer"] == []
+    assert any(said in event.detail for event in done.events)
+
+
+@pytest.mark.usefixtures("acme")
+def test_the_reader_of_the_package_sees_a_torque_above_the_limit(tmp_path: Path) -> None:
+    frames = "hil.faults=[{kind: torque_constant, drive: F, factor: 0.5, at: 0.01}]"
+    module = importlib.util.find_spec("acme_drive")
+    assert module is not None and module.origin is not None
+    text = Path(module.origin).read_text()
+    Path(module.origin).write_text(text.replace("COMMAND.pack(mode, round(1000 * watchdog), torque)",
+                                                "COMMAND.pack(mode, round(1000 * watchdog), 40 * torque)"))  # fmt: skip
+    seen = ended(tmp_path, frames).trajectory.summary()["observer"]
+    assert seen and any("the limit is" in each for each in seen)
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("encoder_bits=4", "input should be greater than or equal to 8, got 4 (bits per turn of the encoder, 8 to 24)"),
+        (
+            "encoder_bits=fine",
+            "input should be a valid integer, unable to parse string as an integer, got 'fine'",
+        ),
+        ("encoder_bit=9", "no such option (did you mean 'encoder_bits'?)"),
+        ("node=500", "expected a node id from 1 to 127, got 500"),
+    ],
+)
+def test_the_options_are_checked_by_the_model_of_the_package(option: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load("two_mass_spring_drive", [QUICK[0], f"hil.drives.F.{option}"], "vm")
+    assert f"hil.drives[0].{option.partition('=')[0]}: {said}" in str(error.value)

@@ -1,0 +1,189 @@
+"""The tick in C equals the tick in Python to the bit, and gives back whatever is not ordinary."""
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hil.drives.base import Condition, Drive
+from hil.frame import Frame
+from hil.protocols.nodes import build
+from hil.recorder import InMemory
+from hil.session.start import Request, start
+from hil.tick.handover import in_order
+from hil.tick.library import library
+from hil.tick.rig import GIVEN_BACK, UNKNOWN
+from hil.tick.tables import fill_encoding, fill_message, flags_of, watched_ids
+from servoctl.bench.faults.run import play
+from servoctl.bench.faults.scenario import make, rows, scenarios
+from servoctl.errors import ConfigError
+from servoctl.run_folder.trajectory import Trajectory
+from tests.hil.emulation import drive_settings
+
+WORKING = {"cia402": [Frame(0x281, bytes.fromhex("270005000000"), time=1)]}
+"""Protocol -> frames after which a driver with node 1 counts its drive as enabled."""
+
+
+def run(config: str, tick: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
+    """What a run leaves: columns as bytes, frames, events, exit code, and how many ticks C did."""
+    kept: list[InMemory] = []
+    usual = InMemory.close
+
+    def close(self: InMemory, *arguments: Any) -> Trajectory:
+        kept.append(self)
+        return usual(self, *arguments)
+
+    begun = start(Request(config, (f"hil.tick={tick}", *overrides), duration=duration))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InMemory, "close", close)
+        ended = begun.run(None, lambda event: None)
+    facts = ended.trajectory.metadata
+    columns = {name: np.ascontiguousarray(each).tobytes() for name, each in ended.trajectory.columns.items()}
+    left = {"columns": columns, "frames": kept[0].frames, "events": ended.events, "code": ended.exit_code}
+    return left | {"ticks": facts["ticks_in_c"], "given_back": facts["given_back"], "counts": facts["counts"]}
+
+
+def assert_equal(python: dict[str, Any], c: dict[str, Any]) -> None:
+    assert not python["ticks"]
+    assert c["events"] == python["events"] and c["code"] == python["code"] and c["counts"] == python["counts"]
+    assert {name for name, each in c["columns"].items() if each != python["columns"][name]} == set()
+    assert c["frames"] == python["frames"]
+
+
+def compare(config: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
+    """The run in C, after a comparison with that in Python."""
+    python, c = (run(config, tick, *overrides, duration=duration) for tick in ("python", "auto"))
+    assert_equal(python, c)
+    return c
+
+
+@pytest.mark.slow
+def test_ten_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
+    left = compare("coordinated_robots", "hil.emulation.encoder_noise=2e-5", duration=10.0)
+    assert left["code"] == 0
+    assert left["ticks"] > 3800  # of 4000: ten windows of a second end in Python
+
+
+def test_noise_prediction_and_clamped_torques_are_equal_to_the_bit() -> None:
+    noisy = ("hil.emulation.encoder_noise=2e-5", "hil.prediction=true", "hil.drives.1.torque_rate_limit=20")
+    left = compare("coordinated_robots", *noisy, duration=0.2)
+    assert left["ticks"] > 60
+
+
+FAULTS = (
+    "samples lost", "host's bus-off", "frames of a wrong length", "drive fault", "encoder stuck", "law says NaN",
+    "loop stalls",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", FAULTS)
+def test_a_fault_has_its_reaction_at_the_same_instant_as_in_python(row: str) -> None:
+    scenario = make(row, "cia402", "at speed", 3)
+    python, c = (play(scenario, tick, "auto") for tick in ("python", "auto"))
+    assert c == python and c.problems == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", WORKING)
+def test_faults_have_their_reaction_with_the_tick_in_c(protocol: str) -> None:
+    of_protocol = [each for each in scenarios(len(rows()), seed=20261123) if each.protocol == protocol]
+    for scenario in of_protocol[::4]:  # every row, on both ticks: servoctl bench faults
+        assert (scenario.name, play(scenario, "auto", "auto").problems) == (scenario.name, ())
+
+
+def test_a_config_that_c_cannot_run_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"hil\.tick: c: speeds are filtered from positions \(use auto or python\)"):
+        run("coordinated_robots", "c", "hil.velocity=filter")
+
+
+class Bare:
+    """The tables of one drive alone."""
+
+    def __init__(self, drive: Drive) -> None:
+        self.ffi, self.functions = library()
+        wire = drive.wire()
+        assert wire is not None and wire.command is not None
+        self.tick = self.ffi.new("tick *")
+        self.messages = self.ffi.new("tick_message[]", len(wire.messages))
+        for place, message in zip(self.messages, wire.messages, strict=True):
+            fill_message(place, message, 0, 0, drive.settings.fd)
+        watched = watched_ids([drive], {"main": 0})
+        self.watch = self.ffi.new("tick_watched[]", len(watched))
+        for place, each in zip(self.watch, watched, strict=True):
+            place.mask, place.value, place.bus, place.extended = each
+        self.tick.message, self.tick.messages, self.tick.m = self.messages, len(wire.messages), 1
+        self.tick.watch, self.tick.watched = self.watch, len(watched)
+        self.values = {name: self.ffi.new("double *") for name in ("position", "velocity", "torque", "next_torque")}
+        self.times = {name: self.ffi.new("long long *") for name in ("sample_time", "alive")}
+        for name, value in {**self.values, **self.times}.items():
+            setattr(self.tick, name, value)
+        self.encoding = self.ffi.new("tick_encoding *")
+        fill_encoding(self.encoding, wire.command)
+
+    def take(self, frame: Frame) -> int:
+        flags, data = flags_of(frame), frame.data
+        taken: int = self.functions.tick_take(self.tick, 0, frame.id, flags, len(data), data, frame.time)
+        return taken
+
+
+def driver(protocol: str, **changes: Any) -> Drive:
+    """A driver that counts its drive as enabled."""
+    drive = build(drive_settings(protocol, **changes), 0.002)
+    assert isinstance(drive, Drive)
+    for frame in WORKING[protocol]:
+        drive.accept(frame)
+    assert drive.condition is Condition.ENABLED
+    return drive
+
+
+@pytest.mark.parametrize("protocol", WORKING)
+def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
+    chance, drive, taken = random.Random(7), driver(protocol, sign=-1, gear=7.3, offset=0.1), 0
+    bare = Bare(drive)
+    bare.values["next_torque"][0] = drive.next_torque
+    lengths = {message.id: message.length for message in (drive.wire() or ((),))[0]}
+    for time in range(2, 3000):
+        identity = chance.choice([*lengths, *sorted(drive.identities), 0x7FF])
+        length = lengths.get(identity, 8) if chance.random() < 0.9 else chance.randrange(9)
+        data = chance.randbytes(length)
+        like = WORKING[protocol][0]
+        if identity == like.id and length == len(like.data) and chance.random() < 0.5:
+            data = like.data[:2] + data[2:]
+        frame = Frame(identity, data, time=time)
+        number = bare.take(frame)
+        if number == GIVEN_BACK:
+            continue
+        rejected = drive.rejected
+        if number == UNKNOWN:
+            assert not drive.takes(identity)
+            continue
+        drive.accept(frame)
+        taken += 1
+        assert drive.rejected == rejected and (drive.sample is None or in_order([drive], [drive]))
+        if drive.sample is not None and drive.sample.time == time:
+            values = [bare.values[name][0] for name in ("position", "velocity", "torque")]
+            assert np.array(values).tobytes() == np.array(drive.sample[:3]).tobytes()
+            assert bare.times["sample_time"][0] == time
+        assert not drive.alive or drive.alive == bare.times["alive"][0] or drive.alive == 1
+    assert taken > 300
+
+
+@pytest.mark.parametrize("protocol", WORKING)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_c_encodes_every_torque_as_the_driver_does(protocol: str, sign: int) -> None:
+    drive, chance = driver(protocol, sign=sign, gear=7.3), random.Random(3)
+    bare = Bare(drive)
+    limit = drive.settings.torque_limit
+    torques = [0.0, -0.0, limit, -limit, 1e-12, -1e-12, 5e-324, -5e-324]
+    torques += [chance.uniform(-limit, limit) * 10.0 ** -chance.randrange(6) for _ in range(2000)]
+    for torque in torques:
+        carried = bare.functions.tick_encode(bare.encoding, torque)
+        assert bytes(bare.encoding.frame[0 : bare.encoding.length]) == drive.command(torque).data
+        assert np.float64(carried).tobytes() == np.float64(drive.carried(torque)).tobytes()
+
+
+def test_a_torque_that_no_frame_carries_is_not_sent() -> None:
+    bare = Bare(driver("cia402"))
+    assert all(math.isnan(bare.functions.tick_encode(bare.encoding, torque)) for torque in (1e9, -1e9, math.nan))
