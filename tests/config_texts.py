@@ -49,6 +49,29 @@ law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
 run: {duration: 0.02}
 """
 
+RAIL_CART = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    m: float = 3.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        return np.zeros(1)
+
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+"""
+"""A cart alone, driven along a rail, as a file."""
+
 HEAD = "plant: {class: a:B}\ninitial: {q: 0}\nlaw: none\nrun: {duration: 1}\n"
 DRIVE = (
     "actuator: u, bus: main, protocol: cia402, node: 1, torque_limit: 12, torque_rate_limit: 400, speed_limit: 6, "

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from config_texts import CART_PLANT as CART
 from typer.main import get_command
 
 import servoctl
@@ -24,31 +25,6 @@ from servoctl.errors import ConfigError, PlantError, RunFolderError
 from servoctl.run_folder import load_run
 
 Servoctl = Callable[..., subprocess.CompletedProcess[str]]
-
-CART = '''
-"""A driven cart carries a sprung mass."""
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m1: float = 1.0
-    m2: float = 2.0
-    k: float = 5.0
-    coordinates = {"x": "m", "s": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])
-
-    def force(self, q, v, t):
-        return np.array([0.0, -self.k * q[1]])
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [0.0]])
-'''
 
 CONFIG = """
 plant: {class: "cart.py:Cart"}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from config_texts import RAIL_CART
 
 import servoctl as sc
 from servoctl.bench.tune import BOTH, CASES, Case, searched
@@ -197,33 +198,10 @@ def test_units_come_from_the_schema() -> None:
     assert unit_of("task.distance.correction.p_feedback.P") == "s"
 
 
-PLANT = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.zeros(1)
-
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-"""
-
-
 def test_the_command_writes_a_config_that_runs_and_prints_the_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "cart.py").write_text(PLANT)
+    (tmp_path / "cart.py").write_text(RAIL_CART)
     (tmp_path / "cart.yaml").write_text(
         'plant: {class: "cart.py:Cart"}\ninitial: {q: 0.01, v: 0}\ntask: [{name: stay, holonomic: "x"}]\n'
         "law: {correction: {baumgarte: {alpha: 10, beta: 10}}}\nrun: {duration: 0.3, period: 0.01}\n"

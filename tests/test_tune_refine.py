@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from config_texts import RAIL_CART
 
 import servoctl as sc
 from servoctl.cli import main
@@ -31,27 +32,6 @@ tune:
   generation: 4
   trials: 6
   refine: 12
-"""
-CART = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m: float = 3.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.zeros(1)
-
-    def actuation(self, q, t):
-        return np.array([[1.0]])
 """
 REALISM = (
     "realism={noise: {q: 1e-4, v: 1e-3}, delay: 0.013, jitter: 0.004, lag: 0.003, "
@@ -117,7 +97,7 @@ def test_derivatives_with_passive_constraints_match_finite_differences() -> None
 
 def test_derivatives_of_a_sampled_cart_match_its_recursion(tmp_path: Path) -> None:
     """x'' = -2 alpha x' - beta^2 x held for h: a polynomial in the gains, differentiated by complex steps."""
-    (tmp_path / "cart.py").write_text(CART)
+    (tmp_path / "cart.py").write_text(RAIL_CART)
     (tmp_path / "cart.yaml").write_text(
         'plant: {class: "cart.py:Cart"}\ninitial: {q: 0.1, v: 0.05}\ntask: [{name: stay, holonomic: "x"}]\n'
         "law: {correction: {baumgarte: {alpha: 10, beta: 10}}}\nrun: {duration: 1, period: 0.01}\n"

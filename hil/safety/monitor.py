@@ -61,6 +61,7 @@ class Monitor:
         drives: In the order of the actuators.
         sensors: Encoder nodes.
         bounds: Limits beyond which an event is reported.
+        units: Unit of each drive's displacement, for the sentences; None: they are left out.
 
     Attributes:
         counts: Kind -> number of events, also of those that are not recorded.
@@ -68,10 +69,13 @@ class Monitor:
         events: Recorded events: one per kind and subject, except for `EVERY_TIME`.
     """
 
-    def __init__(self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds) -> None:
+    def __init__(
+        self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds, units: Sequence[str] | None = None
+    ) -> None:
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
         self._stale, self._lost = bounds.stale_age, bounds.lost_age
         self._missed = missed_age(bounds.period)
+        self._units = [""] * len(self._drives) if units is None else [f" {unit}" for unit in units]
         self._rejected = [node.rejected for node in self._nodes]
         self._fast = [0] * len(self._drives)
         window = max(1, round(WINDOW / bounds.period))
@@ -155,18 +159,21 @@ class Monitor:
     def motion(self, now: int, positions: Sequence[float], speeds: Sequence[float]) -> None:
         """Checks the position and speed of each joint against its limits; NaN reports nothing."""
         for i, drive in enumerate(self._drives):
-            limits, position, speed = drive.settings, positions[i], abs(speeds[i])
+            limits, position, speed, unit = drive.settings, positions[i], abs(speeds[i]), self._units[i]
             lower, upper = limits.position_limits
             if lower <= position <= upper and speed <= limits.speed_limit:
                 self._fast[i] = 0
                 continue
             if position < lower or position > upper:
-                self.report(now, EventKind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}")
+                self.report(
+                    now, EventKind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}{unit}"
+                )
+            rate = unit and f"{unit}/s"
             if speed > RUNAWAY * limits.speed_limit:
-                self.report(now, EventKind.RUNAWAY, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
+                self.report(now, EventKind.RUNAWAY, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}{rate}")
             self._fast[i] = self._fast[i] + 1 if speed > limits.speed_limit else 0
             if self._fast[i] >= 2:
-                self.report(now, EventKind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
+                self.report(now, EventKind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}{rate}")
 
     def torques(self, now: int, clamped: Sequence[bool]) -> None:
         """Counts the torques that a limit has changed."""

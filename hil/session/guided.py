@@ -63,6 +63,8 @@ def write_guided_motion(path: Path, run: Trajectory, coordinates: Sequence[str])
         replace(path, lambda file: file.write(text.encode()))
     except OSError as error:
         raise RunFolderError(f"--record: {path}: cannot be written: {error.strerror or error}") from error
-    moved = ", ".join(f"{name} {span:.3g}" for name, span in zip(coordinates, np.ptp(q, axis=0), strict=True))
+    moved = ", ".join(
+        f"{name} {span:.3g} {run.units[f'q.{name}']}" for name, span in zip(coordinates, np.ptp(q, axis=0), strict=True)
+    )
     use = f"references: {{guided: {{file: {path.name}}}}}"
     return f"guided motion of {times[-1]:.2f} s written to {path} (moved: {moved}); a task can follow it: {use}"

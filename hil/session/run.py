@@ -107,7 +107,9 @@ class HilRun:
         self._setup, self._environment, self._stage, self.facts = setup, environment, stage, facts
         nodes = [*setup.drives, *setup.sensors]
         self._plan = setup.plan(stage, duration)
-        self._monitor = Monitor(setup.drives, setup.sensors, setup.bounds)
+        self._monitor = Monitor(
+            setup.drives, setup.sensors, setup.bounds, setup.sensing.displacements.units[: len(setup.drives)]
+        )
         faults = environment.faults
         self._controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
         setup.live_gains.begin(self._controller.take_law)

@@ -4,7 +4,10 @@ from servoctl.assembly.following import following
 from servoctl.assembly.problems import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig, ObserverConfig
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.observer import Observer
+from servoctl.laws.observer_limit import largest_rate, of_one_row
+from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.plant import Plant
 
 
@@ -21,3 +24,28 @@ def build_observer(loaded: LoadedConfig, plant: Plant, problems: Problems, on_dr
         acts = acts._replace(delay=0.0)  # the state that it gets is that of the moment at which the command acts
     rate = law.observer.rate if isinstance(law.observer, ObserverConfig) else None
     return Observer(acts.period, rate, *acts[1:])
+
+
+def stable_rates(law: BoundConstraintFollowing, error: ModelError | None) -> list[float]:
+    """Largest stable rate of the observer of each row [1/s], for every machine of the box; None: no box."""
+    assert law.observer is not None
+    errors = (0.0,) if error is None else (error.rho, 0.0, error.upper)
+    return [
+        min(
+            largest_rate(of_one_row(law.observer, i), law.damping[i], law.stiffness[i], E, law.observer_rate)
+            for E in errors
+        )
+        for i in range(len(law.observed))
+    ]
+
+
+def rate_refusals(law: BoundConstraintFollowing, error: ModelError | None) -> list[str]:
+    """Why the rate of the observer is refused, per row; empty if it is stable, or without an observer."""
+    if law.observer is None:
+        return []
+    worst = "" if error is None else " for the worst machine of law.uncertainty"
+    return [
+        f"{name}: unstable at {law.observer_rate:.4g} 1/s{worst} (use a rate below {limit:.4g})"
+        for name, limit in zip(law.observed, stable_rates(law, error), strict=True)
+        if law.observer_rate > limit
+    ]

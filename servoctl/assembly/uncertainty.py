@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.assembly.observer import rate_refusals
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import changed_parameters, retuned_model
 from servoctl.config.load import LoadedConfig
@@ -118,7 +119,7 @@ def refusal(law: BoundConstraintFollowing, error: ModelError, worst: str) -> str
 
 
 def check_start_error(loaded: LoadedConfig, law: object, model: Model, start: State, problems: Problems) -> None:
-    """Notes a box for which the law's feedback has the wrong sign at the start."""
+    """Notes a box for which the law's feedback has the wrong sign at the start, or its observer is too fast there."""
     if not isinstance(law, BoundConstraintFollowing) or rests_on_model(law) is None:
         return
     found = machines(loaded, model, start, problems)
@@ -132,3 +133,6 @@ def check_start_error(loaded: LoadedConfig, law: object, model: Model, start: St
     sentence = refusal(law, error, found.named(error.at[1]))
     if sentence is not None:
         problems.add(sentence, "law", "uncertainty")
+        return
+    for sentence in rate_refusals(law, error):
+        problems.add(sentence, "law", "observer")

@@ -27,6 +27,7 @@ from servoctl.bench.tick import tick
 from servoctl.bench.tune import tune
 from servoctl.bench.two_arms import two_arms
 from servoctl.bench.view import view
+from servoctl.bench.wrong_model import wrong_model
 
 BENCHMARKS: dict[str, Benchmark] = {
     "tick": tick,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "startup": startup,
     "memory": memory,
     "identify": identification_study,
+    "wrong_model": wrong_model,
     "hil": hil,
     "view": view,
     "pseudoinverse": pseudoinverse_study,

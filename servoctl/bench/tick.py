@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hil.loop import Controller
-from servoctl.bench import comparison, costs, peers
+from servoctl.bench import comparison, costs, estimation, peers
 from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside
 from servoctl.bench.peers.textbook import TextbookRobots
@@ -84,6 +84,11 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
         limit = LIMIT * least["time"]
         findings.append(at_most(f"{WORK}, inside C", median, MOST_INSIDE))
         findings.append(Comparison(f"{WORK}, inside C", f"at most {LIMIT} floors", median, limit, 1.0))
+    if inside is not None:
+        for part in (estimation.inside_c(where, effort.quick, lambda done: None), estimation.on_drives(effort.quick)):
+            tables.append(part[0])
+            values.setdefault("estimation", {}).update(part[1])
+            findings += part[2]
     notes.append(f"{FROM_PYTHON}: `Library.caller` with fixed arrays for state and command; Loop.control copies both")
     notes.append(f"{ON_DRIVES}: `Controller.command`, which copies the state into fixed arrays and u out of them")
     notes.append("the time to read the clock is subtracted from each call")

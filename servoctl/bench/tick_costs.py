@@ -5,7 +5,7 @@ emulated world works. The remaining time belongs to the loop.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -200,6 +200,17 @@ def costs(config: str, duration: float, engine: str = "auto") -> TickCosts:
     return TickCosts(count, period, len(prepared.drives), sum(whole.values()), sum(rested.values()) / few, parts)
 
 
+def own_time(config: str, duration: float, settings: Sequence[str] = (), engine: str = "auto") -> float:
+    """Processor time of a tick without the emulated world [s]; see `costs`.
+
+    Args:
+        config, duration, engine: As of `costs`.
+        settings: As of `--set`.
+    """
+    parts, ticks, _ = _spent(config, duration, engine, watched, settings)
+    return (sum(parts.values()) - parts[WORLD]) / ticks
+
+
 def _paced(environment: Environment, watch: Watch) -> Environment:
     return replace(environment, clock=_PacedClock(environment.clock))
 
@@ -213,10 +224,14 @@ def watched(environment: Environment, watch: Watch) -> Environment:
 
 
 def _spent(
-    config: str, duration: float, engine: str, change: Callable[[Environment, Watch], Environment] | None = None
+    config: str,
+    duration: float,
+    engine: str,
+    change: Callable[[Environment, Watch], Environment] | None = None,
+    settings: Sequence[str] = (),
 ) -> tuple[dict[str, float], int, RigSetup]:
     """Time by part, number of ticks, and the rig; `change=watched` measures the parts."""
-    prepared = load(config, engine=engine)
+    prepared = load(config, settings, engine)
     environment, watch = in_lockstep(prepared, engine), Watch()
     parts = change is watched
     if change is not None:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.observer import rate_refusals, stable_rates
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.observer import RowObserver
 from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust_design import decay_rates
 from servoctl.laws.ultimate import observed, observer_lag
@@ -28,17 +28,13 @@ def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[st
     law = run.system.law
     if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
         return [], {}, []
-    rate, lines, errors = law.observer_rate, [], []
+    rate, lines, limits = law.observer_rate, [], stable_rates(law, error)
+    errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error)]
     values: dict[str, Any] = {}
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-
-        def largest(E: float, row: RowObserver = row, i: int = i) -> float:
-            return largest_rate(row, law.damping[i], law.stiffness[i], E)
-
-        limit = min(largest(E) for E in ((0.0,) if error is None else (error.rho, 0.0, error.upper)))
-        off = largest(OFF)
+        limit, off = limits[i], largest_rate(row, law.damping[i], law.stiffness[i], OFF)
         values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
         period = row.commands.period
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"
@@ -47,8 +43,6 @@ def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[st
         else:
             line += f" ({100 * rate / limit:.3g} % of it)" if 0.0 < limit < np.inf else ""
         lines.append(line)
-        if rate > limit:
-            errors.append(f"law.observer: {name}: unstable at {rate:.4g} 1/s{inside} (use a rate below {limit:.4g})")
     if error is not None and not errors:
         lines += _bound(law, error, values)
     return lines, values, errors

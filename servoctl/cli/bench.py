@@ -30,6 +30,9 @@ def bench(
         int | None, typer.Option(metavar="N", min=1, help="For faults: number of scenarios; default: each row once.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="S", help="For faults: seed of the scenarios.")] = 0,
+    estimation: Annotated[
+        bool, typer.Option("--estimation", help="For faults: the law works with an estimator.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run benchmarks, next to published figures and peers."""
@@ -42,7 +45,7 @@ def bench(
     findings: list[Comparison] = []
     for name in wanted:
         note(f"{name}: {'reactions of emulated drives to faults, with times' if name == FAULTS else description(name)}")
-        report = _run(name, effort, count, seed)
+        report = _run(name, effort, count, seed, estimation)
         values[name] = report.values
         findings += report.findings
         if not as_json:
@@ -68,7 +71,7 @@ def _refuse_unknown(wanted: list[str], known: list[str]) -> None:
         raise ConfigError(problems)
 
 
-def _run(name: str, effort: "Effort", count: int | None, seed: int) -> "BenchReport":
+def _run(name: str, effort: "Effort", count: int | None, seed: int, estimation: bool) -> "BenchReport":
     from servoctl.bench.registry import BENCHMARKS
 
     try:
@@ -76,7 +79,7 @@ def _run(name: str, effort: "Effort", count: int | None, seed: int) -> "BenchRep
             if name == FAULTS:
                 from servoctl.bench.faults.table import faults
 
-                return faults(effort, progress, count, seed)
+                return faults(effort, progress, count, seed, estimation)
             return BENCHMARKS[name](effort, progress)
     except KeyboardInterrupt:
         note(f"{name}: interrupted")

@@ -1,7 +1,7 @@
 """`servoctl hil`: runs a config on drives, emulated or real."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from shlex import quote
@@ -127,7 +127,7 @@ def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, p
     say(headline(summary))
     say(str(phases))
     if result.calibration:
-        _say_calibration(result)
+        _say_calibration(result, ready.setup.sensing.displacements.units)
         return
     bounds = {}
     try:
@@ -138,14 +138,18 @@ def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, p
     say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
 
 
-def _say_calibration(result: "Result") -> None:
-    """Prints what a calibration found for each drive."""
+def _say_calibration(result: "Result", units: Sequence[str]) -> None:
+    """Prints what a calibration found for each drive, in the unit of its displacement."""
     rows = []
-    for axis in result.calibration:
+    for axis, unit in zip(result.calibration, units, strict=False):  # encoder nodes follow the drives
         lower, upper = (number(limit) for limit in axis.position_limits)
         residual = "-" if isnan(axis.residual) else number(axis.residual)
         moved = "never" if isnan(axis.moved_at) else number(axis.moved_at)
-        found = ["-"] * 3 if axis.problem else [f"{axis.sign:+d}", number(axis.offset), f"{lower} to {upper}"]
+        found = (
+            ["-"] * 3
+            if axis.problem
+            else [f"{axis.sign:+d}", f"{number(axis.offset)} {unit}", f"{lower} to {upper} {unit}"]
+        )
         rows.append([axis.name, moved, *found, residual, axis.problem or f"sign from {axis.evidence}"])
     say()
     titles = ["drive", "first moved [s]", "sign", "offset", "range seen", "residual [steps]", ""]

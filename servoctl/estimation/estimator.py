@@ -172,6 +172,7 @@ class Estimator:
             innovation=tuple(each.innovation for each in gains),
             sigma=tuple(each.sigma[2] for each in gains),
             weight=tuple((noise / noise.max()).tolist()),
+            even=bool(np.all(noise == noise[0])),
             ends=end_of(constraint.signals for constraint in model.task.values()),
             rank_tolerance=rank_tolerance,
         )

@@ -45,18 +45,35 @@ def loop_matrix(observer: RowObserver, rate: float, damping: float, stiffness: f
     return np.array(columns).T[:-1]
 
 
-def largest_rate(observer: RowObserver, damping: float, stiffness: float, error: float = 0.0) -> float:
-    """Largest stable L [1/s]; 0 if the loop is unstable without an observer, infinite above `LARGEST` per period."""
+def largest_rate(
+    observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, chosen: float = 0.0
+) -> float:
+    """Largest stable L [1/s]; 0 if the loop is unstable without an observer, infinite above `LARGEST` per period.
+
+    Where inputs act much less than the model says, a slow observer can be unstable and a faster one stable.
+
+    Args:
+        observer: Of one row; see `of_one_row`.
+        damping: Gain on the violation rate; 0 for a nonholonomic row.
+        stiffness: Gain on the violation.
+        error: E [-].
+        chosen: If this rate [1/s] is stable, the end of the stable range that holds it is returned.
+    """
 
     def stable(rate: float) -> bool:
         roots = np.linalg.eigvals(loop_matrix(observer, rate, damping, stiffness, error))
         return float(np.abs(roots).max()) < 1.0 + 1e-9
 
     grid = np.geomspace(1e-3, LARGEST, 60) / observer.commands.period
-    first = next((i for i, rate in enumerate(grid) if not stable(rate)), None)
-    if first is None:
-        return float("inf")
-    low, high = (0.0 if first == 0 else float(grid[first - 1])), float(grid[first])
+    low = chosen if chosen > 0.0 and stable(chosen) else 0.0
+    high = float("inf") if low == chosen else chosen
+    for rate in grid[(grid > low) & (grid < high)].tolist():
+        if not stable(rate):
+            high = rate
+            break
+        low = rate
+    if high == float("inf"):
+        return high
     for _ in range(40):
         middle = (low + high) / 2.0
         low, high = (middle, high) if stable(middle) else (low, middle)

@@ -1,7 +1,9 @@
 """What the tests of emulated drives share: a machine of two axes, a bench of drives on it, a host without drivers."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +17,7 @@ from hil.emulator.bus import EmulatedBus
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
+from hil.emulator.process import EmulatorServer
 from hil.emulator.targets import Target, targets
 from hil.frame import Frame
 from hil.protocols.nodes import twins
@@ -165,3 +168,18 @@ def dictionary() -> ObjectDictionary:
         variable.data_type = types[form]
         found.add_object(variable)
     return found
+
+
+@contextmanager
+def served(server: EmulatorServer) -> Iterator[EmulatorServer]:
+    """Drives served by a thread until the test is over; then their buses are closed."""
+    over = threading.Event()
+    thread = threading.Thread(target=server.serve, args=(over.is_set,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        over.set()
+        thread.join()
+        for outlet in server.outlets.values():
+            outlet.bus.close()

@@ -1,6 +1,5 @@
 """Emulated drives on the wall clock: what they refuse to run on, and python-canopen's own master on them."""
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import cantools
 import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
-from emulation import TURN, Axes, dictionary, drive_settings, system_of, target
+from emulation import TURN, Axes, dictionary, drive_settings, served, system_of, target
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError
@@ -46,17 +45,8 @@ def serving(
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, twins(drives), faults=faults, engine="vm")
-    server = EmulatorServer(rig, buses, clock, hand=hand)
-    over = threading.Event()
-    thread = threading.Thread(target=server.serve, args=(over.is_set,))
-    thread.start()
-    try:
+    with served(EmulatorServer(rig, buses, clock, hand=hand)) as server:
         yield server
-    finally:
-        over.set()
-        thread.join()
-        for bus in buses.values():
-            bus.close()
 
 
 @pytest.mark.parametrize(

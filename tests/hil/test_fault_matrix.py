@@ -14,7 +14,7 @@ from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
 from servoctl.bench.faults.run import play
-from servoctl.bench.faults.scenario import PROTOCOLS, ROWS, make, rows, scenarios
+from servoctl.bench.faults.scenario import PROTOCOLS, ROWS, machine, make, rows, scenarios
 from servoctl.bench.faults.table import tabulate
 from servoctl.cli import main
 
@@ -58,6 +58,25 @@ FAST = [
 def test_each_kind_of_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
     result = play(make(row, protocol, motion, 1))
     assert result.problems == ()
+
+
+ESTIMATED = [
+    ("samples lost", "odrive", "at speed"),
+    ("one or two samples lost", "odrive", "at speed"),
+    ("encoder jumps", "odrive", "at speed"),
+    ("encoder's sign flips", "odrive", "at speed"),
+    ("law says NaN", "odrive", "at speed"),
+    ("loop stalls", "odrive", "at speed"),
+    ("drive fault", "odrive", "at speed"),
+]
+
+
+@pytest.mark.parametrize(("row", "protocol", "motion"), ESTIMATED)
+def test_an_estimator_in_the_loop_changes_no_reaction(row: str, protocol: str, motion: str) -> None:
+    assert machine(protocol, motion, estimation=True).loop.system.estimator is not None
+    result = play(replace(make(row, protocol, motion, 1), estimation=True))
+    assert result.problems == ()
+    assert result.ended_by == play(make(row, protocol, motion, 1)).ended_by
 
 
 def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A pose that is held stays; a floating machine stands still, gives way to a hand, and comes to rest when let go."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -116,7 +117,8 @@ def test_the_guided_motion_is_a_reference_file_with_the_names_of_the_coordinates
     push = {"kind": "push", "drive": "u1", "torque": 2.0, "at": 0.1, "for": 0.4}
     done, _ = run(Stage.FLOAT, 1.0, [push])
     file, names = tmp_path / "guided.csv", list(robots().loop.system.model.plant.coordinates)
-    assert "guided motion of 1.00 s" in write_guided_motion(file, done, names)
+    said = write_guided_motion(file, done, names)
+    assert "guided motion of 1.00 s" in said and re.search(rf"moved: {names[0]} [\d.e-]+ (rad|m), ", said)
     columns, curve, faults = file_curve(file, "t", None, "cubic", "hold")
     assert (list(columns), faults) == (names, ())
     assert curve is not None

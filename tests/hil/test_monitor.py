@@ -244,3 +244,10 @@ def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> No
     assert watched.exit_code == 4
     watched.report(3, EventKind.NOT_CONFIRMED, "u1")
     assert watched.exit_code == 3
+
+
+def test_positions_and_speeds_are_reported_with_their_units(drive: Silent) -> None:
+    watched = Monitor([drive], [], Bounds(PERIOD, 0.005, 0.02), ["rad"])
+    watched.motion(0, [2.5], [13.0])
+    details = [event.detail for event in watched.events]
+    assert details[0] == "2.5, limits -2 to 2 rad" and details[1] == "13, limit 6 rad/s"

@@ -3,14 +3,13 @@
 The bus is python-can's virtual one, which here counts as real; a thread serves the drives.
 """
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from emulation import served
 from interfaces import keys_of
 from wall_clock import OPTIONS, write_config
 
@@ -35,21 +34,10 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
         yield keys
 
 
-@contextmanager
-def served(config: Path) -> Iterator[EmulatorServer]:
+def rig_of(config: Path) -> EmulatorServer:
+    """The emulated drives of a config, on its buses."""
     prepared, clock = load(config, engine="vm"), WallClock()
-    buses = open_for_emulation(prepared.settings.buses, clock)
-    server = EmulatorServer(emulated_rig(prepared, "vm"), buses, clock)
-    over = threading.Event()
-    thread = threading.Thread(target=server.serve, args=(over.is_set,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        over.set()
-        thread.join()
-        for bus in buses.values():
-            bus.close()
+    return EmulatorServer(emulated_rig(prepared, "vm"), open_for_emulation(prepared.settings.buses, clock), clock)
 
 
 def heard(server: EmulatorServer) -> int:
@@ -66,7 +54,7 @@ def run(config: Path, folder: Path, **asked: Any) -> tuple[Result, list[str]]:
 @pytest.mark.slow
 def test_the_default_is_shadow_which_sends_nothing(keys: dict[str, Any], tmp_path: Path) -> None:
     config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
-    with served(config) as server:
+    with served(rig_of(config)) as server:
         begun = start(Request(config, engine="vm"))
         assert begun.stage is Stage.SHADOW
         assert "shadow: nothing is sent on main; the next step is --stage zero --armed" in begun.notes
@@ -85,7 +73,7 @@ def test_torque_takes_armed_on_the_command_line_and_not_a_frame_goes_out_without
     stage: str, keys: dict[str, Any], tmp_path: Path
 ) -> None:
     config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
-    with served(config) as server:
+    with served(rig_of(config)) as server:
         with pytest.raises(ConfigError, match=rf"--stage {stage}: main counts as real: .*add --armed"):
             start(Request(config, stage=stage, engine="vm"))
         assert main(["hil", str(config), "--stage", stage, "--engine", "vm", "--out", str(tmp_path / "run")]) == 2
@@ -113,7 +101,7 @@ def test_armed_no_stage_is_left_out_and_none_is_passed(
     stage: str, stages: list[str], keys: dict[str, Any], tmp_path: Path
 ) -> None:
     config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
-    with served(config) as server:
+    with served(rig_of(config)) as server:
         ended, passed = run(config, tmp_path / "run", stage=stage, armed=True)
         assert heard(server) == ended.trajectory.metadata["bus"]["main"]["sent"]
     assert (ended.exit_code, ended.unconfirmed) == (0, ()), ended.events

@@ -72,6 +72,12 @@ def test_noise_prediction_and_clamped_torques_are_equal_to_the_bit() -> None:
     assert left["ticks"] > 60
 
 
+@pytest.mark.slow
+def test_an_estimator_gets_the_same_torques_to_the_bit() -> None:
+    left = compare("coordinated_robots", "estimation.kind=model", duration=0.2)
+    assert left["ticks"] > 60
+
+
 FAULTS = (
     "samples lost", "host's bus-off", "frames of a wrong length", "drive fault", "encoder stuck", "law says NaN",
     "loop stalls",

@@ -131,7 +131,13 @@ def test_the_limit_of_the_observer_is_that_of_the_worst_machine(cart: Path) -> N
         limits.append(check(sc.load(cart, box, strict=False)).values["observer"]["x"]["limit"])
     assert np.array(limits) * 1e-3 == pytest.approx([4.6, 1.06], rel=0.02)
     beyond = check(sc.load(cart, ["law.uncertainty.m1=[-0.7, 0]", "law.observer.rate=1500"], strict=False))
-    assert any("for every machine of the box" in text for text in beyond.errors)
+    assert any("for the worst machine of law.uncertainty" in text for text in beyond.errors)
+
+
+def test_an_observer_beyond_the_limit_of_the_box_does_not_run(cart: Path) -> None:
+    with pytest.raises(ConfigError, match=r"law.observer: x: unstable at 1500 1/s for the worst machine of law.uncer"):
+        sc.load(cart, ["law.uncertainty.m1=[-0.7, 0]", "law.observer.rate=1500"])
+    sc.load(cart, ["law.uncertainty.m1=[-0.5, 0]", "law.observer.rate=1500"])
 
 
 REFUSED: Sequence[tuple[str, str]] = (

@@ -357,7 +357,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     if (all_finite(rates + own, k->memory - own))
       for (int i = own; i < k->memory; ++i) k->controller_memory[i] += k->memory_period * rates[i];
     else memcpy(k->controller_memory + own, k->memory_start + own, (k->memory - own) * sizeof *x);
-    memcpy(k->controller_memory + k->memory - 1 - m, k->carried, m * sizeof *x);
+    memcpy(k->controller_memory + k->memory - 1 - m, k->torques, m * sizeof *x); /* as asked, not as rounded */
   }
   return 0;
 }

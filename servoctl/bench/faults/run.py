@@ -170,7 +170,7 @@ class Host(HostFaults):
 
 def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultResult:
     """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`."""
-    made = machine(scenario.protocol, scenario.motion, tick, engine)
+    made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
     prepared = made.renewed(scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm")
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ class Scenario:
         faults: Entries of `hil.faults`.
         host: Fault of the loop's own process, one of `HOST_ROWS`; empty: none.
         seed: Seed of all random numbers.
+        estimation: Whether the law works with an estimator.
     """
 
     row: str
@@ -76,15 +77,16 @@ class Scenario:
     faults: tuple[Mapping[str, Any], ...]
     host: str
     seed: int
+    estimation: bool = False
 
     @property
     def name(self) -> str:
         """The scenario in one line, for a reader."""
-        return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}"
+        return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}{', estimation' * self.estimation}"
 
 
 @cache
-def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm") -> RigSetup:
+def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm", estimation: bool = False) -> RigSetup:
     """The machine with its drives; compiled once for all runs on it.
 
     Args:
@@ -92,6 +94,7 @@ def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm"
         motion: As of `Scenario`.
         tick: As of `hil.tick`.
         engine: As of `servoctl hil`; the tick in C needs `c` or `auto`.
+        estimation: Whether the law works with an estimator.
     """
     drives = [
         {"actuator": name, "protocol": protocol, "node": node, "rated_torque": 1.0, **_MADE_OF, **_LIMITS,
@@ -104,6 +107,7 @@ def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm"
     sensors = [{"coordinate": "x1", "node": 7, **_MADE_OF, **encoder}]
     written = [f"hil.drives={json.dumps(drives)}", f"hil.sensors={json.dumps(sensors)}"]
     written += [f"hil.buses.main={json.dumps(_FD_BUS)}"] if fd else []
+    written += ["estimation.kind=model"] if estimation else []
     return load(CONFIG, [*written, *SPEED[motion], f"hil.tick={tick}"], engine)
 
 
@@ -239,12 +243,12 @@ def rows() -> list[tuple[str, str, str]]:
     ]
 
 
-def scenarios(count: int, seed: int = 0) -> Iterator[Scenario]:
+def scenarios(count: int, seed: int = 0, estimation: bool = False) -> Iterator[Scenario]:
     """The given number of scenarios: all rows in turn, then again with other random numbers."""
     table = rows()
     for number in range(count):
         row, protocol, motion = table[number % len(table)]
-        yield make(row, protocol, motion, seed * 1_000_003 + number)
+        yield replace(make(row, protocol, motion, seed * 1_000_003 + number), estimation=estimation)
 
 
 def make(row: str, protocol: str, motion: str, seed: int) -> Scenario:

@@ -80,7 +80,9 @@ QUICK = 40
 """Number of scenarios of a quick table."""
 
 
-def faults(effort: Effort, progress: Progress, count: int | None = None, seed: int = 0) -> BenchReport:
+def faults(
+    effort: Effort, progress: Progress, count: int | None = None, seed: int = 0, estimation: bool = False
+) -> BenchReport:
     """Plays faults on emulated drives in virtual time, and compares reaction and delay with the requirements.
 
     Args:
@@ -88,8 +90,9 @@ def faults(effort: Effort, progress: Progress, count: int | None = None, seed: i
         progress: Called with the fraction of scenarios that are done, 0 to 1.
         count: Number of scenarios; None: as above.
         seed: Seed of their random numbers.
+        estimation: Whether the law works with an estimator.
     """
-    wanted = list(scenarios(count or (QUICK if effort.quick else len(rows())), seed))
+    wanted = list(scenarios(count or (QUICK if effort.quick else len(rows())), seed, estimation))
     lines = tabulate(play_all(wanted, effort.jobs, progress))
     header = ("fault", "protocol", "ended by", "runs", "passed", "detected [ms]", "bound [ms]", "all off [ms]")
     texts = [
@@ -100,13 +103,14 @@ def faults(effort: Effort, progress: Progress, count: int | None = None, seed: i
     failures = [sentence for line in lines for sentence in line.failures]
     passed, played = sum(line.passed for line in lines), len(wanted)
     values = {
-        "seed": seed, "played": played, "passed": passed, "failures": failures,
+        "seed": seed, "estimation": estimation, "played": played, "passed": passed, "failures": failures,
         "rows": [vars(line) | {"ended_by": sorted(line.ended_by)} for line in lines],
     }  # fmt: skip
     notes = [
         "times since the fault, the longest of all runs; bound: that of the run with the longest time to detection"
     ]
-    title = f"Faults on emulated drives: {passed} of {played} runs reacted as required"
+    loop = ", with an estimator in the loop" if estimation else ""
+    title = f"Faults on emulated drives{loop}: {passed} of {played} runs reacted as required"
     return BenchReport(title, [TextTable("", header, texts, left=3)], values, [*failures, *notes])
 
 
