@@ -101,7 +101,9 @@ class BatchProgram(CSource):
             CompileError: An operation has no C.
         """
         self._step, self._lanes = step, compiler.lanes() if lanes is None else lanes
-        super().__init__(lambda: emit(step.functions) + step.source() + template("batch.h"), [BATCH], self._lanes)
+        super().__init__(
+            lambda: emit(step.functions, step.leading) + step.source() + template("batch.h"), [BATCH], self._lanes
+        )
 
     def load(self) -> "BatchLibrary":
         """The library; compiles it if the cache does not have it.

@@ -167,7 +167,7 @@ class Program(CSource):
         called, declarations = dict(self._functions), []
 
         def write() -> str:
-            text = emit(self._emitted)
+            text = emit(self._emitted, self._leading)
             text += "".join(_entry(name, *counts) for name, counts in called.items())
             text += "" if step is None else step.source()
             return text + ("" if step is None or step.substeps is not None else template("dop853.h"))
@@ -178,11 +178,12 @@ class Program(CSource):
             declarations += [STEPS] if step.substeps is not None else [STEPS, DOP853]
         declarations += [ENTRY.format(name) for name in self._functions]
         self._emitted = [*functions, *([] if step is None else step.functions)]
+        self._leading = {} if step is None else step.leading
         super().__init__(write, declarations, content=content)
 
     @property
     def expected(self) -> int:
-        return self.length if "source" in vars(self) else expected_length(self._emitted)
+        return self.length if "source" in vars(self) else expected_length(self._emitted, self._leading)
 
     def load(self, stop: compiler.Stop | None = None) -> "Library":
         """The library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.

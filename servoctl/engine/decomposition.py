@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.engine.banded import BandedDecomposition, decompose_banded
 from servoctl.engine.finite import is_finite
-from servoctl.engine.products import project, sum_of_squares
+from servoctl.engine.products import product, project, sum_of_squares
 from servoctl.engine.structured import Sparse, entries_of
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, maximum, to_sx, where
 from servoctl.types import Array
@@ -51,8 +51,8 @@ class Decomposition:
 
     def solve(self, b: Array) -> Array:
         """A^+ b: the shortest of the least-squares solutions of `A x = b`, shape (n,) or (n, columns)."""
-        y = self.column_basis.T @ b
-        x: Array = self.row_basis.T @ _back_substitution(self.triangle, y) / self.scale
+        y = product(self.column_basis.T, b)
+        x: Array = product(self.row_basis.T, _back_substitution(self.triangle, y)) / self.scale
         return x
 
     def pseudoinverse(self) -> Array:
@@ -65,11 +65,11 @@ class Decomposition:
 
     def row_projector(self) -> Array:
         """A^+ A, shape (n, n)."""
-        return self.row_basis.T @ self.row_basis
+        return product(self.row_basis.T, self.row_basis)
 
     def residual(self, b: Array) -> Array:
         """(I - A A^+) b: the part of b that `A x` cannot equal for any x."""
-        rest: Array = b - self.column_basis @ (self.column_basis.T @ b)
+        rest: Array = b - product(self.column_basis, product(self.column_basis.T, b))
         return rest
 
 

@@ -6,6 +6,7 @@ lost rank in every case, and take gcc half a minute when they are large.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -51,23 +52,33 @@ class CFunction:
     statements: int = 0
 
 
-def emit(functions: Sequence[Any]) -> str:
+def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType({})) -> str:
     """C of CasADi functions and of what they call: static functions `f_<name>` of pointers to inputs, then outputs.
+
+    Args:
+        functions: The functions.
+        leading: Name of one of them -> another with the same inputs, of whose outputs it has the first: it calls that.
 
     Raises:
         CompileError: An operation has no C.
     """
-    functions_in_c = emitted(functions).values()
+    functions_in_c = emitted(functions, leading=leading).values()
     return "\n".join(f"{LONG} {each.text}" if each.statements > MANY else each.text for each in functions_in_c)
 
 
-def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = False) -> Mapping[str, CFunction]:
+def emitted(
+    functions: Sequence[Any],
+    single: bool = False,
+    unrolled: bool = False,
+    leading: Mapping[str, Any] = MappingProxyType({}),
+) -> Mapping[str, CFunction]:
     """The same, function by function, each behind those that it calls.
 
     Args:
         functions: CasADi functions.
         single: Whether V is a float.
         unrolled: Whether decompositions are written out, statement by statement; their derivatives have C then.
+        leading: As of `emit`.
 
     Raises:
         CompileError: An operation has no C.
@@ -77,23 +88,31 @@ def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = Fal
     def add(function: Any) -> None:
         if function.name() in done:
             return
-        for called in _called(function):
+        whole = leading.get(function.name())
+        for called in _called(function) if whole is None else [whole]:
             add(called)
-        done[function.name()] = _function(function, single, unrolled)
+        made = _function(function, single, unrolled) if whole is None else _leading(function, whole)
+        done[function.name()] = made
 
     for function in functions:
         add(function)
     return done
 
 
-def expected_length(functions: Sequence[Any]) -> int:
-    """About how long the C of functions is [byte], without writing it: that takes seconds for a large law."""
+def expected_length(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType({})) -> int:
+    """About how long the C of functions is [byte], without writing it: that takes seconds for a large law.
+
+    The arguments are those of `emit`.
+    """
     total, known, waiting = 0, set[str](), list(functions)
     while waiting:
         function = waiting.pop()
         if function.name() in known:
             continue
         known.add(function.name())
+        if function.name() in leading:
+            waiting.append(leading[function.name()])
+            continue
         waiting += _called(function)
         name = function.name()
         short = name in TABLES or name in REPEATED or name in MAPPED or name in RECURSIONS or _sums_pairs(name)
@@ -138,6 +157,16 @@ def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
         return _pairs(function)
     body = Statements(function, single)
     return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls), len(body.lines))
+
+
+def _leading(function: Any, whole: Any) -> CFunction:
+    """A function of the first outputs of another, by calling it."""
+    own, sizes = function.n_out(), [whole.numel_out(k) for k in range(whole.n_out())]
+    names = [f"x{k}" for k in range(function.n_in())] + [f"y{k}" for k in range(own)]
+    rest = [f"rest{k}" for k in range(own, len(sizes))]
+    lines = [f"  V {name}[{max(1, size)}];" for name, size in zip(rest, sizes[own:], strict=True)]
+    lines.append(f"  f_{whole.name()}({', '.join(names + rest)});")
+    return CFunction(_text(function, lines), Cost(), sum(sizes[own:]), (whole.name(),))
 
 
 def _text(function: Any, lines: Sequence[str]) -> str:

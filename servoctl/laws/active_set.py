@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, project, solve_lower
+from servoctl.engine.linalg import Decomposition, decompose, product, project, solve_lower
 from servoctl.engine.symbol import clip, is_symbolic, maximum, where
 from servoctl.types import Array
 
@@ -152,14 +152,14 @@ def solve(problem: LeastSquaresProblem, held: Array) -> Solution:
         for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
             rows = project(basis, rows.T).T
         split = decompose(rows, problem.rank_tolerance, scale, masked=len(problem.g) > 0 and i == 0)
-        more = split.solve(e - T @ u)
+        more = split.solve(e - product(T, u))
         u, terms = u + more, terms + np.abs(more)
         basis = np.vstack([basis, split.row_basis]) if len(basis) else split.row_basis
         splits.append(split)
     if problem.preferred is None:
         return Solution(u, terms, splits)
     shift = free * problem.preferred
-    taken = basis.T @ (basis @ shift)
+    taken = product(basis.T, product(basis, shift))
     return Solution(u + (shift - taken), terms + np.abs(shift) + np.abs(taken), splits)
 
 
@@ -179,8 +179,8 @@ def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tupl
     for i in range(len(problem.levels) + 1):
         if i < len(problem.levels):
             T, e = problem.levels[i]
-            excess, size = T @ u - e, sizes[i][1]
-            gradient = wide[i].T @ where(above(np.abs(excess), ROUNDING * size), excess, 0.0)
+            excess, size = product(T, u) - e, sizes[i][1]
+            gradient = product(wide[i].T, where(above(np.abs(excess), ROUNDING * size), excess, 0.0))
             terms = columns[i] * size
         else:
             s = np.zeros(len(u)) if problem.preferred is None else problem.preferred
@@ -188,9 +188,9 @@ def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tupl
             terms = np.concatenate([np.abs(u) + np.abs(s), np.zeros(k)])
         for j in reversed(range(i)):
             split = splits[j]
-            along = split.row_basis @ gradient[: len(u)]
-            force = split.column_basis @ solve_lower(split.triangle.T, along) / split.scale
-            gradient = gradient - wide[j].T @ force
+            along = product(split.row_basis, gradient[: len(u)])
+            force = product(split.column_basis, solve_lower(split.triangle.T, along)) / split.scale
+            gradient = gradient - product(wide[j].T, force)
             terms = terms + columns[j] * (np.abs(force).sum() + greatest(terms) / split.scale)
         yield gradient[unlimited:], ROUNDING * terms[unlimited:]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.finite import is_finite
+from servoctl.engine.linalg import product
 from servoctl.engine.symbol import is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
@@ -233,7 +234,7 @@ class BoundConstraintFollowing(BoundLaw):
         u = self._allocate(allocator, feedforward, feedback)
         if self.has_aim:
             u = u + allocator.free(self._secondary(terms))
-        missed = rhs - allocator.task_map @ u
+        missed = rhs - product(allocator.task_map, u)
         status: Any = Status.OK.code
         if self.required:
             u, status = self._status(terms, allocator, rhs, missed, u)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from servoctl.engine.linalg import product
 from servoctl.engine.symbol import clip, largest, where
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
@@ -102,7 +103,7 @@ def limiting(
     held = limited.u
     if law.on_infeasible == "damp":
         held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
-    left = rhs - allocator.task_map @ held
+    left = rhs - product(allocator.task_map, held)
     required = law.required
     gives_up = largest((left - missed)[required]) > law.residual_tolerance * (1.0 + largest(rhs[required]))
     reason: Any = Status.SATURATED.code

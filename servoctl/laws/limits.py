@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import frobenius
+from servoctl.engine.linalg import frobenius, product
 from servoctl.engine.symbol import clip, is_symbolic, where
 from servoctl.laws.active_set import LeastSquaresProblem, above, at_least, greatest, solve
 from servoctl.laws.limit_search import search
@@ -121,7 +121,7 @@ def within_limits(
         best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, best))
     u = where(inside, whole, best)
     u = clip(u, lower, upper) if limited else u
-    given_up = tuple(e - T @ u for T, e in levels)
+    given_up = tuple(e - product(T, u) for T, e in levels)
     binding = where(inside, 0.0, -held[len(box[0]) :])
     return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, iterations, above(done, 0.0))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import frobenius, solve_lower
+from servoctl.engine.linalg import frobenius, product, solve_lower
 from servoctl.engine.symbol import is_symbolic
 from servoctl.expression.suggest import remedy
 from servoctl.laws.priorities import prioritised
@@ -134,7 +134,7 @@ def multiplier_rows(terms: Terms, S: Array, values: Sequence[Any] | Array) -> Re
     m = terms.matrices
     R = -terms.passive.solve(S.T).T
     pushed = terms.free_acceleration - solve_lower(terms.L, m.Q + m.c)
-    return ReactionRows(R @ terms.inputs, np.array(values) + R @ pushed, frobenius(R))
+    return ReactionRows(product(R, terms.inputs), np.array(values) + R @ pushed, frobenius(R))
 
 
 def out_of_reach(

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius
+from servoctl.engine.linalg import Decomposition, decompose, frobenius, product
 from servoctl.engine.symbol import minimum, where
 from servoctl.mechanics.projection import realise
 from servoctl.types import Array
@@ -90,13 +90,13 @@ def prioritised(
         splits.append(step.split)
     if measure is not None:
         # N is a projector, so u - N z keeps every T_k u_k; z = (measure N)^+ measure u minimises |measure (u - N z)|
-        freedom = decompose(measure @ N, rank_tolerance, frobenius(measure))
-        u = u - N @ freedom.solve(measure @ u)
+        freedom = decompose(product(measure, N), rank_tolerance, frobenius(measure))
+        u = u - product(N, freedom.solve(product(measure, u)))
     return Prioritised(
         u,
         N,
         tuple(split.rank for split in splits),
-        tuple(e - T @ u for T, e in levels),
+        tuple(e - product(T, u) for T, e in levels),
         tuple(split.pivot_min for split in splits),
     )
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius
+from servoctl.engine.linalg import Decomposition, decompose, frobenius, product, project
 from servoctl.engine.symbol import where
 from servoctl.types import Array
 
@@ -49,12 +49,12 @@ def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: 
         rank_tolerance: Relative rank tolerance.
         scale: Pivots of `H S` count relative to this. Use the size of H: that of H S may be round-off alone.
     """
-    HS = H @ S
+    HS = product(H, S)
     # rows of round-off are set to zero, so that their gain is exactly 0 and `counted` says so
     counted = np.array([where(frobenius(row) > rank_tolerance * scale, 1.0, 0.0) for row in HS])
     split = decompose(counted.reshape(-1, 1) * HS, rank_tolerance, scale)
     Z = split.row_basis
-    return Realised(x + S @ split.solve(b - H @ x), S - (S @ Z.T) @ Z, counted, split)
+    return Realised(x + product(S, split.solve(b - product(H, x))), project(Z, S.T).T, counted, split)
 
 
 def realise_with_clearance(step: Realised, h: Array, b: Any, R: Any, limit: Any) -> Realised:

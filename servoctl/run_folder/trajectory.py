@@ -214,6 +214,15 @@ class Trajectory:
             out["disturbance"] = {
                 name: {"rms": rms(self.t, d), "max": _greatest(np.abs(d))} for name, d in disturbance.items()
             }
+        sigma = self.group("estimate.sigma")
+        if sigma:
+            estimated = self.group("estimate.disturbance")
+            out["estimate"] = {
+                name: {
+                    "rms": rms(self.t, d), "max": _greatest(np.abs(d)), "sigma": sigma[name][-1] if len(d) else None,
+                }
+                for name, d in estimated.items()
+            }  # fmt: skip
         bounds = bound_metrics(self)
         if bounds:
             out["bounds"] = bounds

@@ -9,12 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from servoctl.engine import compiler, loops
+from servoctl.engine import compiler, loops, step
 from servoctl.engine.ccode import Program
 from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.emit import emit, emitted
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.repeat import repeat
+from servoctl.engine.step import StepFunctions
 from servoctl.engine.templates import over_numbers
 from servoctl.errors import CompileError
 from servoctl.types import Array
@@ -322,3 +323,21 @@ def test_derivatives_of_a_decomposition_have_no_c() -> None:
     moved = ca.Function("moved", [A], [ca.jacobian(ca.vec(Z), ca.vec(A))])
     with pytest.raises(CompileError, match=r"no C code for the derivative of a rank decomp.*\(take --engine vm\)"):
         emit([moved])
+
+
+def test_a_step_whose_functions_are_long_takes_rates_from_the_function_that_logs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p", 1)
+    rates = ca.vertcat(x[1], -p * x[0] + ca.sin(t))
+    functions = ca.Function("own", [t, x, p], [rates]), ca.Function("logged", [t, x, p], [rates, ca.vertcat(x, t)])
+    whole = Program([], StepFunctions(None, *functions))
+    monkeypatch.setattr(step, "MANY", 0)
+    short = Program([], StepFunctions(None, *functions))
+    assert "f_logged(x0, x1, x2, y0, rest1);" in short.source and "rest1" not in whole.source
+    assert short.expected == len(short.source)
+    start, times, nothing = np.array([1.0, 0.5]), np.linspace(0.0, 1.0, 11), np.zeros(0)
+    found, expected = (each.load().steps(start, times, np.array([4.0]), 0, nothing) for each in (short, whole))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(found[0]) == 11

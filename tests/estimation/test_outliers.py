@@ -56,8 +56,14 @@ def test_a_machine_far_from_its_model_is_one_event_of_its_run_and_an_exact_one_i
     few += ["realism.quantisation.q=1e-5"]
     calm = sc.load("two_mass_spring", few, engine="vm").simulate()
     assert [event for event in calm.summary()["events"] if event["event"] == "outlier"] == []
-    wrong = sc.load("two_mass_spring", [*few, "realism.parameter_error.m1=3"], engine="vm").simulate()
+    slow = "estimation.disturbance=0.1"  # follows no error of this size within ten ticks
+    wrong = sc.load("two_mass_spring", [*few, slow, "realism.parameter_error.m1=3"], engine="vm").simulate()
     found = [event for event in wrong.summary()["events"] if event["event"] == "outlier"]
+    d = wrong["estimate.disturbance.x1"]
+    known = wrong.summary()["estimate"]["x1"]
+    assert known["max"] == pytest.approx(np.abs(d).max())
+    assert known["rms"] == pytest.approx(np.sqrt(np.trapezoid(d**2, wrong.t) / (wrong.t[-1] - wrong.t[0])))
+    assert known["sigma"] == wrong["estimate.sigma.x1"][-1] > 0.0
     most = {name: wrong[f"estimate.innovation.{name}"].max() for name in ("x1", "x2")}
     assert len(found) == 1
     assert found[0]["coordinates"]["x1"]["sigmas"] == pytest.approx(most["x1"])
