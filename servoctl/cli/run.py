@@ -99,7 +99,7 @@ def say_bounds(summary: Mapping[str, Any]) -> None:
     """The table of the bounds; nothing without any."""
     keys = ("min", "active_time", "violated_time")
     rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in summary.get("bounds", {}).items()]
-    _say_long_table(["bound", "least h", "held inputs [s]", "violated [s]"], rows)
+    _say_long_table(["bound", "least h", "held inputs [s]", "h < -1e-6 [s]"], rows)
 
 
 def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

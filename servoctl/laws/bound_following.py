@@ -26,7 +26,7 @@ from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import Numbers, RobustTerm
-from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.constraint import Rows, equation_value
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
@@ -172,18 +172,25 @@ class BoundConstraintFollowing(BoundLaw):
     def foresees(self) -> bool:
         return self.bounds is not None and self.bounds.commands is not None
 
-    def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
-        return (
-            state if self.bounds is None else self.bounds.foreseen(state, self._parts.of_bounds(memory), acceleration)
-        )
+    @property
+    def _held(self) -> HeldBounds:
+        assert self.bounds is not None
+        return self.bounds
+
+    def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+        return self._held.foreseen(terms, self._parts.of_bounds(memory), acceleration)
 
     def last_sent(self, memory: Array) -> Array:
-        assert self.bounds is not None
-        return self.bounds.last_sent(self._parts.of_bounds(memory))
+        return self._held.last_sent(self._parts.of_bounds(memory))
 
-    def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
-        assert self.bounds is not None
-        return self.bounds.inequalities(terms, self.bound_numbers)
+    def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]:
+        return self._held.rows_of(terms)
+
+    def bound_least(self, of: Rows | None) -> Array:
+        return self._held.least(of, self.bound_numbers)
+
+    def mean_bounds(self, change: Array, memory: Array) -> Array:
+        return self._held.mean_change(change, self._parts.of_bounds(memory), self.bound_numbers)
 
     def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         task, rates = terms.matrices.task, []

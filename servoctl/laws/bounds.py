@@ -182,16 +182,16 @@ class Bounds:
         reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
         forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
         return {
-            "bounds": HeldBounds(rows, forces, self.period, *self._late(model)),
+            "bounds": HeldBounds(rows, forces, self.period, *self._following(model)),
             "bound_rates": tuple(self._rates(model)),
             "bound_braking": self.braking or (np.inf,) * len(rows),
             "bound_margins": tuple(self._margins(model)),
             "bound_reactions": tuple(float(of.value) for of in reactions.values()),
         }
 
-    def _late(self, model: Model) -> tuple[HeldCommands | None, float | None]:
-        """How the actuators follow if commands act late, and the time at which a reference ends."""
-        if self.period is None or not self.delay > 0.0:
+    def _following(self, model: Model) -> tuple[HeldCommands | None, float | None]:
+        """How the actuators follow a law with a period, and the time at which a reference ends."""
+        if self.period is None:
             return None, None
         following = self.period, self.delay, self.lag, self.lower, self.upper, self.engaged
         constraints = (*model.plain.task.values(), *model.bounds.values())

@@ -3,6 +3,14 @@
     degree 2   h'' = A Phi B u + A a_c - b >= least        degree 1   the same of h'        degree 0   lambda(u)
 
 `laws.barrier` gives the least h'' or h'. A reaction is linear in u, so its bound is a row as it is.
+
+Design: a command is held for a period D, in which h'' drifts. The law asks for the mean of h'' over the period, so that
+the next sample meets its condition up to D^4 instead of D^3, as long as commands change little from tick to tick:
+
+    mean = h'' + theta D dh''/dt,    theta = (1/2 + p D / 6) / (1 + p D / 2)
+
+theta weights the drift by what it adds to `h' + p h` of the next sample. The drift is the difference between the rows
+now and half a period after the command begins to act, at the state that the last command leads to.
 """
 
 from collections.abc import Sequence
@@ -14,8 +22,10 @@ import numpy as np
 from servoctl.engine.linalg import frobenius
 from servoctl.engine.symbol import maximum, minimum, where
 from servoctl.laws import barrier
+from servoctl.laws.active_set import above
 from servoctl.laws.law import Acceleration
 from servoctl.laws.preload import ReactionRows, multiplier_rows
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State
@@ -65,6 +75,20 @@ class Numbers(NamedTuple):
     reactions: Sequence[Any]
 
 
+class BoundRows(NamedTuple):
+    """What the inputs do to the bounds: `G u + free` is h'', h' or a reaction of each row.
+
+    Attributes:
+        G: Shape (k, m).
+        free: Shape (k,).
+        scale: Size that pivots of G are relative to.
+    """
+
+    G: Array
+    free: Array
+    scale: Any
+
+
 @dataclass(frozen=True)
 class HeldBounds:
     """The bounds of a law; all of it is structure, the numbers are parameters of the law.
@@ -73,7 +97,7 @@ class HeldBounds:
         rows: Of the model's bounds, in order.
         reactions: Bounds of reactions, which follow them.
         period: D [s]; None: the law acts continuously.
-        commands: How the actuators follow, if commands act late; None: they act at once.
+        commands: How the actuators follow; None: the law acts continuously.
         ends: Time at which a reference of task or bounds ends [s].
     """
 
@@ -85,28 +109,47 @@ class HeldBounds:
 
     @property
     def memory(self) -> dict[str, float]:
-        """Name -> initial value: earlier commands, lagging torques, whether it runs; empty if commands act at once."""
+        """Name -> initial value: earlier commands, lagging torques, whether it runs; empty without a period."""
         if self.commands is None:
             return {}
-        names = [
-            f"sent{age + 1}.{actuator}" for age in range(self.commands.late) for actuator in self.commands.actuators
-        ]
+        names = [f"sent{age + 1}.{actuator}" for age in range(self._kept) for actuator in self.commands.actuators]
         names += [f"torque.{actuator}" for actuator in self.commands.actuators if self.commands.lag]
         return dict.fromkeys([*(f"bounds.{name}" for name in names), "bounds.running"], 0.0)
 
-    def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
-        """The state to which the commands already sent lead, at the moment at which the command of this tick acts."""
-        commands = self.commands
+    @property
+    def _kept(self) -> int:
+        """Number of earlier commands in the memory."""
+        assert self.commands is not None
+        return max(self.commands.late, 1)
+
+    def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+        """The state at which the command of this tick acts, and that half a period later under the last command.
+
+        Args:
+            terms: The terms of motion now.
+            memory: Of the bounds.
+            acceleration: (state, inputs) -> q'' of the model.
+        """
+        commands, state = self.commands, terms.state
         assert commands is not None
         sent, torque = self._sent(memory)
         (t, q, v), later = state, state.t
-        for time, mean, _ in commands.on_their_way(sent, torque):
-            a = acceleration(State(self._time(later), q, v), mean)
-            q, v, later = q + time * v + time * time / 2.0 * a, v + time * a, later + time
+        a = None
+        for time, mean, _ in commands.on_their_way(sent[: commands.late], torque):
+            a = terms.acceleration(mean) if a is None else a
+            half = time / 2.0
+            middle = acceleration(State(self._time(later + half), *_after(half, q, v, a)), mean)
+            q, v = q + time * v + time * time / 6.0 * (a + 2.0 * middle), v + time * middle
+            a, later = 2.0 * middle - a, later + time
+        half = commands.period / 2.0
+        ahead = later + half
         if commands.engaged:  # before the first tick the drives hold the pose; the task stands still up to time 0
             running = memory[-1] > 0.5
-            q, v, later = where(running, q, state.q), where(running, v, state.v), where(t > 0.0, later, t)
-        return State(self._time(later), q, v)
+            q, v = where(running, q, state.q), where(running, v, state.v)
+            later, ahead = where(t > 0.0, later, t), where(t > 0.0, ahead, t)
+        a = terms.acceleration(sent[0]) if a is None else a
+        then = State(self._time(later), q, v) if commands.late else state
+        return then, State(self._time(ahead), *_after(half, q, v, a))
 
     def last_sent(self, memory: Array) -> Array:
         """The newest command sent, shape (m,)."""
@@ -123,16 +166,16 @@ class HeldBounds:
         earlier, torque = self._sent(memory)
         given = commands.limited(u)
         if commands.engaged:
-            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (commands.late, 1)))
+            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (self._kept, 1)))
         sent = np.vstack([given, earlier])
         _, torque = commands.torque(commands.acting(sent), torque)
-        return np.concatenate([sent[: commands.late].ravel(), torque, [1.0]])
+        return np.concatenate([sent[: self._kept].ravel(), torque, [1.0]])
 
     def _sent(self, memory: Array) -> tuple[Array, Array]:
-        """Earlier commands, shape (late, m), and the lagging torques."""
+        """Earlier commands, the newest first, shape (kept, m), and the lagging torques."""
         assert self.commands is not None
-        late, m = self.commands.late, len(self.commands.actuators)
-        return memory[: late * m].reshape(late, m), memory[late * m : -1]
+        kept, m = self._kept, len(self.commands.actuators)
+        return memory[: kept * m].reshape(kept, m), memory[kept * m : -1]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,27 +187,32 @@ class HeldBounds:
         """Name of each row of `inequalities`."""
         return [*(row.name for row in self.rows), *(reaction.name for reaction in self.reactions)]
 
-    def inequalities(self, terms: Terms, numbers: Numbers) -> tuple[Array, Array, Any]:
-        """G, shape (k, m), g, shape (k,), and the size that pivots of G are relative to."""
-        G, g, scales = [], [], []
+    def rows_of(self, terms: Terms) -> BoundRows:
+        """h'', h' or the reaction of each row, as functions of the inputs."""
+        G, free, scales = [], [], []
         size = frobenius(terms.inputs)
         if terms.bounds is not None:
             G.append(terms.bound_map)
-            g.append(self._least(terms, numbers) - terms.bound_free)
+            free.append(terms.bound_free)
             scales.append(frobenius(terms.bounds) * size)
         if self.reactions:
             signs, forces = self._forces(terms)
             G.append(signs[:, None] * forces.T)
-            g.append(signs * (np.array(numbers.reactions) + forces.rhs))
+            free.append(-signs * forces.rhs)
             scales.append(forces.size * size)
         scale = scales[0] if len(scales) == 1 else np.sqrt(sum(each * each for each in scales))
-        return np.concatenate(G), np.concatenate(g), scale
+        return BoundRows(np.concatenate(G), np.concatenate(free), scale)
 
-    def _least(self, terms: Terms, numbers: Numbers) -> Array:
-        """Least h'' or h' of each row of the model's bounds."""
-        of, found = terms.matrices.bounds, []
-        assert of is not None
+    def least(self, of: Rows | None, numbers: Numbers) -> Array:
+        """The least value of each row.
+
+        Args:
+            of: h and h' of the model's bounds; None: there are none.
+            numbers: What the rows compare with.
+        """
+        found: list[Any] = []
         for i, row in enumerate(self.rows):
+            assert of is not None
             h, rate, p = of.violation[i] - numbers.margins[i], of.violation_rate[i], numbers.rates[i]
             if row.kind == "barrier":
                 found.append(barrier.barrier(h, rate, p, self.period))
@@ -173,7 +221,29 @@ class HeldBounds:
             else:
                 least = barrier.decay if row.kind == "decay" else barrier.speed
                 found.append(least(h, p, self.period))
-        return np.array(found)
+        pairs = zip(self.reactions, numbers.reactions, strict=True)
+        return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
+
+    def mean_change(self, change: Array, memory: Array, numbers: Numbers) -> Array:
+        """By how much the mean of each row over its period differs from its value now, shape (k,).
+
+        A rise within the period is not counted on: then samples end inside by a little. Nothing is known of the period
+        before the first command: the mean is the value now.
+
+        Args:
+            change: Of each row, from now to the middle of the period, shape (k,).
+            memory: Of the bounds.
+            numbers: What the rows compare with.
+        """
+        assert self.commands is not None
+        D, delay, later = self.commands.period, self.commands.delay, []
+        for row, p in zip(self.rows, numbers.rates, strict=True):
+            of_second = (0.5 + p * D / 6.0) / (1.0 + p * D / 2.0)
+            later.append(of_second if row.kind in ("barrier", "stopping") else 0.5)
+        later += [0.0] * len(self.reactions)  # a reaction holds from the first moment on
+        theta = where(above(change, 0.0), 0.0, np.array(later))
+        mean: Array = change * memory[-1] * (delay + theta * D) / (delay + D / 2.0)
+        return mean
 
     def values(self, terms: Terms, u: Array, numbers: Numbers) -> Array:
         """h of each name under the inputs u, shape (names,)."""
@@ -200,3 +270,8 @@ class HeldBounds:
             S[i, reaction.row] = 1.0
         signs = np.array([-1.0 if reaction.most else 1.0 for reaction in self.reactions])
         return signs, multiplier_rows(terms, S, np.zeros(len(S)))
+
+
+def _after(time: float, q: Array, v: Array, a: Array) -> tuple[Array, Array]:
+    """q and v after a time with the acceleration a."""
+    return q + time * v + time * time / 2.0 * a, v + time * a

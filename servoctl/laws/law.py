@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
@@ -122,19 +122,27 @@ class BoundLaw(ABC):
 
     @property
     def foresees(self) -> bool:
-        """Whether the rows of the bounds are those of the state at which the command acts, which the loop computes."""
+        """Whether the rows of the bounds are means over the period in which the command acts, which the loop finds."""
         return False
 
-    def foreseen(self, state: State, memory: Array, acceleration: Acceleration) -> State:
-        """The state at which the command of this tick acts, if the law `foresees`."""
-        return state
+    def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+        """The state at which the command of this tick acts, and that half a period later, if the law `foresees`."""
+        raise NotImplementedError
 
     def last_sent(self, memory: Array) -> Array:
         """The newest command sent, shape (m,), if the law `foresees`."""
         raise NotImplementedError
 
-    def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]:
-        """G, g and the size that pivots of G are relative to: `G u >= g` keeps the bounds."""
+    def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]:
+        """G, free and the size that pivots of G are relative to: `G u + free` is what the bounds limit."""
+        raise NotImplementedError
+
+    def bound_least(self, of: Rows | None) -> Array:
+        """The least of `G u + free` where the model's bounds have these values."""
+        raise NotImplementedError
+
+    def mean_bounds(self, change: Array, memory: Array) -> Array:
+        """What is added to `G u + free` for its mean, from its change up to half a period later; if it `foresees`."""
         raise NotImplementedError
 
     @property

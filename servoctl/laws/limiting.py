@@ -9,6 +9,7 @@ from servoctl.engine.symbol import clip, largest, where
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.limits import within_limits
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Status
 
@@ -38,7 +39,8 @@ class LimitedLaw(Protocol):
     def on_infeasible(self) -> str: ...
     @property
     def required(self) -> list[int]: ...
-    def bound_inequalities(self, terms: Terms) -> tuple[Array, Array, Any]: ...
+    def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]: ...
+    def bound_least(self, of: Rows | None) -> Array: ...
 
 
 class Limiting(NamedTuple):
@@ -87,7 +89,7 @@ def limiting(
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
     keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
     weights = np.array(law.weights) if law.allocation == "weighted" else None
-    G, g, scale = (None, None, None) if law.bounds is None else terms.held_rows or law.bound_inequalities(terms)
+    G, g, scale = (None, None, None) if law.bounds is None else terms.held_rows or _rows_now(law, terms)
     limited = within_limits(
         levels,
         lower,
@@ -113,3 +115,9 @@ def limiting(
         reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
     severe = status >= Status.INFEASIBLE.code
     return Limiting(held, left, where(severe, status, where(gives_up, reason, status)), binding, lack)
+
+
+def _rows_now(law: LimitedLaw, terms: Terms) -> tuple[Array, Array, Any]:
+    """G, g and the size of G: `G u >= g` keeps the bounds if the command acts at once and in this state alone."""
+    G, free, scale = law.bound_rows(terms)
+    return G, law.bound_least(terms.matrices.bounds) - free, scale

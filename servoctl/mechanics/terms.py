@@ -83,7 +83,7 @@ class Terms:
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
         bounds: The same of the bounds, shape (k, n); None: there are none.
-        held_rows: G, g and their size, of bounds whose rows are those of a later state; None: those of this one.
+        held_rows: G, g and their size, of bounds whose rows are means over a period; None: those of this state.
     """
 
     state: State

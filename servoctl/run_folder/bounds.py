@@ -10,6 +10,12 @@ from servoctl.types import Array
 VIOLATED = 1e-9
 """A bound counts as violated where h is below minus this [unit of the bound]; less is rounding."""
 
+COUNTED = 1e-6
+"""`violated_time` counts where h is below minus this [unit of the bound]; `min` shows all of it.
+
+A bound that holds the inputs is met at equality, and samples differ from it a little to both sides.
+"""
+
 APART = 5
 """Times at which a bound holds are one event if fewer rows lie between them."""
 
@@ -27,13 +33,13 @@ class Recorded(Protocol):
 
 
 def bound_metrics(trajectory: Recorded) -> dict[str, dict[str, Any]]:
-    """Bound -> least h, and the time in which it held the inputs and in which it was violated [s]."""
+    """Bound -> least h, and the time in which it held the inputs and in which it was violated [s], see `COUNTED`."""
     active, t = trajectory.group("bound_active"), trajectory.t
     return {
         name: {
             "min": float(np.nanmin(h)) if not np.all(np.isnan(h)) else None,
             "active_time": _time(t, active[name] > 0.5) if name in active else None,
-            "violated_time": _time(t, h < -VIOLATED),
+            "violated_time": _time(t, h < -COUNTED),
         }
         for name, h in trajectory.group("bound").items()
     }

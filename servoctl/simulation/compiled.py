@@ -23,7 +23,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
-from servoctl.simulation.late_bounds import foreseeing
+from servoctl.simulation.mean_bounds import foreseeing
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.simulation.traced import TracedLoop

@@ -25,7 +25,7 @@ from servoctl.simulation.divided import division
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
-from servoctl.simulation.late_bounds import foreseeing
+from servoctl.simulation.mean_bounds import foreseeing
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
@@ -78,7 +78,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         return loop
     if foreseeing(system) and model.opaque is not None:
         loop = NumpyLoop(system)
-        loop.note = f"plant and bounds of late commands run in NumPy: {model.opaque}"
+        loop.note = f"plant and bounds run in NumPy: {model.opaque}"
         return loop
     parts = division(system)
     sizes = [part.size for part in parts] or [(model.n, model.m, len(model.passive_rows), len(model.task_rows))]

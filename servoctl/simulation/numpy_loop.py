@@ -6,7 +6,7 @@ from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import NumericPlant
-from servoctl.simulation.late_bounds import foreseeing, with_late_bounds
+from servoctl.simulation.mean_bounds import foreseeing, with_mean_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -46,7 +46,7 @@ class NumpyLoop(Loop):
         terms = self._terms(state)
         if foreseeing(self.system) and terms.finite is not False:
             with np.errstate(all="ignore"):
-                terms = with_late_bounds(terms, memory, self.system, self._matrices)
+                terms = with_mean_bounds(terms, memory, self.system, self._matrices)
         return self._control(terms, memory, self.system).astype(float)
 
     def _law(self, state: State, d: Array, memory: Array) -> Array:

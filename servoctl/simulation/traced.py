@@ -19,7 +19,7 @@ from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
-from servoctl.simulation.late_bounds import foreseeing, with_traced_late_bounds
+from servoctl.simulation.mean_bounds import foreseeing, with_traced_mean_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -85,7 +85,7 @@ class TracedLoop(Loop):
         memory = self._given["x"][2 * self.system.model.n :]
         terms = self._terms
         if foreseeing(self.system):
-            terms = with_traced_late_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
+            terms = with_traced_mean_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
         command: Array = trace(self._control, terms, memory, self._symbolic)
         return command
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from hil.assembly.prepare import load
 from hil.replay.replay import replay
 from hil.session.start import Request, start
 
@@ -32,3 +33,11 @@ def test_heavier_links_cost_little_with_an_estimator(tmp_path: Path) -> None:
     assert sc.identify(tmp_path).values["m"] == pytest.approx(1.3, rel=1e-4)
     # the estimator knows the resolution of the encoders, and the folder says so
     assert "noise:" in (tmp_path / "config.yaml").read_text()
+
+
+def test_the_estimator_knows_the_lag_of_the_current_loop() -> None:
+    changes = ["estimation.kind=model", "hil.emulation.current_lag=0.002"]
+    estimator = load("two_mass_spring_drive", changes, "numpy").run.system.estimator
+    assert estimator is not None
+    assert estimator.commands.lag == (0.002,)
+    assert estimator.commands.late == 1

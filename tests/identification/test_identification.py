@@ -24,7 +24,7 @@ from servoctl.identification.log import Log, read_logs
 from servoctl.identification.rows import Raw, cutoff_of, raw_rows
 from servoctl.identification.selection import select
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
-from servoctl.types import Array
+from servoctl.types import Array, State
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -261,6 +261,24 @@ def test_the_shipped_robots_give_their_mass_from_their_own_working_log(tmp_path:
     assert found.values["I"] == pytest.approx(1.0, rel=1e-2)
     assert found.friction is not None
     assert not any(found.friction["coulomb"].values())  # there is none
+    log = sc.load_run(tmp_path / "run")
+
+    def task_acceleration(m: float, inertia: float) -> np.ndarray:
+        """A q'' of the logged commands by a model, shape (rows, 3)."""
+        changes = [f"plant.parameters.m={m!r}", f"plant.parameters.I={inertia!r}"]
+        system = sc.load("coordinated_robots", changes, engine="numpy").system
+        states = [State(log.t[k], log.q[k], log.v[k]) for k in range(0, len(log), 300)]
+        each = [(system.model.matrices(state), u) for state, u in zip(states, log.u[::300], strict=True)]
+        return np.array(
+            [
+                matrices.task.A @ system.terms(x, matrices).acceleration(u)
+                for x, (matrices, u) in zip(states, each, strict=True)
+            ]
+        )
+
+    true, before = task_acceleration(1.3, 1.0), task_acceleration(1.0, 1.0)
+    after = task_acceleration(found.values["m"], found.values["I"])
+    assert np.abs(after - true).max() < np.abs(before - true).max() / 100.0
 
 
 def _damaged(log: Path, folder: Path, change: str) -> Path:

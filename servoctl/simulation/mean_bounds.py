@@ -1,0 +1,138 @@
+"""Bounds of a law whose commands are held: their rows as means over the period in which the command acts.
+
+    G(now) u >= least(then) - free(now) - share [(G(middle) - G(now)) u_last + free(middle) - free(now)]
+
+`then` is the state at which the command begins to act, `middle` half a period later; see `laws.held_bounds`.
+
+Design: the rows at the middle are a function that is called, on symbols as on numbers, so that generated C holds it
+once. It stands behind a branch: where commands act at once, and the last one leaves all bounds far from binding, the
+rows of now serve. The task is not looked at there: bounds that do not hold leave the command as it was. A bound of
+what a task moves has the direction of the task's row, which G(middle) would miss by a little; inputs that meet both
+would be enormous. So the rows keep the direction that they have now, and are exact for the last command.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.repeat import repeat
+from servoctl.engine.symbol import from_sx, symbols, to_sx, where
+from servoctl.engine.trace import trace
+from servoctl.laws.active_set import above, at_least, greatest
+from servoctl.mechanics.terms import Matrices, Terms
+from servoctl.simulation.estimated import NumericPlant, TracedPlant, called_kernel
+from servoctl.simulation.system import System
+from servoctl.types import Array, State
+
+NEAR = 0.5
+"""A bound is near where its room is below this share of the terms that the room is the sum of.
+
+The drift within half a period is a smaller share if the period resolves the motion; if not, the row of now serves.
+"""
+
+
+def foreseeing(system: System) -> bool:
+    """Whether the law looks at its bounds over a period."""
+    return system.law is not None and system.law.foresees
+
+
+def with_mean_bounds(terms: Terms, memory: Array, system: System, matrices: Callable[[State], Matrices]) -> Terms:
+    """The terms with the rows of the bounds as means, on numbers.
+
+    Args:
+        terms: The terms now.
+        memory: Of the law.
+        system: Plant and law.
+        matrices: Evaluates the plant.
+    """
+    law = system.law
+    assert law is not None
+    then, middle = law.foreseen(terms, memory, NumericPlant(system, matrices).acceleration)
+    late = then is not terms.state
+    G, free, scale = law.bound_rows(terms)
+    least = law.bound_least(matrices(then).bounds if late else terms.matrices.bounds)
+    last, change = law.last_sent(memory), np.zeros(len(free))
+    if late or _near(G, free, least, last):
+        at = system.terms(middle, matrices(middle))
+        if at.finite is not False and at.positive is not False:
+            change = _change(G, free, *law.bound_rows(at)[:2], last)
+    return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
+
+
+def with_traced_mean_bounds(
+    terms: Terms,
+    memory: Array,
+    system: System,
+    p: Array,
+    matrices: Callable[[Mapping[str, Array]], Matrices],
+) -> Terms:
+    """The same on symbols.
+
+    Args:
+        terms: The terms now.
+        memory: Of the law.
+        system: With symbols as parameters.
+        p: Those symbols.
+        matrices: The matrices at t, q and v from such symbols.
+    """
+    law, n = system.law, system.model.n
+    assert law is not None
+    plant = TracedPlant(system, p, matrices)
+    given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
+    at_middle = trace(system.terms, State(given["t"][0], given["q"], given["v"]), matrices(given))
+    G, free, _ = trace(law.bound_rows, at_middle)
+    sound = where(at_middle.finite, at_middle.positive, 0.0)
+    kernel = called_kernel("bounds", given, {"G": G, "free": where(sound, free, np.nan)})
+    rows = at_middle.matrices.bounds
+    values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
+    at_then = None if values is None else called_kernel("bound_values", given, values)
+
+    def held(memory: Array) -> Terms:
+        then, middle = law.foreseen(terms, memory, plant.acceleration)
+        of, late = terms.matrices.bounds, then is not terms.state
+        if late and at_then is not None and of is not None:
+            h, rate = at_then(np.array([then.t]), then.q, then.v, p)
+            of = replace(of, violation=h, violation_rate=rate)
+        G, free, scale = law.bound_rows(terms)
+        least, last = law.bound_least(of), law.last_sent(memory)
+        far = 0.0 if late else 1.0 - _near(G, free, least, last)
+        change = _lazy_change(kernel, far, middle, p, G, free, last)
+        return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
+
+    found: Terms = trace(held, memory)
+    return found
+
+
+def _near(G: Array, free: Array, least: Array, last: Array) -> Any:
+    """Whether any bound is near under the last command, as 1 or 0."""
+    effect = G @ last
+    room, size = effect + free - least, np.abs(effect) + np.abs(free) + np.abs(least)
+    return greatest(where(at_least(room, NEAR * size), 0.0, 1.0))  # NaN is near
+
+
+def _change(G: Array, free: Array, later_G: Array, later_free: Array, last: Array) -> Array:
+    """By how much `G u + free` changes until later under the last command; 0 where it is not known."""
+    change = (later_G - G) @ last + later_free - free
+    known: Array = where(above(np.inf, np.abs(change)), change, 0.0)
+    return known
+
+
+def _lazy_change(kernel: Kernel, far: Any, middle: State, p: Array, G: Array, free: Array, last: Array) -> Array:
+    """`_change` on symbols; 0, and not evaluated, if `far` is 1."""
+    arguments = [np.array([middle.t]), middle.q, middle.v, p, G, free, last]
+    fresh = [symbols(f"x{i}", *np.shape(each)) for i, each in enumerate(arguments)]
+    state, later = symbols("state", len(free) + 1), kernel(*fresh[:4])
+    outcome = np.concatenate([_change(fresh[4], fresh[5], later[0], later[1], fresh[6]), [1.0]])
+    step = ca.Function(
+        "bounds_change", [to_sx(each) for each in (state, *fresh)], ca.cse([to_sx(outcome)]), {"never_inline": True}
+    )
+    # what is repeated is known by its name, in the whole program
+    name = f"bounds_change_{hashlib.sha256(step.serialize().encode()).hexdigest()[:16]}"
+    start = to_sx(np.append(np.zeros(len(free)), far))
+    after = repeat(name, step, 1, done=len(free))(start, *map(to_sx, arguments))
+    return from_sx(after, (len(free) + 1,))[:-1]
