@@ -1,7 +1,7 @@
 """What a disturbance torque may be: torque that does not arrive, a joint that is blocked, or a load.
 
     lost      d = (k - 1) u:      the torque that arrives is a share k of the torque sent, whatever that is
-    blocked   d' = -u':           whatever is added in torque moves nothing, and the joint stands still
+    blocked   d = -u or d' = -u': no torque, or none that is added, moves anything, and the joint stands still
     load      d' = 0:             it stays while the torque changes
 
 Design: these differ in how d follows the torque, not in its size, so the two halves of a window are compared. A motor
@@ -21,6 +21,10 @@ ALONE = 0.8
 
 FOLLOWS = 0.03
 """Smallest change of a torque that tells causes apart, relative to its limit."""
+
+
+NOTHING = 0.1
+"""A joint that stands still is blocked if less of its torque moves it."""
 
 
 class Half(NamedTuple):
@@ -66,7 +70,9 @@ def cause_of(
     worst = int(np.argmax(np.abs(d) / limits))
     du, change = second.u - first.u, second.d - first.d
     for i in range(len(d)):
-        if still and still[i] and abs(du[i]) > FOLLOWS * limits[i] and 0.5 < -change[i] / du[i] < 1.5:
+        follows = abs(du[i]) > FOLLOWS * limits[i] and 0.5 < -change[i] / du[i] < 1.5
+        nothing = all(abs(half.d[i] + half.u[i]) < NOTHING * abs(half.u[i]) for half in (first, second))
+        if still and still[i] and (follows or nothing):
             return Cause(
                 i, "the joint is blocked: it stands still whatever torque is added (brake, end stop, or its encoder)"
             )

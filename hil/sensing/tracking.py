@@ -17,6 +17,7 @@ counts is the rate. A disturbance that comes at once is named by `hil.sensing.ca
 Source: the momentum observer, in discrete time (De Luca, Mattone 2003); the bounds are ours.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,6 +37,9 @@ WINDOW = 0.1
 
 IN_A_ROW = 2
 """Consecutive windows that stop the machine; a short knock fills only one."""
+
+COMES_WITHIN = 3
+"""Windows within which a disturbance that comes at once is there: the one in which it comes, and `IN_A_ROW` more."""
 
 MODEL = 0.1
 """Allowed error of the model, as a share of the largest torque in the window."""
@@ -164,8 +168,8 @@ class TrackingMonitor:
 
     def begin(self) -> None:
         """Starts again; the next tick begins a window."""
-        self._beyond, self._came, self._stopped = 0, 0, False
-        self._before: Array | None = None
+        self._beyond, self._stopped = 0, False
+        self._last: deque[tuple[Array, Array]] = deque(maxlen=COMES_WITHIN)
         self._begin_window()
 
     def _begin_window(self) -> None:
@@ -261,20 +265,25 @@ class TrackingMonitor:
         """A finding if the disturbance has changed at once and stayed; a load alone does not stop the machine."""
         if not self._estimated or self._stopped:
             return None
-        before = window.d if self._before is None else self._before
-        change, allowed = window.d - before, self._allowed(window, MODEL)
-        if (np.abs(change) > allowed).any():
-            allowed = allowed + self.floor(t, q)
-        if not (np.abs(change) > allowed).any():
-            self._before, self._came = window.d, 0
-            return None
-        self._came += 1
-        if self._came < IN_A_ROW:
-            return None
-        self._before, self._came = window.d, 0
+        allowed = self._allowed(window, MODEL)
+        *before, (last, then) = self._last or ((window.d, allowed),)
+        self._last.append((window.d, allowed))
+        for windows, (reference, _) in enumerate(reversed(before), start=IN_A_ROW):
+            change = window.d - reference
+            stayed = np.abs(last - reference) > then  # a knock fills only one window
+            if (stayed & (np.abs(change) > allowed)).any():
+                stayed &= np.abs(change) > allowed + self.floor(t, q)
+                if stayed.any():
+                    self._last.clear()
+                    self._last.append((window.d, allowed))
+                    return self._came(change, WINDOW * windows, t, q)
+        return None
+
+    def _came(self, change: Array, since: float, t: float, q: Array) -> Finding:
+        """The finding of a change of d within a time [s]."""
         cause = self._cause(change, t, q)
         name, more = self._drives[cause.drive].name, change[cause.drive]
-        reason = f"its motion needs {more:+.3g} more than {WINDOW * IN_A_ROW:g} s before: {cause.words}"
+        reason = f"its motion needs {more:+.3g} more than {since:g} s before: {cause.words}"
         return Finding(name, reason if cause.load else f"{reason}: {REMEDY}", not cause.load, motion=True)
 
     def _cause(self, d: Array, t: float, q: Array) -> Cause:

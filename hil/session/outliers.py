@@ -21,10 +21,10 @@ class OutlierReports:
         self._innovation, self._reporter = loop.layout.slices.get("estimate.innovation"), reporter
         self._bursts = OutlierBursts(list(loop.system.model.plant.coordinates))
 
-    def tick(self, t: float, command: Array) -> None:
-        """Takes the command part of a row at a time [s]."""
+    def tick(self, t: float, command: Array, counts: bool) -> None:
+        """Takes the command part of a row at a time [s]; `counts`: whether its outliers count."""
         if self._innovation is not None:
-            self._report(self._bursts.tick(t, command[self._innovation]))
+            self._report(self._bursts.tick(t, command[self._innovation], counts))
 
     def close(self) -> None:
         """Reports the bursts that the end of the run cuts off."""

@@ -40,7 +40,8 @@ def estimating(system: System, loaded: LoadedConfig, start: State, problems: Pro
     except TaskError as error:
         problems.add(str(error).removeprefix("estimation: "), "estimation")
         return system
-    return dataclasses.replace(system, estimator=bound)
+    # on drives the resolution of each encoder replaces the noise after the loop is traced: weights stay parameters
+    return dataclasses.replace(system, estimator=dataclasses.replace(bound, even=bound.even and not on_drives))
 
 
 def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_drives: bool) -> Estimator | None:

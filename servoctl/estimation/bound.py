@@ -178,8 +178,8 @@ class BoundEstimator:
         innovation = where(valid, measurement.q - q, 0.0)
         apart = np.abs(innovation) / np.array(self.innovation)
         if self.has_model:
-            counts = [_outliers(x, k) for x, k in zip(apart, was["outliers"], strict=True)]
-            innovation = np.array([where(_left_out(k), 0.0, i) for k, i in zip(counts, innovation, strict=True)])
+            counts = [outliers_in_row(x, k) for x, k in zip(apart, was["outliers"], strict=True)]
+            innovation = np.array([where(is_left_out(k), 0.0, i) for k, i in zip(counts, innovation, strict=True)])
             was["outliers"] = np.array(counts)
         q, v = q + np.array(self.gain_q) * innovation, v + np.array(self.gain_v) * innovation
         d = d + np.array(self.gain_d) * innovation
@@ -269,7 +269,7 @@ def _less_products(start: Array, Z: Array) -> Array:
     return found
 
 
-def _outliers(apart: Any, before: Any) -> Any:
+def outliers_in_row(apart: Any, before: Any) -> Any:
     """Outliers in a row, up to `PATIENCE`; above it, that and how many readings must still fit.
 
     Args:
@@ -280,7 +280,7 @@ def _outliers(apart: Any, before: Any) -> Any:
     return where(apart > OUTLIER, more, where(before > PATIENCE + 1.5, before - 1.0, 0.0))
 
 
-def _left_out(outliers: Any) -> Any:
+def is_left_out(outliers: Any) -> Any:
     """Whether the last of so many outliers in a row is left out."""
     return (outliers > 0.5) * (outliers < PATIENCE + 0.5)
 

@@ -1,13 +1,16 @@
 """Bursts of readings that an estimator left out, because they were far from their prediction.
 
 Design: an event per reading would flood a log, so outliers that lie less than `APART` from each other are one burst,
-which is reported once, when it is over. It has the figures of every coordinate and is named after the worst one.
+which is reported once, when it is over. It has the figures of every coordinate and is named after the worst one. A
+reading counts if the estimator left it out: its rule is followed here, reading by reading.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from servoctl.estimation.bound import OUTLIER, PATIENCE
+import numpy as np
+
+from servoctl.estimation.bound import OUTLIER, PATIENCE, is_left_out, outliers_in_row
 from servoctl.types import Array
 
 APART = 1.0
@@ -23,12 +26,14 @@ class OutlierCount:
         count: Number of outliers.
         in_row: Largest number of them in consecutive ticks.
         running: Number in consecutive ticks up to now; 0 if the last reading was none.
+        believed: Whether so many came in a row that the reading was believed then, and not the model.
     """
 
     sigmas: float = 0.0
     count: int = 0
     in_row: int = 0
     running: int = 0
+    believed: bool = False
 
     def add(self, sigmas: float) -> None:
         """Adds the outlier of a tick."""
@@ -63,7 +68,7 @@ class Burst:
         many = "1 reading" if worst.count == 1 else f"{worst.count} readings, {worst.in_row} in a row"
         others = [f"{name} {each.sigmas:.3g}" for name, each in self.counts.items() if each is not worst]
         also = f"; also {', '.join(others)}" if others else ""
-        lasting = any(each.in_row > PATIENCE for each in self.counts.values())
+        lasting = any(each.believed for each in self.counts.values())
         wrong = f"; after {PATIENCE} in a row the reading is believed, not the model" if lasting else ""
         return f"{when}: {many}, up to {worst.sigmas:.3g} standard deviations{also}{wrong}"
 
@@ -78,21 +83,27 @@ class OutlierBursts:
     def __init__(self, coordinates: Sequence[str]) -> None:
         self._coordinates = list(coordinates)
         self._open: Burst | None = None
+        self._in_row = np.zeros(len(self._coordinates))
 
-    def tick(self, t: float, innovation: Array) -> list[Burst]:
+    def tick(self, t: float, innovation: Array, counts: bool = True) -> list[Burst]:
         """The burst that is over, if any.
 
         Args:
             t: Time [s].
             innovation: Distance of each reading from its prediction [standard deviations]; NaN: no reading.
+            counts: Whether outliers of this tick count.
         """
-        outliers = (innovation > OUTLIER).nonzero()[0].tolist()
-        if not outliers and self._open is None:
+        if not (innovation > OUTLIER).any() and not self._in_row.any() and self._open is None:
             return []
+        before = self._in_row
+        self._in_row = np.array([outliers_in_row(x, k) for x, k in zip(innovation.tolist(), before, strict=True)])
+        outliers = is_left_out(self._in_row).nonzero()[0].tolist() if counts else []
         over = self.close() if self._open is not None and t - self._open.last > APART else []
         if self._open is not None:
             for name, each in self._open.counts.items():
-                each.running = each.running if self._coordinates.index(name) in outliers else 0
+                i = self._coordinates.index(name)
+                each.running = each.running if i in outliers else 0
+                each.believed |= bool(before[i] == PATIENCE and self._in_row[i] > PATIENCE)
         if outliers:
             self._open = self._open or Burst(t, t)
             self._open.last = t

@@ -95,6 +95,7 @@ class Loop(ABC):
 
     def take_estimator(self, estimator: BoundEstimator) -> None:
         """Replaces the estimator by one that differs in parameters alone, without tracing again."""
+        assert structure(estimator) == structure(self.system.estimator), "not the same estimator"
         self.system = replace(self.system, estimator=estimator)
 
     @property

@@ -4,10 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.estimation.bound import OUTLIER
 from servoctl.estimation.outliers import OutlierBursts
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import Array
 
 COLUMNS = "estimate.innovation"
 """Group of the columns that hold the innovations [standard deviations]."""
@@ -23,10 +21,8 @@ def outlier_events(trajectory: Trajectory) -> list[dict[str, Any]]:
         return []
     bursts, found = OutlierBursts(list(columns)), []
     innovation = np.column_stack(list(columns.values()))
-    outlier: Array = np.asarray((innovation > OUTLIER).any(axis=1))
-    after = np.concatenate([[False], outlier[:-1]])  # the row after an outlier ends its row of outliers
-    for i in np.flatnonzero(outlier | after).tolist():
-        found += bursts.tick(float(trajectory.t[i]), innovation[i])
+    for t, row in zip(trajectory.t.tolist(), innovation, strict=True):
+        found += bursts.tick(t, row)
     return [
         {
             "t": burst.first, "event": "outlier", "coordinate": burst.worst, "until": burst.last,

@@ -64,6 +64,7 @@ def test_a_machine_far_from_its_model_is_one_event_of_its_run_and_an_exact_one_i
     assert known["max"] == pytest.approx(np.abs(d).max())
     assert known["rms"] == pytest.approx(np.sqrt(np.trapezoid(d**2, wrong.t) / (wrong.t[-1] - wrong.t[0])))
     assert known["sigma"] == wrong["estimate.sigma.x1"][-1] > 0.0
-    most = {name: wrong[f"estimate.innovation.{name}"].max() for name in ("x1", "x2")}
+    left_out = found[0]["coordinates"]["x1"]
+    assert left_out["in_row"] == 3 and "believed, not the model" in found[0]["text"]
     assert len(found) == 1
-    assert found[0]["coordinates"]["x1"]["sigmas"] == pytest.approx(most["x1"])
+    assert 5.0 < left_out["sigmas"] < wrong["estimate.innovation.x1"].max()  # later readings were believed

@@ -23,6 +23,7 @@ def half(d: tuple[float, float], u: tuple[float, float]) -> Half:
         (half((-3, 0), (6, 1)), half((-3, 0), (7, 1)), (False, False), "a load on this joint alone, or torque", True),
         (half((-3, 2), (6, 1)), half((-3, 2), (7, 0)), (False, False), "a load that the model does not have", True),
         (half((-3, 0), (4, 1)), half((-5, 0), (6, 1)), (True, False), "the joint is blocked", False),
+        (half((-4, 0), (4, 1)), half((-4.1, 0), (4.1, 1)), (True, False), "the joint is blocked", False),
     ],
 )
 def test_a_cause_is_told_by_how_the_disturbance_follows_the_torque(

@@ -214,6 +214,8 @@ def _checked(
     problems += [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
     if ended_by not in wanted.endings:
         problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.endings)}")
+    if ended_by == GOES_ON and wanted.told and wanted.told not in {each.kind.name.lower() for each in ended.events}:
+        problems.append(f"goes on without a word, expected the event {wanted.told}")
     if wanted.by_age and ended_by in wanted.endings:
         until = nanoseconds(float(ended.trajectory.columns["t"][-1])) if first is None else first.time
         problems += samples.problems(STALE, truth.onset, until, None if first is None else first.subject)
