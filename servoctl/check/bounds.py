@@ -22,6 +22,7 @@ from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import NEARBY
 from servoctl.laws.held_bounds import BoundRow
+from servoctl.mechanics.coordinate_bounds import CoordinateLimits
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
 from servoctl.simulation.numpy_loop import NumpyLoop
@@ -41,20 +42,22 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
     lines, values, warnings = [], {}, []
     late = 0.0 if held.commands is None else held.commands.delay
-    errors, paths = _errors(run, law), exclusions(run)
+    errors, paths, units = _errors(run, law), exclusions(run), _units(run)
     for i, name in enumerate(held.names):
+        unit = units.get(name, "")
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
         facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
         parts = [
-            f"{name}: h = {h[i]:.4g} at the start" + ("" if facts["inside"] else ", outside: the law returns inside")
+            f"{name}: h = {h[i]:.4g}{unit} at the start"
+            + ("" if facts["inside"] else ", outside: the law returns inside")
         ]
         if row is not None:
             facts |= _of_row(law, row, period)
-            parts += _in_words(held.rows[row], facts, period)
+            parts += _in_words(held.rows[row], facts, period, unit)
             parts += _margin(law, name, errors, facts)
         if period is not None and name in passed:
             facts["between_samples"] = passed[name]
-            parts.append(f"samples, and the motion between them, pass 0 by at most {passed[name]:.2g}")
+            parts.append(f"samples, and the motion between them, pass 0 by at most {passed[name]:.2g}{unit}")
         if name in paths:
             facts["path"] = paths[name].to_dict()
             parts.append(f"{paths[name].text}, where the law gives up the task")
@@ -80,9 +83,21 @@ def _of_row(law: BoundConstraintFollowing, row: int, period: float | None) -> di
     return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
 
 
-def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None) -> list[str]:
+def _units(run: Run) -> dict[str, str]:
+    """Name of a limit of a coordinate or of its speed -> unit of h, with a space before it."""
+    model = run.system.model
+    units: dict[str, str] = {}
+    for name, limits in model.bounds.items():
+        if isinstance(limits, CoordinateLimits):
+            for each in limits.coordinates:
+                row = name if len(limits.coordinates) == 1 else f"{name}.{each}"
+                units[row] = f" {model.plant.coordinates[each]}" + ("/s" if limits.rate else "")
+    return units
+
+
+def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None, unit: str) -> list[str]:
     if row.kind == "stopping":
-        return [f"brakes with {facts['braking']:.4g} unit/s^2"]
+        return [f"brakes with {facts['braking']:.4g}{unit}/s^2"]
     if row.kind == "speed":
         return ["reached within one period" if period else f"rate {facts['rate']:.4g} 1/s"]
     text = f"rate {facts['rate']:.4g} 1/s"
