@@ -116,7 +116,11 @@ def run(page: str, some: list[Block], folder: Path) -> None:
                         raise BlockError(f"{page}:{block.line}: {error}") from None
     finally:
         if sys.path != paths:
+            installed = tuple(path for path in sys.path if path not in paths)
             sys.path[:] = paths
+            for name, module in list(sys.modules.items()):
+                if str(getattr(module, "__file__", None) or "").startswith(installed):
+                    del sys.modules[name]
             _look_again()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
+from servoctl.run_folder.bounds import COUNTED
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import SETTLING_BAND, plain
 from servoctl.simulation.closed_loop import Loop
@@ -24,7 +25,8 @@ MOST_TIMES = 4_000_000
 
 
 def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], MetricChannel]:
-    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name), ("bound", name)."""
+    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name), and of each bound
+    ("bound", name), ("active", name)."""
     model, slices = loop.system.model, loop.layout.slices
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
@@ -35,6 +37,7 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
     law = loop.system.law
     for i, name in enumerate(() if law is None else law.bounded):
         by_name["bound", name] = MetricChannel((slices["bound"].start + i,), signed=True)
+        by_name["active", name] = MetricChannel((slices["bound_active"].start + i,), signed=True)
     evidence = () if law is None else ("rank", "residual", "pivot_min")
     return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
@@ -70,7 +73,7 @@ def summary_of(
 ) -> dict[str, Any] | None:
     """Metrics of one run, equal to those of `Trajectory.summary`; None if the run must be simulated alone.
 
-    Of a bound it has `min` alone.
+    A run in which a bound holds or is violated must be: only its rows say for how long.
 
     Args:
         names: Names of the channels.
@@ -80,7 +83,7 @@ def summary_of(
     """
     if outcome.good[run] < len(plan.times):
         return None
-    by_name: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}, "bound": {}}
+    by_name: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}, "bound": {}, "active": {}}
     for (group, name), values in zip(names, outcome.metrics[run], strict=True):
         kept = dict(zip(KEPT, values.tolist(), strict=True))
         if not kept["count"]:
@@ -114,7 +117,11 @@ def summary_of(
         },
     } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
     if by_name["bound"]:
-        summary["bounds"] = {name: {"min": kept["least"]} for name, kept in by_name["bound"].items()}
+        held = max(kept["greatest"] for kept in by_name["active"].values()) > 0.5
+        if held or min(kept["least"] for kept in by_name["bound"].values()) < -COUNTED:
+            return None
+        never = {"active_time": 0.0, "violated_time": 0.0}
+        summary["bounds"] = {name: {"min": kept["least"], **never} for name, kept in by_name["bound"].items()}
     codes = outcome.statuses[run].tolist()
     if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
         return None  # its tasks may be missed

@@ -45,7 +45,7 @@ class Heard(Silent):
     identities = frozenset({0x181})
 
     def __init__(self, bus: str) -> None:
-        super().__init__(settings())
+        super().__init__(settings(), 0.002)
         object.__setattr__(self.settings, "bus", bus)
         self.heard: list[Frame] = []
 

@@ -19,7 +19,7 @@ class Ordered:
     def __init__(self, *verbs: Callable[["Ordered"], Steps], limit: float = 5.0) -> None:
         self.clock, self.sent = VirtualClock(), list[tuple[int, int]]()
         self.ready = False
-        self.drives = [Silent(settings(f"u{i}")) for i in range(len(verbs))]
+        self.drives = [Silent(settings(f"u{i}"), 0.002) for i in range(len(verbs))]
         self.verbs = Handshake(
             {drive: verb(self) for drive, verb in zip(self.drives, verbs, strict=True)}, self._send, self.clock, limit
         )

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ import hil.replay.replay
 import servoctl
 from hil.bus.load import FrameTraffic
 from hil.drives import base
+from hil.drives.ids import Ids
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from hil.recorder import Recorder, read_frames
 from hil.replay.replay import OTHER_ENGINE, decoded, replay
 from servoctl.cli import main
 from servoctl.config import dump
+from servoctl.config.document import Problem
 from servoctl.errors import ColumnError, ConfigError, RunFolderError
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
@@ -206,6 +209,14 @@ class Encoder(base.Node):
 
     feedback = base.Feedback.CYCLIC
 
+    @staticmethod
+    def problems(settings: SensorSettings, options: Any, period: float) -> list[Problem]:
+        return []
+
+    @staticmethod
+    def reserved_ids(settings: SensorSettings) -> Ids:
+        return Ids(frozenset())
+
     @property
     def identities(self) -> frozenset[int]:
         return frozenset([self.settings.node])
@@ -228,7 +239,7 @@ class Encoder(base.Node):
 
 
 def test_can_blf_decodes_to_the_samples_of_the_run(tmp_path: Path) -> None:
-    first, second = (Encoder(SensorSettings("x", "main", "none", 1)) for _ in range(2))
+    first, second = (Encoder(SensorSettings("x", "main", "none", 1), 0.002) for _ in range(2))
     with Recorder(tmp_path / "run", {"t": "s"}, {}, lossless=True) as made:
         made.frame(0, False, Frame(1, b"\x05", time=10), 10)
         made.frame(1, False, Frame(1, b"\x06", time=20), 20)

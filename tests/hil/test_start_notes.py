@@ -9,8 +9,9 @@ from wall_clock import write_config
 from hil.assembly.prepare import load
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
+from tests.hil.emulation import served
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
-from tests.hil.test_real_drives import served
+from tests.hil.test_real_drives import rig_of
 
 
 def test_virtual_time_has_no_use_for_real_time_rights() -> None:
@@ -53,7 +54,7 @@ def test_a_long_watchdog_gives_a_note() -> None:
 def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_path: Path) -> None:
     with keys_of("virtual") as keys:
         config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
-        with served(config):
+        with served(rig_of(config)):
             for fault, happens in (
                 ("{kind: stall, at: 1, for: 0.01}", False),
                 ("{kind: reboot, at: 1, drive: F}", True),
