@@ -68,6 +68,7 @@ class Machine:
         for name, entry in (
             ("predict", prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
         ):  # fmt: skip
+            self._kept.append(entry)  # C calls it on its own arrays
             self._connect(getattr(self.tick, name), entry.entry)  # type: ignore[union-attr]
 
     def _sizes(self, n: int, m: int, channels: int) -> None:
