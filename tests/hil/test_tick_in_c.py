@@ -75,9 +75,23 @@ def test_noise_prediction_and_clamped_torques_are_equal_to_the_bit() -> None:
     assert left["ticks"] > 60
 
 
+BOUNDS = "bounds=[{name: joint, position: {theta1: [0, 62*deg]}, acceleration: 20}]"
+
+
 @pytest.mark.slow
-def test_an_estimator_gets_the_same_torques_to_the_bit() -> None:
-    left = compare("coordinated_robots", "estimation.kind=model", duration=0.2)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["estimation.kind=model"],
+        ["estimation.kind=alpha_beta"],
+        [BOUNDS],
+        ["law.observer=auto", "hil.emulation.parameters.m=1.05"],
+        ["law.adaptive={kind: leakage, rate: 20, leak: 1, width: 0.15}"],
+    ],
+    ids=["model", "alpha_beta", "bounds", "observer", "adaptive"],
+)
+def test_laws_with_memory_and_bounds_are_equal_to_the_bit(changes: list[str]) -> None:
+    left = compare("coordinated_robots", *changes, duration=0.2)
     assert left["ticks"] > 60
 
 
