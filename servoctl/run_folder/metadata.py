@@ -62,7 +62,7 @@ def _is_metrics(value: Any) -> bool:
 
 
 KINDS = (
-    dict.fromkeys(("config", "servoctl", "engine", "status", "error", "stage"), TEXT)
+    dict.fromkeys(("config", "servoctl", "engine", "status", "error", "stage", "tick"), TEXT)
     | dict.fromkeys(
         ("duration", "steps", "evaluations", "wall_time", "realtime_factor", "settling_band", "energy_drift"), NUMBER
     )

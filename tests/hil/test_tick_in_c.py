@@ -69,6 +69,11 @@ def test_ten_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
     assert left["ticks"] > 3800  # of 4000: ten windows of a second end in Python
 
 
+def test_the_summary_says_what_did_the_ticks() -> None:
+    ran = start(Request("coordinated_robots", duration=0.1)).run(None, lambda event: None).trajectory.summary()
+    assert ran["tick"] == "C" and ran["ticks_in_c"] > 30 and ran["given_back"] == {"window": 1}
+
+
 def test_noise_prediction_and_clamped_torques_are_equal_to_the_bit() -> None:
     noisy = ("hil.emulation.encoder_noise=2e-5", "hil.prediction=true", "hil.drives.1.torque_rate_limit=20")
     left = compare("coordinated_robots", *noisy, duration=0.2)
