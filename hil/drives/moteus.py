@@ -139,7 +139,7 @@ class MoteusDrive(Drive):
             self.sample = Sample(state.position * turn + settings.offset, state.velocity * turn, torque, time)
 
     def _leave(self, mode: int) -> None:
-        """Ends all torque commands until the drive is enabled again: somebody else has commanded this mode."""
+        """Ends all torque commands until the drive is enabled again: another master has set its mode."""
         self._ours, self._left, self.condition = False, True, Condition.STOPPING
         self._revocation = self._frame(codec.mode_command(mode if mode == codec.BRAKE else codec.STOPPED))
 

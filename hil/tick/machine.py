@@ -12,7 +12,7 @@ from hil.safety.monitor import MISSING_HEARTBEATS, Bounds, missed_age
 from hil.sensing import plausibility, tracking
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
-from hil.tick.library import library
+from hil.tick.compiled import library
 from hil.tick.tables import fill_encoding, fill_message, watched_ids
 from servoctl.engine.ccode import Entry
 from servoctl.types import Array, Status

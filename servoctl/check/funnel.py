@@ -1,4 +1,4 @@
-"""What the funnels of a run's task rows promise: width, largest gain, and the disturbance that they bear."""
+"""What the funnels of task rows promise: width, largest gain, and the largest disturbance at which they hold."""
 
 from typing import Any
 

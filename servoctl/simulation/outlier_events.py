@@ -30,7 +30,7 @@ def outlier_events(trajectory: Trajectory) -> list[dict[str, Any]]:
                 name: {"sigmas": each.sigmas, "count": each.count, "in_row": each.in_row}
                 for name, each in burst.counts.items()
             },
-            "text": f"{burst.worst}: readings far from their prediction were left out ({burst.text})",
+            "text": f"{burst.worst}: the estimator left out readings far from their prediction ({burst.text})",
         }
         for burst in (*found, *bursts.close())
     ]  # fmt: skip

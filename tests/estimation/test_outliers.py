@@ -30,7 +30,7 @@ def test_a_burst_is_one_event_with_its_largest_size_and_its_longest_row() -> Non
         "a": {"sigmas": 9.0, "count": 3, "in_row": 2}, "b": {"sigmas": 6.5, "count": 1, "in_row": 1},
     }  # fmt: skip
     said = "0.1 to 0.103 s: 3 readings, 2 in a row, up to 9 standard deviations; also b 6.5"
-    assert events[0]["text"] == f"a: readings far from their prediction were left out ({said})"
+    assert events[0]["text"] == f"a: the estimator left out readings far from their prediction ({said})"
     assert events[1]["text"].endswith("(at 3 s: 1 reading, up to 5.5 standard deviations)")
 
 

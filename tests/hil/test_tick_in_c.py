@@ -12,8 +12,8 @@ from hil.frame import Frame
 from hil.protocols.nodes import build
 from hil.recorder import InMemory
 from hil.session.start import Request, start
+from hil.tick.compiled import library
 from hil.tick.handover import in_order
-from hil.tick.library import library
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
 from hil.tick.tables import fill_encoding, fill_message, flags_of, watched_ids
 from servoctl.bench.faults.run import play

@@ -47,7 +47,7 @@ def test_the_slope_ends_the_growth_where_theory_says(slope: float, edge: float, 
 
 
 def late_run(funnel: Funnel, row: Row, share: float, seed: int) -> float:
-    """The largest |beta| / rho of a row that is pushed by `share` of what the funnel bears, as hard as possible."""
+    """The largest |beta| / rho under the worst disturbance of a size: `share` of the largest that the funnel allows."""
     of, late, rng = funnel.numbers([row])[0], round(funnel.delay), np.random.default_rng(seed)
     D = share * of.tolerated(PERIOD, funnel.late)
     begins = 0.99 * of.start - of.until_first_command(D, funnel.late)
