@@ -8,7 +8,7 @@ from servoctl.engine.linalg import product
 from servoctl.engine.symbol import clip, largest, where
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
-from servoctl.laws.limits import within_limits
+from servoctl.laws.limits import Start, within_limits
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Status
@@ -52,6 +52,7 @@ class Limiting(NamedTuple):
         status: `Status.code`.
         binding: Per bound: 1 if it holds the inputs, else 0.
         lack: Per bound: what the inputs cannot give it.
+        held, steps, proven: As in `Command`.
     """
 
     u: Array
@@ -59,6 +60,9 @@ class Limiting(NamedTuple):
     status: Any
     binding: Array
     lack: Array
+    held: Array
+    steps: Any
+    proven: Any
 
 
 def limiting(
@@ -69,6 +73,7 @@ def limiting(
     rhs: Array,
     missed: Array,
     status: Any,
+    start: Start | None,
 ) -> Limiting:
     """The inputs within their limits and on the inner side of the bounds.
 
@@ -82,6 +87,7 @@ def limiting(
         rhs: What the rows of the task and of reactions ask for.
         missed: What u gives up of that.
         status: That of u.
+        start: Where the search for the inputs begins; None: nothing is known.
     """
     # without limits, infinite numbers: parameters would be compared with at every step
     none = np.full(len(u), np.inf)
@@ -101,6 +107,7 @@ def limiting(
         rank_tolerance=law.rank_tolerance,
         scale=allocator.scales(weights),
         unlimited=u,
+        start=start,
     )
     held = limited.u
     if law.on_infeasible == "damp":
@@ -114,7 +121,8 @@ def limiting(
         binding, lack = law.bounds.of_names(limited.binding), law.bounds.of_names(limited.slack)
         reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
     severe = status >= Status.INFEASIBLE.code
-    return Limiting(held, left, where(severe, status, where(gives_up, reason, status)), binding, lack)
+    status = where(severe, status, where(gives_up, reason, status))
+    return Limiting(held, left, status, binding, lack, limited.held, limited.iterations, limited.converged)
 
 
 def _rows_now(law: LimitedLaw, terms: Terms) -> tuple[Array, Array, Any]:
