@@ -32,7 +32,10 @@ PERIOD = 0.001
 CONTINUOUS, HELD = "", f", held for {1e3 * PERIOD:g} ms"
 """Ends of the name of a work -> how its law acts."""
 
-SETTINGS: dict[str, list[str]] = {CONTINUOUS: [], HELD: [f"run.period={PERIOD}"]}
+SETTINGS: dict[str, list[str]] = {
+    CONTINUOUS: [],
+    HELD: [f"run.period={PERIOD}", f"run.integrator={{method: rk4, step: {PERIOD}}}"],
+}
 
 TOLERANCE = 1e-9
 """Largest difference of u between C and the virtual machine, relative to the largest u."""
