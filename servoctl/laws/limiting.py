@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from servoctl.engine.linalg import product
-from servoctl.engine.symbol import clip, largest, where
+from servoctl.engine.symbol import largest, where
+from servoctl.laws.active_set import above
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.limits import Start, within_limits
@@ -77,7 +78,7 @@ def limiting(
 ) -> Limiting:
     """The inputs within their limits and on the inner side of the bounds.
 
-    Inputs that damp are clipped, since they meet no task.
+    Inputs that damp meet no task: those next to them that the bounds allow take their place.
 
     Args:
         law: The law.
@@ -93,14 +94,18 @@ def limiting(
     none = np.full(len(u), np.inf)
     lower, upper = (np.array(law.lower), np.array(law.upper)) if law.limited else (-none, none)
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
-    keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
+    near = u if law.has_aim or law.allocation not in ("minimum_norm", "weighted") else None
+    if law.on_infeasible == "damp":
+        damps = above(status, Status.DAMPED.code - 0.5)
+        levels = [(where(damps, 0.0, T), where(damps, 0.0, e)) for T, e in levels]
+        near = where(damps, u, 0.0 if near is None else near)
     weights = np.array(law.weights) if law.allocation == "weighted" else None
     G, g, scale = (None, None, None) if law.bounds is None else terms.held_rows or _rows_now(law, terms)
     limited = within_limits(
         levels,
         lower,
         upper,
-        u if keeps_near_u else None,
+        near,
         inequalities=None if G is None or g is None else (G, g),
         row_scale=scale,
         weights=weights,
@@ -110,8 +115,6 @@ def limiting(
         start=start,
     )
     held = limited.u
-    if law.on_infeasible == "damp":
-        held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
     left = rhs - product(allocator.task_map, held)
     required = law.required
     gives_up = largest((left - missed)[required]) > law.residual_tolerance * (1.0 + largest(rhs[required]))

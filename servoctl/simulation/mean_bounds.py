@@ -144,7 +144,8 @@ def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], G: Array, free: 
     arguments = [*middle, G, free, last]
     fresh = [symbols(f"x{i}", *np.shape(each)) for i, each in enumerate(arguments)]
     state, later = symbols("state", len(free) + 1), kernel(*fresh[: len(middle)])
-    outcome = np.concatenate([_change(*fresh[-3:-1], later[0], later[1], fresh[-1]), [1.0]])
+    now_G, now_free, sent = fresh[-3:]
+    outcome = np.concatenate([_change(now_G, now_free, later[0], later[1], sent), [1.0]])
     step = ca.Function(
         "bounds_change", [to_sx(each) for each in (state, *fresh)], ca.cse([to_sx(outcome)]), {"never_inline": True}
     )

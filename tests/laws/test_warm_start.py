@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,8 +70,9 @@ def test_a_law_needs_one_step_as_a_rule_because_it_remembers_what_held() -> None
 
 
 @pytest.fixture
-def cut_short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Searches may take one step."""
+def cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Searches may take one step; their functions are kept apart from all others."""
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
     monkeypatch.setattr(limit_search, "most_steps", lambda _: 1)
     limit_search.search_function.cache_clear()
     yield
