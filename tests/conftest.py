@@ -1,5 +1,6 @@
 """What all tests share: a cache of compiled code of their own, kept from session to session, and a browser."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Workers and the hundred processes that tests start share bytecode; without it each would compile every module again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# By default the collector looks so often through the heap of thousands of tests that it takes 4 % of their time.
+gc.set_threshold(10_000, 20, 10)
 
 
 @pytest.fixture(scope="module")
