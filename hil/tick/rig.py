@@ -17,7 +17,7 @@ from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import Machine
-from hil.tick.tables import flags_of
+from hil.tick.tables import flags_of, frame_bytes
 from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
@@ -163,9 +163,8 @@ class TickRig(CanRig):
         self._command = self._numbers["carried"].copy()
         send, encodings = self._dispatch.send, self._tick.encoding
         for i, (drive, like) in enumerate(zip(self._drives, self._templates, strict=True)):
-            encoding = encodings[i]
-            data = bytes(encoding.frame[0 : encoding.length])
-            send(drive.settings.bus, Frame(like.id, data, like.extended, fd=like.fd, brs=like.brs))
+            identity, data = frame_bytes(encodings[i])
+            send(drive.settings.bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
         self._dispatch.keep_alive()
         self._written = self._times["written"][0] = self.clock.now()
 
@@ -186,6 +185,7 @@ class TickRig(CanRig):
         """Gives the state back to Python."""
         assert self._machine is not None
         self._loaded = False
+        handover.store_positions(self._machine, self._nodes)
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
         handover.store(self._machine, self._nodes, self._sensing, self._limits)
