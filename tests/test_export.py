@@ -121,6 +121,15 @@ def test_the_law_in_float_stays_within_its_measured_error(name: str, tmp_path: P
 
 
 @needs_compiler
+def test_a_law_in_float_agrees_where_bounds_bind(tmp_path: Path) -> None:
+    rows = "{name: tilt, holonomic: 'theta3 - 0.05'}, {name: joint, position: {theta1: [-3, 3]}, acceleration: 5}"
+    made = export(load("coordinated_robots", [f"bounds=[{rows}]"]), single=True)
+    assert made.float_differs == 0
+    assert made.float_error is not None and made.float_error < 1e-4
+    assert passes(built(made, tmp_path, "-O2", "-Wdouble-promotion")) > 20
+
+
+@needs_compiler
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 @pytest.mark.parametrize("single", [False, True])
 def test_make_builds_example_and_test_of_every_law_of_a_folder(single: bool, tmp_path: Path) -> None:

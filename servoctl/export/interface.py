@@ -20,7 +20,9 @@ _WORDS = (
 )
 KEYWORDS = frozenset(_WORDS.split())
 
-SINGLE_FLOOR = {"rank_tolerance": 1e-5, "passive_rank_tolerance": 1e-5, "residual_tolerance": 1e-4}
+SINGLE_FLOOR = {
+    "rank_tolerance": 1e-5, "passive_rank_tolerance": 1e-5, "residual_tolerance": 1e-4, "rounding": 2e-6,
+}  # fmt: skip
 """Least tolerances in float, whose rounding, 6e-8 of the largest term, would count as a direction or a residual."""
 
 LAW_FIELDS = {
@@ -39,6 +41,7 @@ LAW_FIELDS = {
     "bound_braking": "[unit / s^2] acceleration to brake with before a limit of a coordinate",
     "bound_margins": "h of a bound that is kept [unit of h]",
     "bound_reactions": "[N, N m] limit of a reaction",
+    "rounding": "[-] sums below this, relative to their terms, are rounding, where limits or bounds hold",
     "input_damping": "where the actuators cannot meet the task: u = -this B^T v",
 }
 

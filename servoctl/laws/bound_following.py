@@ -16,6 +16,7 @@ from servoctl.engine.linalg import product
 from servoctl.engine.symbol import is_symbolic, largest, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
+from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.held_bounds import HeldBounds
@@ -61,6 +62,7 @@ class BoundConstraintFollowing(BoundLaw):
         funnel_numbers: The numbers of each, one after the other.
         bounds: Bounds that come before every task; None: none.
         bound_rates, bound_braking, bound_margins, bound_reactions: Their `Numbers`.
+        rounding: Sums below this, relative to their terms, are rounding, where limits or bounds hold.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -101,6 +103,7 @@ class BoundConstraintFollowing(BoundLaw):
     bound_braking: tuple[float, ...] = ()
     bound_margins: tuple[float, ...] = ()
     bound_reactions: tuple[float, ...] = ()
+    rounding: float = ROUNDING
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""

@@ -62,12 +62,12 @@ class SearchSize:
         """A problem of this size, of symbols."""
         m, limits = self.m, self.m if self.limited else 0
         levels = tuple((symbols("T", r, m), symbols("e", r)) for r in self.counts)
-        scalars = list(symbols("scalars", 2 + len(levels)))
+        scalars = list(symbols("scalars", 3 + len(levels)))
         lower, upper = symbols("l", limits), symbols("u", limits)
         s = symbols("s", m) if self.preferring else None
         return LeastSquaresProblem(
             levels,
-            tuple(scalars[2:]),
+            tuple(scalars[3:]),
             lower,
             upper,
             s,
@@ -75,6 +75,7 @@ class SearchSize:
             symbols("G", self.k, m),
             symbols("g", self.k),
             scalars[1],
+            scalars[2],
         )
 
 
@@ -106,7 +107,8 @@ def search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tu
 def _flat(problem: LeastSquaresProblem) -> list[Array]:
     """The problem as the arguments of `search_function`."""
     T, e = zip(*problem.levels, strict=True)
-    scalars = [problem.rank_tolerance, *problem.scales, *([problem.row_scale] if len(problem.g) else [])]
+    rows = [problem.row_scale] if len(problem.g) else []
+    scalars = [problem.rank_tolerance, problem.rounding, *problem.scales, *rows]
     parts = [np.vstack(T), np.concatenate(e), problem.lower, problem.upper]
     parts += [] if problem.preferred is None else [problem.preferred]
     parts += [np.array(scalars, dtype=object), problem.G, problem.g]

@@ -37,6 +37,8 @@ class LimitedLaw(Protocol):
     @property
     def residual_tolerance(self) -> float: ...
     @property
+    def rounding(self) -> float: ...
+    @property
     def on_infeasible(self) -> str: ...
     @property
     def required(self) -> list[int]: ...
@@ -113,6 +115,7 @@ def limiting(
         scale=allocator.scales(weights),
         unlimited=u,
         start=start,
+        rounding=law.rounding,
     )
     held = limited.u
     left = rhs - product(allocator.task_map, held)

@@ -23,7 +23,7 @@ import numpy as np
 
 from servoctl.engine.linalg import frobenius, product
 from servoctl.engine.symbol import clip, is_symbolic, where
-from servoctl.laws.active_set import LeastSquaresProblem, above, at_least, greatest, solve
+from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, above, at_least, greatest, solve
 from servoctl.laws.limit_search import search
 from servoctl.laws.priorities import scale_per_level
 from servoctl.types import Array
@@ -83,6 +83,7 @@ def within_limits(
     row_scale: Any = None,
     unlimited: Array | None = None,
     start: Start | None = None,
+    rounding: Any = ROUNDING,
 ) -> Limited:
     """Inputs inside their limits that meet the levels `T u = e` in order, as well as possible.
 
@@ -103,6 +104,7 @@ def within_limits(
         unlimited: The answer without limits or rows, if known; None: it is computed.
         start: Where the search begins, such as the answer of the previous tick; None: at the unlimited answer, clipped,
             with the rows binding that it does not meet. It changes the number of steps and not the answer.
+        rounding: As `active_set.ROUNDING`, in the precision of the numbers.
 
     Raises:
         ValueError: There is not one scale per level.
@@ -117,7 +119,7 @@ def within_limits(
     scaled = G if weights is None else G / root
     row_scale = (frobenius(scaled) if len(g) else 1.0) if row_scale is None else row_scale
     box = (root * lower, root * upper) if limited else (np.zeros(0), np.zeros(0))
-    problem = LeastSquaresProblem(tuple(rows), tuple(scales), *box, s, rank_tolerance, scaled, g, row_scale)
+    problem = LeastSquaresProblem(tuple(rows), tuple(scales), *box, s, rank_tolerance, scaled, g, row_scale, rounding)
     whole = solve(problem, np.zeros(len(box[0]))).u / root if unlimited is None else unlimited
     high, low = _beyond(problem, root * whole) if limited else (np.zeros(0), np.zeros(0))
     short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
