@@ -191,6 +191,11 @@ class Machine:
             if wire.command is not None:
                 fill_encoding(self.tick.encoding[i], wire.command)
 
+    def payloads(self) -> list[Any]:
+        """The payloads of the commands, in the order of the drives; C writes into them."""
+        encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
+        return [self._ffi.buffer(each.frame, each.length) for each in encodings]
+
     @property
     def trouble(self) -> str:
         """Why the last tick was given back; empty if it was not."""
