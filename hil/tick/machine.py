@@ -79,7 +79,9 @@ class Machine:
         kept |= dict.fromkeys(("sent", "least", "most", "half_sent", "where", "carried", "previous"), m)
         kept |= dict.fromkeys(("window_elapsed", "half_elapsed"), 1)
         of_channels = ("accepted_position", "accepted_velocity", "accepted_torque", "travel", "rates", "before")
-        kept |= dict.fromkeys((*of_channels, "position", "velocity", "torque", "next_torque"), channels)
+        kept |= dict.fromkeys(
+            (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
+        )
         single = ("now", "sync", "sync_before", "limits_time", "began", "written")
         times = dict.fromkeys(single, 1) | dict.fromkeys(
             ("accepted_time", "seen", "still_since", "sample_time"), channels
@@ -191,10 +193,10 @@ class Machine:
             if wire.command is not None:
                 fill_encoding(self.tick.encoding[i], wire.command)
 
-    def payloads(self) -> list[Any]:
-        """The payloads of the commands, in the order of the drives; C writes into them."""
+    def encoded(self) -> list[Any]:
+        """Where C writes the command of each drive: its id, 4 bytes, and its payload."""
         encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
-        return [self._ffi.buffer(each.frame, each.length) for each in encodings]
+        return [self._ffi.buffer(each.frame, 4 + each.length) for each in encodings]
 
     @property
     def trouble(self) -> str:

@@ -17,7 +17,7 @@ from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import Machine
-from hil.tick.tables import flags_of
+from hil.tick.tables import flags_of, frame_bytes
 from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
@@ -102,7 +102,7 @@ class TickRig(CanRig):
         if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
             return False
         machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
-        self._payloads = machine.payloads()
+        self._encoded = machine.encoded()
         self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
         self._last.clear()
         self._loaded = True
@@ -165,8 +165,9 @@ class TickRig(CanRig):
             return
         self._command = self._numbers["carried"].copy()
         send = self._dispatch.send
-        for (bus, like), payload in zip(self._templates, self._payloads, strict=True):
-            send(bus, Frame(like.id, bytes(payload), like.extended, fd=like.fd, brs=like.brs))
+        for (bus, like), memory in zip(self._templates, self._encoded, strict=True):
+            identity, data = frame_bytes(memory)
+            send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
         self._dispatch.keep_alive()
         self._written = self._times["written"][0] = self._now()
 
@@ -187,6 +188,7 @@ class TickRig(CanRig):
         """Gives the state back to Python."""
         assert self._machine is not None
         self._loaded = False
+        handover.store_positions(self._machine, self._nodes)
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
         handover.store(self._machine, self._nodes, self._sensing, self._limits)
