@@ -220,16 +220,16 @@ class Stages:
         return [f"{name} {torque}" for name, torque in zip(names, torques, strict=True) if not finite([torque])]
 
     def _only_watch(self, tick: Tick, reading: Reading) -> list[float]:
-        self._check_silence(tick.began)
-        if self._since(tick.began) >= self._plan.duration:
+        self._check_silence(tick.began, min(FIRST_SAMPLES, self._plan.duration))
+        if self._since(tick.began) >= self._plan.duration and not self.over:
             self._enter(Phase.OVER, tick.began)
         return []
 
-    def _check_silence(self, now: int) -> None:
-        if self._silent and self._since(now) > FIRST_SAMPLES:
+    def _check_silence(self, now: int, limit: float = FIRST_SAMPLES) -> None:
+        if self._silent and self._since(now) >= limit:
             silent = [drive for drive in self._rig.drives if drive.sample is None]
             names = ", ".join(drive.settings.name for drive in silent)
-            detail = f"no first sample in {FIRST_SAMPLES:g} s"
+            detail = f"no first sample in {limit:g} s"
             if self.mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
                 detail += (
                     "; shadow sends nothing, and these drives send only when they are started and asked: another "
