@@ -213,6 +213,7 @@ class Loop(ABC):
             given_up,
             command.binding,
             command.lack,
+            [command.steps, where(command.proven, 0.0, 1.0)] if law is not None and law.searches else [],
             disturbance,
             rate,
         ]

@@ -93,7 +93,15 @@ class TracedLoop(Loop):
         """The command part of a row with an estimator."""
         system = self._symbolic
         plant = TracedPlant(system, p, self._matrices_at)
-        law = TracedLaw(system, p, self._matrices_at, lambda terms, memory: self._control(terms, memory, system))
+
+        def row(terms: Terms, memory: Array, d: Array) -> Array:
+            """The command at the estimated state, with the bounds as they are when it acts."""
+            if foreseeing(system):
+                terms = with_traced_mean_bounds(terms, memory, system, p, self._matrices_at, d)
+            traced: Array = trace(self._control, terms, memory, system)
+            return traced
+
+        law = TracedLaw(system, p, self._matrices_at, row)
         command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
         return command
 
