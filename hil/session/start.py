@@ -131,6 +131,8 @@ class ReadyRun:
             "tasks": self.setup.tasks, "stages": STAGES, "warnings": self.notes,
             "emulated": self._environment.emulated, "lockstep": lockstep,
         }  # fmt: skip
+        if self.setup.loop.system.law is not None:
+            facts["funnels"] = self.setup.loop.system.law.funnels
         with ExitStack() as stack:
             stack.callback(self.close)
             signals = stack.enter_context(StopSignals(suspend=not lockstep))
