@@ -30,7 +30,7 @@ from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.preflight import preflight
 from hil.session.run import HilRun, Result
-from hil.view import LivePage
+from hil.view.view import LivePage
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
 from servoctl.mechanics.shapes.picture import placed_shapes

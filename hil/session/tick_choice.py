@@ -1,7 +1,7 @@
 """Whether the ordinary ticks of a run are done in C or in Python."""
 
 from hil.assembly.prepare import RigSetup
-from hil.loop import Controller
+from hil.loop.controller import Controller
 from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick.machine import Machine

@@ -7,7 +7,8 @@ import numpy as np
 
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.wire import Wire
-from hil.loop import SECOND, Controller
+from hil.loop import SECOND
+from hil.loop.controller import Controller
 from hil.safety.monitor import MISSING_HEARTBEATS, Bounds, missed_age
 from hil.sensing import plausibility, tracking
 from hil.sensing.prediction import Prediction
@@ -206,6 +207,11 @@ class Machine:
         for i, wire in enumerate(wires):
             if wire.command is not None:
                 fill_encoding(self.tick.encoding[i], wire.command)
+
+    def encoded(self) -> list[Any]:
+        """Where C writes the command of each drive: its id, 4 bytes, and its payload."""
+        encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
+        return [self._ffi.buffer(each.frame, 4 + each.length) for each in encodings]
 
     @property
     def trouble(self) -> str:
