@@ -7,7 +7,6 @@ observer on the wire decide, not what the loop believes.
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import servoctl.bench.faults.run as faults_run
