@@ -219,6 +219,20 @@ class TracedLoop(Loop):
         rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
         return rates, log
 
+    def log_call(self, x: Array, command: Array, log: Array) -> Callable[[float], None]:
+        kernel, time, parameters = self.motion_kernel, np.zeros(1), self.parameters.copy()
+        if len(kernel.inputs) > 4:  # NumPy evaluates the plant before each call
+            return super().log_call(x, command, log)
+        rates = np.zeros(kernel.outputs["rates"])
+        call = kernel.bound([time, x, parameters, command], [rates, log])
+
+        def evaluate(t: float, kept: Array = rates) -> None:
+            self.evaluations += 1
+            time[0], parameters[:] = t, self.parameters
+            call()
+
+        return evaluate
+
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         self.evaluations += 1
         rates, row = self.rates_kernel(t, x, self.parameters, *self._numbers(t, x))
