@@ -1,5 +1,7 @@
 """Whether the ordinary ticks of a run are done in C or in Python."""
 
+from collections.abc import Callable
+
 from hil.assembly.prepare import RigSetup
 from hil.loop import Controller
 from hil.safety.limits import Limits
@@ -12,7 +14,14 @@ from servoctl.errors import CompileError, ConfigError
 ON_VM = "the law or the sensing does not run in C"
 
 
-def tick_in_c(rig: TickRig, setup: RigSetup, controller: Controller, stages: Stages, limits: Limits) -> str:
+def tick_in_c(
+    rig: TickRig,
+    setup: RigSetup,
+    controller: Controller,
+    stages: Stages,
+    limits: Limits,
+    record: Callable[[memoryview], None],
+) -> str:
     """Lets ordinary ticks run in C if the config and the machine allow it; returns what does them, in words.
 
     Raises:
@@ -38,8 +47,8 @@ def tick_in_c(rig: TickRig, setup: RigSetup, controller: Controller, stages: Sta
         raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
     if why:
         return f"Python, because {why}"
-    rig.run_in_c(machine, wires, stages, limits)
-    return "C"
+    rig.run_in_c(machine, wires, stages, limits, record)
+    return "C" if rig.sockets is None else "C, sockets included"
 
 
 def _obstacle(setup: RigSetup, controller: Controller) -> str:

@@ -37,6 +37,7 @@ class Machine:
         stops_on: Codes of the statuses of the law that stop the run.
 
     Attributes:
+        ffi: cffi of the functions.
         tick: The struct in C.
         functions: The functions of `c/tick.h`.
         numbers: Name -> array of doubles.
@@ -56,8 +57,8 @@ class Machine:
         predicts: bool,
         stops_on: frozenset[int],
     ) -> None:
-        self._ffi, self.functions = library()
-        self.tick: Any = self._ffi.new("tick *")
+        self.ffi, self.functions = library()
+        self.tick: Any = self.ffi.new("tick *")
         self._kept: list[Any] = []
         n, m = len(controller.tick.q), len(drives)
         self._sizes(n, m, len(nodes))
@@ -110,17 +111,17 @@ class Machine:
 
     def _pointer(self, kind: str, array: Array) -> Any:
         self._kept.append(array)
-        return self._ffi.cast(f"{kind} *", array.ctypes.data)
+        return self.ffi.cast(f"{kind} *", array.ctypes.data)
 
     def _array(self, kind: str, count: int) -> Any:
-        made = self._ffi.new(f"{kind}[]", max(1, count))
+        made = self.ffi.new(f"{kind}[]", max(1, count))
         self._kept.append(made)
         return made
 
     def _connect(self, target: Any, entry: Entry) -> None:
-        target.function = self._ffi.cast("tick_function", entry.function)
-        target.arguments = self._ffi.cast("double **", entry.arguments)
-        target.results = self._ffi.cast("double **", entry.results)
+        target.function = self.ffi.cast("tick_function", entry.function)
+        target.arguments = self.ffi.cast("double **", entry.arguments)
+        target.results = self.ffi.cast("double **", entry.results)
 
     def _settings(self, sensing: Sensing, bounds: Bounds, predicts: bool) -> None:
         tick, follows = self.tick, sensing.tracking
@@ -195,4 +196,4 @@ class Machine:
     def trouble(self) -> str:
         """Why the last tick was given back; empty if it was not."""
         text = self.tick.trouble
-        return "" if text == self._ffi.NULL else self._ffi.string(text).decode()
+        return "" if text == self.ffi.NULL else self.ffi.string(text).decode()
