@@ -93,6 +93,12 @@ def test_a_reaction_that_dependent_rows_share_is_refused(lift: Path) -> None:
         sc.load(lift)
 
 
+def test_check_says_that_a_disturbance_observer_does_not_act_on_bounds(lift: Path) -> None:
+    said = "law.observer acts on the task alone"
+    assert said in str(check(sc.load(lift, ["law.observer=auto"], engine="vm")).sections)
+    assert said not in str(check(sc.load(lift, engine="vm")).sections)
+
+
 @pytest.mark.parametrize("delay", ["2*ms", "5*ms", "8*ms"])
 def test_late_commands_keep_bounds_by_the_state_that_they_lead_to(lift: Path, delay: str) -> None:
     near = "bounds.floor.holonomic=z2 + 0.3"

@@ -194,6 +194,11 @@ def test_a_split_number_in_a_list_is_to_be_quoted(config_file: Path) -> None:
     assert problem == 'c.yaml:2: initial.q[0]: YAML has split this equation at a comma (quote it: "atan2(1, 2)")'
 
 
+def test_a_colon_without_a_space_is_named(config_file: Path) -> None:
+    (problem,) = problems(config_file, initial="initial: {q: {x:0.1, y: 3}}\n")
+    assert problem == 'c.yaml:2: initial.q.x: YAML needs a space behind this colon (write "x: 0.1")'
+
+
 def test_a_directory_a_missing_file_and_an_impossible_name_are_refused(config_file: Path) -> None:
     for source, expected in [
         (".", ".: is a directory (name the config file in it)"),

@@ -13,15 +13,30 @@ from math import ceil, floor
 from struct import Struct
 from typing import NamedTuple
 
+from hil.codecs.field import Field
+
 ENABLE, DISABLE, CLEAR_FAULT = 0xFC, 0xFD, 0xFB
 
 _SPECIAL = b"\xff" * 7
 _NO_MOTION = bytes.fromhex("7fff7ff00000")
 """First six bytes of a torque command: position and velocity 0 (half a step below), kp = kd = 0; torque bits 0."""
 
-_TORQUE = Struct(">H")
+COMMAND_TORQUE = Field(6, 2, big=True, bits=12)
+"""The torque in a command."""
+FIRST = Field(0, 1)
+POSITION = Field(1, 2, big=True)
+VELOCITY = Field(3, 2, big=True, shift=4)
+TORQUE = Field(4, 2, big=True, bits=12)
+ERROR = Field(7, 1)
+"""The fault in a reply of CubeMars."""
+SIZES = (6, 8)
+"""Bytes of a reply."""
+
 MOST_12 = 0xFFF
 MOST_16 = 0xFFFF
+
+_TORQUE = Struct(">H")
+_position, _velocity, _torque = POSITION.reader(), VELOCITY.reader(), TORQUE.reader()
 
 CUBEMARS_FAULTS = {
     1: "over-temperature",
@@ -87,8 +102,9 @@ def special(code: int) -> bytes:
     return _SPECIAL + bytes((code,))
 
 
-def _value(bits: int, low: float, high: float, most: int) -> float:
-    return low + bits * (high - low) / most
+def number_of(bits: int, largest: float, most: int) -> float:
+    """The number from `-largest` to `largest` that an integer up to `most` stands for."""
+    return bits * (2 * largest) / most - largest
 
 
 def is_special(data: bytes) -> bool:
@@ -105,30 +121,36 @@ def torque_command(ranges: Ranges, torque: float) -> bytes:
     Raises:
         ValueError: The torque is not finite, or out of range.
     """
-    return _NO_MOTION + _TORQUE.pack(_torque_bits(ranges, torque))
+    return _NO_MOTION + _TORQUE.pack(torque_bits(ranges.torque, torque, MOST_12))
 
 
 def carried(ranges: Ranges, torque: float) -> float:
     """The torque in the frame that commands this one [N m]; raises as `torque_command`."""
-    return _value(_torque_bits(ranges, torque), -ranges.torque, ranges.torque, MOST_12)
+    return number_of(torque_bits(ranges.torque, torque, MOST_12), ranges.torque, MOST_12)
 
 
-def _torque_bits(ranges: Ranges, torque: float) -> int:
-    largest = ranges.torque
+def torque_bits(largest: float, torque: float, most: int) -> int:
+    """A torque from `-largest` to `largest` [N m] as an integer up to `most`, rounded towards zero.
+
+    Zero lies between two integers, and is sent as the lower one.
+
+    Raises:
+        ValueError: The torque is not finite, or out of range.
+    """
     if not -largest <= torque <= largest:
         raise ValueError(f"torque {torque} N m is not finite and within +-{largest} N m")
-    step = (torque + largest) * MOST_12 / (2 * largest)
-    return max(floor(step), 2048) if torque > 0 else min(ceil(step), 2047)
+    step, middle = (torque + largest) * most / (2 * largest), most >> 1
+    return max(floor(step), middle + 1) if torque > 0 else min(ceil(step), middle)
 
 
 def reply(data: bytes, ranges: Ranges) -> Reply | None:
     """Decodes a reply of six or eight bytes."""
-    if len(data) not in (6, 8):
+    if len(data) not in SIZES:
         return None
     return Reply(
         data[0],
-        _value(data[1] << 8 | data[2], -ranges.position, ranges.position, MOST_16),
-        _value(data[3] << 4 | data[4] >> 4, -ranges.velocity, ranges.velocity, MOST_12),
-        _value((data[4] & 0xF) << 8 | data[5], -ranges.torque, ranges.torque, MOST_12),
+        number_of(_position(data), ranges.position, MOST_16),
+        number_of(_velocity(data), ranges.velocity, MOST_12),
+        number_of(_torque(data), ranges.torque, MOST_12),
         data[6:],
     )

@@ -18,6 +18,8 @@ from math import ceil, nan
 from struct import Struct
 from typing import NamedTuple
 
+from hil.codecs.field import Field, layout, single_towards_zero
+
 NODES = range(1, 127)
 SIZES = (*range(9), 12, 16, 20, 24, 32, 48, 64)
 """Lengths of a CAN FD frame [byte]."""
@@ -248,8 +250,9 @@ def query() -> bytes:
 
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"
-_TORQUE = Struct("<f")
-TORQUE_BYTES = slice(len(_TORQUE_HEAD), len(_TORQUE_HEAD) + _TORQUE.size)
+COMMAND_TORQUE = Field(len(_TORQUE_HEAD), 4, "float")
+"""The torque in a torque command."""
+TORQUE_BYTES = slice(COMMAND_TORQUE.first, COMMAND_TORQUE.first + COMMAND_TORQUE.size)
 """Where a torque command holds its torque."""
 
 
@@ -278,7 +281,7 @@ def torque_tail(max_torque: float, watchdog: float) -> bytes:
 
 
 def torque_command(torque: float, tail: bytes) -> bytes:
-    """Payload of a torque command, 32 bytes.
+    """Payload of a torque command, 32 bytes; the torque is rounded towards zero.
 
     Args:
         torque: Torque at the output shaft [N m].
@@ -289,7 +292,7 @@ def torque_command(torque: float, tail: bytes) -> bytes:
     """
     if not -LARGEST_TORQUE <= torque <= LARGEST_TORQUE:
         raise ValueError(f"torque {torque} N m is not finite and within +-{LARGEST_TORQUE} N m")
-    return _TORQUE_HEAD + _TORQUE.pack(torque) + tail
+    return _TORQUE_HEAD + single_towards_zero(torque) + tail
 
 
 def is_torque_command(data: bytes) -> bool:
@@ -297,17 +300,22 @@ def is_torque_command(data: bytes) -> bool:
     return data.startswith(_TORQUE_HEAD)
 
 
-_STATE = Struct("<HbHfffHb")
-_MODE_HEAD, _MOTION_HEAD, _FAULT_HEAD = 0x0021, 0x012F, 0x0F21
+STATE_MODE, STATE_FAULT = Field(2, 1, "signed"), Field(19, 1, "signed")
+STATE_POSITION, STATE_VELOCITY, STATE_TORQUE = (Field(first, 4, "float") for first in (5, 9, 13))
+STATE_HEADS = {Field(0, 2): 0x0021, Field(3, 2): 0x012F, Field(17, 2): 0x0F21}
 """First bytes of the three subframes in the answer to `QUERY`, as numbers."""
+
+_STATE = layout(*sorted([*STATE_HEADS, STATE_MODE, STATE_POSITION, STATE_VELOCITY, STATE_TORQUE, STATE_FAULT]))
+STATE_SIZE = _STATE.size
+_HEADS = tuple(STATE_HEADS.values())
 
 
 def state(data: bytes) -> MoteusState | None:
     """Decodes the answer to `QUERY`; None for any other payload. Position, velocity and torque may be NaN."""
-    if len(data) != _STATE.size:
+    if len(data) != STATE_SIZE:
         return None
     first, mode, second, position, velocity, torque, third, fault = _STATE.unpack(data)
-    if first != _MODE_HEAD or second != _MOTION_HEAD or third != _FAULT_HEAD:
+    if (first, second, third) != _HEADS:
         return None
     return MoteusState(mode, position, velocity, torque, fault)
 

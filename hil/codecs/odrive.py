@@ -8,7 +8,7 @@ from math import isfinite
 from struct import Struct
 from typing import NamedTuple
 
-from hil.codecs.field import Field, layout
+from hil.codecs.field import Field, layout, single_towards_zero
 
 NODES = range(0x3F)
 PROTOCOL = 2
@@ -76,8 +76,6 @@ _TWO_WORDS = Struct("<II")
 _TWO_FLOATS = Struct("<ff")
 _ESTIMATES = layout(POSITION, VELOCITY)
 _STATE = Struct("<I4x")
-_TORQUE = Struct("<f4x")
-_WORD = Struct("<I4x")
 
 
 class Version(NamedTuple):
@@ -168,16 +166,12 @@ def input_torque(torque: float) -> bytes:
     Raises:
         ValueError: The torque is not finite, or too large for single precision.
     """
+    if not isfinite(torque):
+        raise ValueError(f"torque {torque} N m is not finite")
     try:
-        data = _TORQUE.pack(torque)
+        return single_towards_zero(torque) + bytes(4)
     except OverflowError as error:
         raise ValueError(f"torque {torque} N m is too large for single precision") from error
-    rounded: float = _TORQUE.unpack(data)[0]
-    if not isfinite(rounded):
-        raise ValueError(f"torque {torque} N m is not finite")
-    if abs(rounded) > abs(torque):  # the number before it: one less as an integer, for both signs
-        return _WORD.pack(_WORD.unpack(data)[0] - 1)
-    return data
 
 
 def limits(velocity: float, current: float) -> bytes:

@@ -10,11 +10,11 @@ target; payload: position, velocity, torque, temperature in tenths of a degree.
 Sources: manual of CyberGear (belovictor/cybergear-docs), RobStride's SampleProgram, sirwart/robstride (client.py).
 """
 
-from math import ceil, floor
 from struct import Struct
 from typing import NamedTuple
 
-from hil.codecs.mit import MOST_16, Ranges
+from hil.codecs.field import Field, layout
+from hil.codecs.mit import MOST_16, Ranges, number_of, torque_bits
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
@@ -44,7 +44,12 @@ KIND_AND_TARGET = 0x1F00_00FF
 FEEDBACK_BITS = 0x1F00_FFFF
 """Bits of the id of feedback that do not depend on mode and faults."""
 
-_FOUR = Struct(">4H")
+COMMAND_TORQUE = Field(-3, 2, big=True)
+"""The torque in a command: bits 8 to 23 of its id."""
+POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first in range(0, 8, 2))
+
+_FOUR = layout(POSITION, VELOCITY, TORQUE, TEMPERATURE)
+SIZE = _FOUR.size
 _PARAMETER = Struct("<HHI")
 _MIDDLE = 0x7FFF
 """Position and velocity of a torque command: half a step below zero; without gains they have no effect."""
@@ -97,31 +102,28 @@ def torque_command(ranges: Ranges, node: int, torque: float) -> tuple[int, bytes
     Raises:
         ValueError: The torque is not finite, or out of range.
     """
-    largest = ranges.torque
-    if not -largest <= torque <= largest:
-        raise ValueError(f"torque {torque} N m is not finite and within +-{largest} N m")
-    step = (torque + largest) * MOST_16 / (2 * largest)
-    bits = max(floor(step), _MIDDLE + 1) if torque > 0 else min(ceil(step), _MIDDLE)
+    bits = torque_bits(ranges.torque, torque, MOST_16)
     return identifier(MOTION, bits, node), _FOUR.pack(_MIDDLE, _MIDDLE, 0, 0)
+
+
+def feedback_identifier(node: int, host: int, mode: int = RESET) -> int:
+    """Arbitration id of feedback without faults."""
+    return identifier(FEEDBACK, mode << 14 | node, host)
 
 
 def feedback(identity: int, data: bytes, ranges: Ranges) -> Feedback | None:
     """Decodes a feedback frame; None if it is not 8 bytes."""
-    if len(data) != 8:
+    if len(data) != SIZE:
         return None
     position, velocity, torque, temperature = _FOUR.unpack(data)
     return Feedback(
         identity >> 22 & 3,
         identity >> 16 & 0x3F,
-        _value(position, ranges.position),
-        _value(velocity, ranges.velocity),
-        _value(torque, ranges.torque),
+        number_of(position, ranges.position, MOST_16),
+        number_of(velocity, ranges.velocity, MOST_16),
+        number_of(torque, ranges.torque, MOST_16),
         temperature / 10,
     )
-
-
-def _value(bits: int, most: float) -> float:
-    return bits * 2 * most / MOST_16 - most
 
 
 def read_parameter(number: int) -> bytes:

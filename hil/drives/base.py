@@ -15,6 +15,7 @@ from hil.bus.load import FrameTraffic
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.unwrapping import Unwrapping
 from hil.drives.wire import Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
@@ -102,6 +103,7 @@ class Node(ABC):
         sample: The last valid sample; None before the first.
         identities: Ids that it accepts; apart from those of `families` it is not given other frames.
         families: Further ids that it accepts, of 29 bits, which hold data.
+        unwrapping: What follows its position over the ends of its range; None: its frames hold the whole position.
         rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
         fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
         Options: Class of its options: a pydantic model, or a dataclass whose fields `hil.drives.options` makes.
@@ -109,6 +111,7 @@ class Node(ABC):
 
     feedback: Feedback
     families: tuple[IdFamily, ...] = ()
+    unwrapping: Unwrapping | None = None
     fd_remedy: ClassVar[str] = ""
     Options: ClassVar[type[Any]]
 

@@ -2,8 +2,23 @@
 
 from collections.abc import Iterator
 
+from hil.codecs.field import Field
+from hil.codecs.mit import Ranges
 from hil.drives.mit_options import EXPECTED, RangeOptions
 from hil.drives.settings import DriveSettings
+from hil.drives.wire import (
+    Chain,
+    Encoding,
+    Operation,
+    Quantity,
+    Reads,
+    Rounding,
+    joint,
+    joint_rate,
+    joint_torque,
+    motor_torque,
+)
+from hil.frame import Frame
 from servoctl.config.document import Problem
 
 UNREADABLE = (
@@ -34,17 +49,34 @@ def range_problems(settings: DriveSettings, options: RangeOptions, most: int) ->
         yield Problem(("torque_limit",), f"{what}, the smallest on the wire is {half_step:.4g} N m (raise it)")
 
 
-class Unwrapping:
-    """Follows a position over the ends of its range, from `-most` to `most` [rad]."""
+def linear(largest: float, most: int) -> Chain:
+    """From an integer up to `most` to a number from `-largest` to `largest`."""
+    return (Operation.TIMES, 2 * largest), (Operation.OVER, most), (Operation.PLUS, -largest)
 
-    def __init__(self, most: float) -> None:
-        self._span = 2 * most
-        self._last: float | None = None
-        self._added = 0.0
 
-    def __call__(self, position: float) -> float:
-        """Motor angle without the jumps from one end of its range to the other [rad]."""
-        if self._last is not None and abs(position - self._last) > self._span / 2:
-            self._added += self._span if position < self._last else -self._span
-        self._last = position
-        return position + self._added
+def linear_sample(
+    settings: DriveSettings, ranges: Ranges, most: tuple[int, int, int], fields: tuple[Field, Field, Field]
+) -> tuple[Reads, ...]:
+    """Position, velocity and torque in a frame; the position is followed over the ends of its range.
+
+    Args:
+        settings: Settings of the drive.
+        ranges: Ranges of its frames.
+        most: Largest integers of position, velocity and torque.
+        fields: Where they are.
+    """
+    position, velocity, torque = map(linear, ranges[:3], most)
+    unwrap = (Operation.UNWRAP, 2 * ranges.position)
+    chains = (
+        (*position, unwrap, *joint(settings)),
+        (*velocity, *joint_rate(settings)),
+        (*torque, *joint_torque(settings)),
+    )
+    return tuple(map(Reads, fields, (Quantity.POSITION, Quantity.VELOCITY, Quantity.TORQUE), chains))
+
+
+def linear_command(frame: Frame, field: Field, settings: DriveSettings, largest: float, most: int) -> Encoding:
+    """How a torque is sent as an integer up to `most`, linear from `-largest` to `largest` [N m]."""
+    steps = (Operation.PLUS, largest), (Operation.TIMES, most), (Operation.OVER, 2 * largest)
+    back = *linear(largest, most), *joint_torque(settings)
+    return Encoding(frame, field, motor_torque(settings), Rounding.MIDDLE, 0, most, back, steps)

@@ -16,11 +16,13 @@ from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Ha
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
 from hil.drives.ids import Ids
-from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
+from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.unwrapping import Unwrapping
+from hil.drives.wire import Expects, Message, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -37,6 +39,7 @@ class MitDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    unwrapping: Unwrapping
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
     unverified = UNREADABLE
@@ -47,7 +50,7 @@ class MitDrive(Drive):
         self._ranges, self._status, self._host = options.table, options.status, options.host
         self._period = period
         self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
-        self._lengths = (6, 8) if options.status == "none" else (8,)
+        self._lengths = codec.SIZES if options.status == "none" else (8,)
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
@@ -59,7 +62,7 @@ class MitDrive(Drive):
         self._zero = self.frame(settings.node, codec.torque_command(self._ranges, 0.0))
         self._requested = Condition.UNKNOWN
         self._replies = self._replies_since_request = 0
-        self._unwrapped = Unwrapping(self._ranges.position)
+        self.unwrapping = Unwrapping(self._ranges.position)
 
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
@@ -110,7 +113,7 @@ class MitDrive(Drive):
             self.rejected += 1
             return
         settings = self.settings
-        position = self._unwrapped(reply.position)
+        position = self.unwrapping(reply.position)
         torque = settings.joint_torque(reply.torque)
         self.sample = Sample(settings.joint(position), settings.joint_rate(reply.velocity), torque, frame.time)
         self.alive = frame.time
@@ -155,6 +158,19 @@ class MitDrive(Drive):
     def _torque_frame(self, torque: float) -> Frame:
         data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
         return self.frame(self.settings.node, data)
+
+    def wire(self) -> Wire:
+        """Replies of a motor that is enabled and without a fault."""
+        settings, ranges, most = self.settings, self._ranges, (codec.MOST_16, codec.MOST_12, codec.MOST_12)
+        reads = linear_sample(settings, ranges, most, (codec.POSITION, codec.VELOCITY, codec.TORQUE))
+        working = {
+            "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
+            "cubemars": (Expects(codec.ERROR, 0xFF, 0),),
+        }.get(self._status, ())
+        own = Expects(codec.FIRST, self._first_mask, self._first)
+        replies = [Message(self._host, size, reads, working, (own,), True, True) for size in self._lengths]
+        command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, codec.MOST_12)
+        return Wire(tuple(replies), command)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """All bytes of a command; None for a special command."""

@@ -23,6 +23,8 @@ from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.wire import Encoding, Expects, Message, Operation, Quantity, Reads, Rounding, Wire, joint_torque
+from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -177,6 +179,23 @@ class MoteusDrive(Drive):
     def _frame(self, data: bytes) -> Frame:
         settings = self.settings
         return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
+
+    def wire(self) -> Wire:
+        """Answers in position mode without a fault, in the form of `codec.state`."""
+        settings, turn = self.settings, (Operation.TIMES, self._turn)
+        reads = (
+            Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
+            Reads(codec.STATE_VELOCITY, Quantity.VELOCITY, (turn,)),
+            Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings)),
+        )
+        working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
+        expects = tuple(Expects(field, field.mask, value) for field, value in working.items())
+        command = Encoding(
+            self._frame(codec.torque_command(0.0, self._tail)), codec.COMMAND_TORQUE, motor_torque_chain(settings),
+            Rounding.SINGLE, -codec.LARGEST_TORQUE, codec.LARGEST_TORQUE, None,
+        )  # fmt: skip
+        state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
+        return Wire((state,), command)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None

@@ -16,11 +16,13 @@ from hil.codecs.mit import MOST_16
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.ids import IdFamily, Ids
-from hil.drives.linear_ranges import UNREADABLE, Unwrapping, range_problems
+from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import flag, number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.unwrapping import Unwrapping
+from hil.drives.wire import Message, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -50,6 +52,7 @@ class RobstrideDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    unwrapping: Unwrapping
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
     unverified = UNREADABLE
     command_bits = codec.KIND_AND_TARGET
@@ -59,13 +62,13 @@ class RobstrideDrive(Drive):
         self._options = options = options_of(RobstrideOptions, settings)
         self._ranges, self._period = options.table, period
         self.watchdog = options.drive_watchdog
-        self._unwrapped = Unwrapping(self._ranges.position)
+        self.unwrapping = Unwrapping(self._ranges.position)
         self._feed = Feed()
         self._zero = self._motion(0.0)
         self._replies = 0
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
-        self._feedback_id = codec.identifier(codec.FEEDBACK, node, host)
+        self._feedback_id = codec.feedback_identifier(node, host)
         self.families = (
             IdFamily(codec.FEEDBACK_BITS, self._feedback_id),
             IdFamily(codec.FEEDBACK_BITS, codec.identifier(codec.READ, node, host)),
@@ -112,7 +115,7 @@ class RobstrideDrive(Drive):
             self.rejected += 1
             return
         settings = self.settings
-        position = settings.joint(self._unwrapped(feedback.position))
+        position = settings.joint(self.unwrapping(feedback.position))
         torque = settings.joint_torque(feedback.torque)
         self.sample = Sample(position, settings.joint_rate(feedback.velocity), torque, frame.time)
         self.alive = frame.time
@@ -142,6 +145,15 @@ class RobstrideDrive(Drive):
 
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
         return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
+
+    def wire(self) -> Wire:
+        """Feedback in mode run without a fault: both are in its id."""
+        settings, ranges, most = self.settings, self._ranges, (MOST_16,) * 3
+        reads = linear_sample(settings, ranges, most, (codec.POSITION, codec.VELOCITY, codec.TORQUE))
+        identity = codec.feedback_identifier(settings.node, self._options.host, codec.RUN)
+        command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, MOST_16)
+        feedback = Message(identity, codec.SIZE, reads, sample=True, alive=True)
+        return Wire((feedback,), command._replace(back=None))
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The id and all bytes of a command: the torque is in the id."""

@@ -15,11 +15,15 @@ from hil.frame import Frame
 
 
 class Operation(IntEnum):
-    """A step of a chain: what is done with the number so far and a constant."""
+    """A step of a chain: what is done with the number so far and a constant.
+
+    `UNWRAP` follows a number over the ends of a range, whose length is the constant, as `Unwrapping` does it.
+    """
 
     TIMES = 0
     OVER = 1
     PLUS = 2
+    UNWRAP = 3
 
 
 LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127
@@ -38,10 +42,15 @@ class Quantity(IntEnum):
 
 
 class Rounding(IntEnum):
-    """How a torque becomes the number in a command: always towards zero, so that no limit is exceeded."""
+    """How a torque becomes the number in a command: always towards zero, so that no limit is exceeded.
+
+    `MIDDLE`: an integer from `lowest` to `highest`, and zero torque lies in the middle, between two integers. Torques
+    above zero are sent by the upper half, all others by the lower.
+    """
 
     INTEGER = 0
     SINGLE = 1
+    MIDDLE = 2
 
 
 class Reads(NamedTuple):
@@ -76,7 +85,7 @@ class Message(NamedTuple):
     """A frame that a healthy node sends in a run.
 
     Attributes:
-        id: Its id.
+        id: Its id; above 0x7FF it has 29 bits.
         length: Its bytes.
         reads: The numbers that it brings.
         expects: What the driver expects in it.
@@ -100,10 +109,11 @@ class Encoding(NamedTuple):
     Attributes:
         frame: The frame of zero torque, with the present state of the driver.
         field: Where the torque is.
-        chain: From the torque at the joint to the number in the frame, before it is rounded.
+        chain: From the torque at the joint to that of the motor, or to the number in the frame before it is rounded.
         rounding: How it is rounded.
         lowest, highest: Range of the number.
         back: From the number in the frame to the torque at the joint; None: the driver takes it as sent exactly.
+        steps: From the torque of the motor to the number in the frame, where `chain` ends before it.
     """
 
     frame: Frame
@@ -113,6 +123,7 @@ class Encoding(NamedTuple):
     lowest: float
     highest: float
     back: Chain | None
+    steps: Chain = ()
 
 
 class Wire(NamedTuple):

@@ -39,6 +39,8 @@ def load(machine: Machine, drives: Sequence[Drive], nodes: Sequence[Node], sensi
         x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i] = accepted
         x["travel"][i], k["still_since"][i], k["seen"][i] = memory.travel, memory.moved, memory.seen
         x["next_torque"][i] = node.next_torque
+        if node.unwrapping is not None:
+            x["wrapped"][i], x["added"][i] = node.unwrapping.last, node.unwrapping.added
     k["alive"][:] = [drive.alive for drive in drives]
     x["previous"][:], k["limits_time"][0] = limits.previous, limits.last
     if sensing.tracking is not None:
@@ -53,6 +55,14 @@ def _load_window(machine: Machine, window: WindowState) -> None:
     x["half_elapsed"][0] = -1.0
     if window.half is not None:
         x["half_elapsed"][0], x["half_moved"][:], x["half_sent"][:] = window.half
+
+
+def store_positions(machine: Machine, nodes: Sequence[Node]) -> None:
+    """Takes back where the drives are in the ranges of their frames; they get their last frames afterwards."""
+    wrapped, added = machine.numbers["wrapped"].tolist(), machine.numbers["added"].tolist()
+    for node, last, more in zip(nodes, wrapped, added, strict=True):
+        if node.unwrapping is not None:
+            node.unwrapping.last, node.unwrapping.added = last, more
 
 
 def store(machine: Machine, nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> None:

@@ -80,7 +80,9 @@ class Machine:
         kept |= dict.fromkeys(("sent", "least", "most", "half_sent", "where", "carried", "previous"), m)
         kept |= dict.fromkeys(("window_elapsed", "half_elapsed"), 1)
         of_channels = ("accepted_position", "accepted_velocity", "accepted_torque", "travel", "rates", "before")
-        kept |= dict.fromkeys((*of_channels, "position", "velocity", "torque", "next_torque"), channels)
+        kept |= dict.fromkeys(
+            (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
+        )
         single = ("now", "sync", "sync_before", "limits_time", "began", "written")
         times = dict.fromkeys(single, 1) | dict.fromkeys(
             ("accepted_time", "seen", "still_since", "sample_time"), channels

@@ -18,7 +18,7 @@ from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import Machine
 from hil.tick.sockets import TickSockets, socket_buses
-from hil.tick.tables import flags_of
+from hil.tick.tables import flags_of, frame_bytes
 from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
@@ -226,9 +226,8 @@ class TickRig(CanRig):
             return
         send, encodings = self._dispatch.send, self._tick.encoding
         for i, (drive, like) in enumerate(zip(self._drives, self._templates, strict=True)):
-            encoding = encodings[i]
-            data = bytes(encoding.frame[0 : encoding.length])
-            send(drive.settings.bus, Frame(like.id, data, like.extended, fd=like.fd, brs=like.brs))
+            identity, data = frame_bytes(encodings[i])
+            send(drive.settings.bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
         self._dispatch.keep_alive()
         self._written = self._times["written"][0] = self.clock.now()
 
@@ -252,6 +251,7 @@ class TickRig(CanRig):
         if self.sockets is not None:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last())}
+        handover.store_positions(self._machine, self._nodes)
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
         handover.store(self._machine, self._nodes, self._sensing, self._limits)

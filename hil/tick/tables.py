@@ -10,6 +10,9 @@ from hil.frame import Frame
 
 KINDS = {"unsigned": 0, "signed": 1, "float": 2}
 
+STANDARD = 0x7FF
+"""Largest id of 11 bits."""
+
 EXTENDED, REMOTE, ERROR, FD = 1, 2, 4, 8
 
 
@@ -20,7 +23,8 @@ def flags_of(frame: Frame) -> int:
 
 def fill_message(target: Any, message: Message, bus: int, node: int, fd: bool) -> None:
     """Writes a `tick_message`."""
-    target.id, target.bus, target.node, target.flags = message.id, bus, node, fd * FD
+    target.id, target.bus, target.node = message.id, bus, node
+    target.flags = fd * FD | (message.id > STANDARD) * EXTENDED
     target.length, target.sample, target.alive = message.length, message.sample, message.alive
     target.selects_count, target.expects_count = len(message.selects), len(message.expects)
     target.reads_count = len(message.reads)
@@ -35,24 +39,31 @@ def fill_message(target: Any, message: Message, bus: int, node: int, fd: bool) -
 
 def fill_encoding(target: Any, encoding: Encoding) -> None:
     """Writes a `tick_encoding`."""
-    data = encoding.frame.data
-    target.length, target.rounding = len(data), encoding.rounding
-    for i, byte in enumerate(data):
+    frame = encoding.frame
+    target.length, target.rounding = len(frame.data), encoding.rounding
+    for i, byte in enumerate(frame.id.to_bytes(4, "big") + frame.data):
         target.frame[i] = byte
     target.lowest, target.highest = encoding.lowest, encoding.highest
     fill_field(target.field, encoding.field)
     _fill_chain(target.chain, encoding.chain)
+    _fill_chain(target.steps, encoding.steps)
     if encoding.back is None:
         target.back.count = -1
     else:
         _fill_chain(target.back, encoding.back)
 
 
+def frame_bytes(encoding: Any) -> tuple[int, bytes]:
+    """Id and payload in a `tick_encoding`."""
+    whole = bytes(encoding.frame[0 : 4 + encoding.length])
+    return int.from_bytes(whole[:4], "big"), whole[4:]
+
+
 def fill_field(target: Any, field: Field) -> None:
     """Writes a `tick_field`."""
     target.first, target.size, target.shift = field.first, field.size, field.shift
     target.kind, target.big = KINDS[field.kind], field.big
-    target.mask = (1 << (field.bits or 8 * field.size - field.shift)) - 1
+    target.mask = field.mask
 
 
 def _fill_expects(target: Any, expects: Expects) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly.values import build_equations, one_per_name
+from servoctl.config.problems import validate_realism
+from servoctl.config.realism import RealismConfig
 from servoctl.config.schema import default_step, divides
 from servoctl.errors import ConfigError
 from servoctl.expression import Expression
@@ -63,6 +65,23 @@ class Arguments:
         """q or v, shape (n,); a mapping must have every coordinate of q."""
         default = None if field == "q" else 0.0
         return one_per_name(given, self._plant.coordinates, "coordinate", self, field, default=default)
+
+    @property
+    def found(self) -> list[str]:
+        """One sentence per problem so far."""
+        return self._problems
+
+    def realism(self, given: Any, period: Any) -> RealismConfig | None:
+        """The effects of a real machine; None without them, or if they are wrong."""
+        if given is None:
+            return None
+        if period is None:
+            self.add("needs a period (give period=)", "realism")
+            return None
+        values, problems = validate_realism(given, self.time(period, "period"))
+        for problem in problems:
+            self.add(problem.what, *problem.path)
+        return values
 
     def time(self, given: Any, field: str) -> float:
         """A positive, finite number."""

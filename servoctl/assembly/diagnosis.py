@@ -62,11 +62,10 @@ def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Find
     at = assemble(start, system.model.matrices(start), system.passive.rank_tolerance)
     if not (at.finite and at.positive):
         return []
-    rows = [
-        i for i in range(len(task_map.rows)) if i not in law.wishes and task_map.rows[i] not in task_map.unreachable
-    ]
+    apart = [*task_map.unreachable, *task_map.idle]
+    rows = [i for i, row in enumerate(task_map.rows) if i not in law.wishes and row not in apart]
     shared = None
-    if task_map.generic_rank < len(task_map.rows):
+    if task_map.generic_rank < len(task_map.rows) - len(task_map.idle):
         states = [start, *system.model.samples(start, STATES - 1)]
         shared = shared_inputs(system.model, states, rows, system.passive.rank_tolerance)
     dependent = [] if shared is None else [_dependent(shared, [task_map.rows[i] for i in rows], task_map, system)]

@@ -10,8 +10,13 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.arguments import Arguments
+from servoctl.assembly.estimation import measured_by
+from servoctl.assembly.following import known_of
+from servoctl.assembly.machine import build_machine
+from servoctl.assembly.realism import with_effects
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
+from servoctl.config.realism import RealismConfig
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
@@ -21,9 +26,12 @@ from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
@@ -46,6 +54,7 @@ def simulate(
     period: float | None = None,
     output_step: float | None = None,
     estimation: Estimator | None = None,
+    realism: Mapping[str, Any] | None = None,
     bounds: Mapping[str, Constraint | ReactionBound | Bound] = MappingProxyType({}),
     passive_correction: Correction | Literal["auto"] | None = "auto",
     passive_rank_tolerance: float = 1e-6,
@@ -73,7 +82,11 @@ def simulate(
         period: Period of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         estimation: Estimates state and disturbance from positions, for the law; needs a period. None: the law gets the
-            true state.
+            true state, or what `realism` measures. Noise, delay, lag and limits at their defaults are those of
+            `realism`.
+        realism: Effects of a real machine, with the keys of a config's `realism`, such as
+            `{"noise": {"q": 1e-5}, "delay": 0.001, "parameter_error": {"m": 0.3}}`; files are relative to the working
+            folder. Needs a period.
         bounds: Name -> bound h >= 0 that the law keeps before every task: a constraint whose violation is h, such as
             `Holonomic("x - 0.1")`, `CoordinateRange`, `CoordinateSpeed`, `DistanceBound`, a `ReactionBound`, or a
             `Bound` of one of them with its own rate.
@@ -95,6 +108,7 @@ def simulate(
     start = State(t, arguments.vector(q, "q"), arguments.vector(v, "v"))
     equations = arguments.equations(inputs, law)
     settings = arguments.settings(duration, method, step, rtol, atol, period, output_step)
+    effects = arguments.realism(realism, period)
     arguments.check()
     law = _bounded(law, bounds, period)
     if passive_correction != "auto":
@@ -104,23 +118,64 @@ def simulate(
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
+    if effects is not None:
+        system, estimation = _realistic(system, effects, settings, start, estimation, arguments)
     if estimation is not None:
         system = _estimating(system, estimation, start, period)
     loop = make_loop(system, engine)
     task_map = None if law is None else starts.look_at_reach(system, start)
-    problems = starts.check_start(system.model, start, np.inf, loop)
-    problems += starts.unreachable(task_map, system.law) if task_map is not None else []
-    tick = None if system.law is None else system.law.memory_period
+    if problems := _problems(loop, start, settings, task_map):
+        raise TaskError("\n".join(problems))
+    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
+
+
+def _problems(loop: Loop, start: State, settings: Settings, task_map: TaskMap | None) -> list[str]:
+    """Why the run is impossible, one sentence each."""
+    law, period = loop.system.law, settings.period
+    problems = starts.check_start(loop.system.model, start, np.inf, loop)
+    problems += starts.unreachable(task_map, law) if task_map is not None else []
+    tick = None if law is None else law.memory_period
     if tick is not None and tick != period:
         asked = "none" if period is None else f"{period:g} s"
         problems.append(f"simulate: period: {asked}, but the law's observer has {tick:g} s (give both the same period)")
-    wrong = unfit(loop, method, period)
+    integrator = settings.integrator
+    wrong = unfit(loop, integrator.method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
-    wrong = too_long(loop, settings.duration, settings.integrator, period, output_step)
-    problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
-    if problems:
-        raise TaskError("\n".join(problems))
-    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
+    wrong = too_long(loop, settings.duration, integrator, period, settings.output_step)
+    return problems + ([] if wrong is None else [f"simulate: duration: {wrong}"])
+
+
+def _realistic(
+    system: System,
+    effects: RealismConfig,
+    settings: Settings,
+    start: State,
+    estimation: Estimator | None,
+    arguments: Arguments,
+) -> tuple[System, Estimator | None]:
+    """The system with the effects of a real machine, and the estimator that its measurements need.
+
+    Raises:
+        ConfigError: The effects do not fit the plant; lists all problems.
+    """
+    plant, period, how = system.model.plant, settings.period, settings.integrator
+    assert period is not None
+    system = with_effects(system, effects, period, start, arguments)
+    if effects.machine is not None:
+        step = how.step if how.method == "rk4" else None
+        machine = build_machine(effects.machine, Path(), step, plant, arguments)
+        system = dataclasses.replace(system, machine=machine)
+    arguments.check()
+    assert system.realism is not None
+    if estimation is None and effects.measured == "q":
+        estimation = Estimator(kind="difference")
+    if estimation is None or system.law is None:
+        return system, None
+    known: dict[str, Any] = known_of(system.realism)._asdict() | {"noise": measured_by(system.realism)}
+    usual = Estimator()
+    fields = [name for name in ("noise", "delay", "lag", "lower", "upper") if known[name] is not None]
+    unset = [name for name in fields if np.array_equal(getattr(estimation, name), getattr(usual, name))]
+    return system, dataclasses.replace(estimation, **{name: known[name] for name in unset})
 
 
 def _bounded(

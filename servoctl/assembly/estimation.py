@@ -16,6 +16,7 @@ from servoctl.errors import TaskError
 from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
 from servoctl.laws.margin import EstimateErrors
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -96,7 +97,11 @@ def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None or period is None:
         return None
-    realism, n = build_realism(values, plant, period, Problems(loaded)), len(plant.coordinates)
-    white, step = np.array(realism.noise[:n]), np.array(realism.resolution[:n])
+    return measured_by(build_realism(values, plant, period, Problems(loaded)))
+
+
+def measured_by(realism: Realism) -> Array | None:
+    """Standard deviation of the measured positions, shape (n,); None if they are exact."""
+    white, step = np.split(np.array(realism.noise), 2)[0], np.split(np.array(realism.resolution), 2)[0]
     sigma: Array = np.sqrt(white**2 + step**2 / 12.0)
     return np.where(sigma > 0.0, sigma, NOISE) if math.fsum(sigma) > 0.0 else None

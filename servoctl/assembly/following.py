@@ -7,6 +7,7 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_realism
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.realism import Realism
 
 
 class Following(NamedTuple):
@@ -45,5 +46,10 @@ def following(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Following 
     if realism is None:
         return Following(run.period)
     # its problems are noted where the plant's realism is built
-    acts = build_realism(realism, plant, run.period, Problems(loaded))
-    return Following(run.period, acts.delay + acts.jitter / 2.0, acts.lag, acts.lower, acts.upper)
+    return known_of(build_realism(realism, plant, run.period, Problems(loaded)))
+
+
+def known_of(realism: Realism) -> Following:
+    """What is known of simulated actuators."""
+    late = realism.delay + realism.jitter / 2.0
+    return Following(realism.period, late, realism.lag, realism.lower, realism.upper)

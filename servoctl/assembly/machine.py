@@ -1,29 +1,31 @@
-"""A config's `realism.machine` -> a machine that MuJoCo moves."""
+"""`realism.machine` -> a machine that MuJoCo moves."""
 
 import math
+from pathlib import Path
 
-from servoctl.assembly.problems import Problems
-from servoctl.config.load import LoadedConfig
+from servoctl.assembly.values import Collector
+from servoctl.config.realism import MachineConfig
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.mujoco_machine import MujocoMachine
 
 
-def build_machine(loaded: LoadedConfig, plant: Plant, problems: Problems) -> MujocoMachine | None:
-    """The machine of `realism.machine`; None if it does not fit the plant.
+def build_machine(
+    values: MachineConfig, folder: Path, step: float | None, plant: Plant, problems: Collector
+) -> MujocoMachine | None:
+    """The machine; None if it does not fit the plant.
 
     Args:
-        loaded: A config with this section.
+        values: The section.
+        folder: The folder that its file is relative to.
+        step: Step of rk4 [s]; None: another method.
         plant: The law's plant.
         problems: Collects the problems.
     """
-    realism, how = loaded.config.realism, loaded.config.run.integrator
-    assert realism is not None and realism.machine is not None
-    step = math.inf if how.step is None or how.method != "rk4" else how.step
     try:
-        return MujocoMachine(loaded.folder / str(realism.machine.file), plant, step)
+        return MujocoMachine(folder / str(values.file), plant, math.inf if step is None else step)
     except ServoctlError as error:
-        kind = "urdf" if realism.machine.mjcf is None else "mjcf"
+        kind = "urdf" if values.mjcf is None else "mjcf"
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
             problems.add(problem, "realism", "machine", kind)
         return None

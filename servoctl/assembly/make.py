@@ -21,9 +21,8 @@ from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.levels import build_levels, place_of
-from servoctl.assembly.machine import build_machine
 from servoctl.assembly.problems import Problems
-from servoctl.assembly.realism import check_realism, realistic
+from servoctl.assembly.realism import check_realism, machine_of, realistic
 from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
@@ -102,8 +101,7 @@ def make_run(
         check_realism(loaded, ground.plant, problems)
         check_uncertainty(loaded, ground.plant, problems)
     if problems.touch("plant", "initial", "references", "task", "bounds", "law", "inputs"):
-        if values.realism is not None and values.realism.machine is not None:
-            build_machine(loaded, ground.plant, problems)  # its problems belong to the list
+        machine_of(loaded, ground.plant, problems)  # its problems belong to the list
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
     if found is not None:

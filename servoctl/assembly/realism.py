@@ -9,7 +9,7 @@ import numpy as np
 
 from servoctl.assembly.machine import build_machine
 from servoctl.assembly.problems import Problems
-from servoctl.assembly.values import limit_pair, one_per_name
+from servoctl.assembly.values import Collector, limit_pair, one_per_name
 from servoctl.config.friction import FrictionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import RealismConfig
@@ -50,20 +50,41 @@ def realistic(
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None:
         return system
-    if period is None:  # only drives run so
-        machine = None if values.machine is None else build_machine(loaded, system.model.plant, problems)
-        return dataclasses.replace(system, machine=machine)
-    if like is not None and like.model.rows_kernel is system.model.rows_kernel:
+    if like is not None and period is not None and like.model.rows_kernel is system.model.rows_kernel:
         parts = {name: getattr(like, name) for name in ("friction", "realism", "simulated", "machine")}
         return dataclasses.replace(system, **parts)
+    before = len(problems.found)
+    found = dataclasses.replace(system, machine=machine_of(loaded, system.model.plant, problems))
+    if period is not None:  # else only drives run so
+        found = with_effects(found, values, period, start, problems)
+    return system if len(problems.found) > before else found
+
+
+def machine_of(loaded: LoadedConfig, plant: Plant, problems: Problems) -> MujocoMachine | None:
+    """The machine of a config; None without one, or if it does not fit the plant."""
+    realism, how = loaded.config.realism, loaded.config.run.integrator
+    if realism is None or realism.machine is None:
+        return None
+    return build_machine(realism.machine, loaded.folder, how.step if how.method == "rk4" else None, plant, problems)
+
+
+def with_effects(system: System, values: RealismConfig, period: float, start: State, problems: Collector) -> System:
+    """The system with the effects of a section, except its machine; unchanged if there are problems.
+
+    Args:
+        system: Law and plant.
+        values: The section.
+        period: Period of the law [s].
+        start: Initial state.
+        problems: Collects the problems.
+    """
     before, plant = len(problems.found), system.model.plant
     realism = build_realism(values, plant, period, problems)
     friction = None if values.friction is None else build_friction(values.friction, plant, problems, "realism")
     simulated = _simulated(system.model, values, start, problems)
-    machine = None if values.machine is None else build_machine(loaded, plant, problems)
     if len(problems.found) > before:
         return system
-    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated, machine=machine)
+    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
 
 
 def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
@@ -77,7 +98,7 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
 
 
-def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
+def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Collector) -> Realism:
     """Measurement, delay and actuators of a config, without friction and parameter errors."""
 
     def measured(field: str) -> tuple[float, ...]:
@@ -105,7 +126,7 @@ def build_realism(values: RealismConfig, plant: Plant, period: float, problems: 
     )
 
 
-def build_friction(values: FrictionConfig, plant: Plant, problems: Problems, *path: str) -> Friction:
+def build_friction(values: FrictionConfig, plant: Plant, problems: Collector, *path: str) -> Friction:
     """The friction of a config's section `friction`, which is in the section at `path`."""
 
     def each(field: str, default: float = 0.0) -> tuple[float, ...]:
@@ -117,13 +138,13 @@ def build_friction(values: FrictionConfig, plant: Plant, problems: Problems, *pa
 
 
 def _each(
-    given: Any, names: Mapping[str, str], kind: str, problems: Problems, *path: str, default: float = 0.0
+    given: Any, names: Mapping[str, str], kind: str, problems: Collector, *path: str, default: float = 0.0
 ) -> tuple[float, ...]:
     """One number per coordinate or actuator; the default for names that a mapping leaves out."""
     return tuple(one_per_name(given, names, kind, problems, *path, default=default).tolist())
 
 
-def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _limits(given: Any, plant: Plant, problems: Collector) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Smallest and largest torque per actuator; infinite where there is no limit."""
     names = list(plant.actuators)
     if not isinstance(given, Mapping):
@@ -135,7 +156,7 @@ def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, 
     return tuple(lower for lower, _ in pairs), tuple(upper for _, upper in pairs)
 
 
-def _simulated(model: Model, values: RealismConfig, start: State, problems: Problems) -> Model | None:
+def _simulated(model: Model, values: RealismConfig, start: State, problems: Collector) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
     plant, before = model.plant, len(problems.found)
     changed = changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
@@ -148,7 +169,7 @@ def _simulated(model: Model, values: RealismConfig, start: State, problems: Prob
 
 
 def retuned_model(
-    model: Model, changed: Mapping[str, Any], start: State, problems: Problems, *path: str
+    model: Model, changed: Mapping[str, Any], start: State, problems: Collector, *path: str
 ) -> Model | None:
     """The model with other parameters; None, and problems noted at a field, if the plant refuses them.
 
@@ -176,7 +197,7 @@ def retuned_model(
 
 
 def changed_parameters(
-    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems, *where: str
+    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Collector, *where: str
 ) -> dict[str, Any]:
     """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`."""
     fields = parameter_fields(plant)

@@ -50,7 +50,7 @@ def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State,
         sentences.insert(0, f"task: {rank}: the start is a singular pose")
     for row in [found.rows[i] for i in law.wishes if found.rows[i] in found.unreachable]:
         sentences.append(f"task.{row.name}: no input acts on it: given_up.{row.name} shows the error that remains")
-    everywhere = {row.name for row in found.unreachable}
+    everywhere = {row.name for row in (*found.unreachable, *found.idle)}
     lost = [row.name for row, gain in zip(found.rows, found.gain, strict=True) if gain <= VANISHES]
     return sentences + [
         f"task.{name}: no input acts on it at the start, but nearby one does: its relative degree changes there"

@@ -1,6 +1,6 @@
 """Numbers, limits and equations that are given by name, from a config or from Python."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -19,6 +19,10 @@ NO_SIGNALS: Mapping[str, Signal] = MappingProxyType({})
 
 class Collector(Protocol):
     """Collects problems, so that all of them are reported at once."""
+
+    @property
+    def found(self) -> Sequence[str]:
+        """One sentence per problem so far."""
 
     def add(self, what: object, *path: str | int) -> None:
         """Notes what is wrong at a field."""

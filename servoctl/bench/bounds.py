@@ -1,4 +1,8 @@
-"""What bounds cost: the law inside C without bounds, with bounds that leave it alone, and with bounds that bind."""
+"""What bounds cost: the law inside C without bounds, with bounds that leave it alone, and with bounds that bind.
+
+Design: a law that acts continuously compares with its rows as they are now. A law whose commands are held also looks at
+the state half a period ahead; it is timed one tick after its start, when it knows its last command.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +25,17 @@ from servoctl.types import Array
 NONE, FREE, BINDING = "without bounds", "bounds that leave it free", "bounds that bind"
 LIMITS = {FREE: 1.3, BINDING: 2.5}
 """Targets of two robots with three bounds: time inside C over that without bounds."""
+
+PERIOD = 0.001
+"""Period of the laws whose commands are held [s]."""
+
+CONTINUOUS, HELD = "", f", held for {1e3 * PERIOD:g} ms"
+"""Ends of the name of a work -> how its law acts."""
+
+SETTINGS: dict[str, list[str]] = {
+    CONTINUOUS: [],
+    HELD: [f"run.period={PERIOD}", f"run.integrator={{method: rk4, step: {PERIOD}}}"],
+}
 
 TOLERANCE = 1e-9
 """Largest difference of u between C and the virtual machine, relative to the largest u."""
@@ -59,12 +74,22 @@ class _Case:
     def of(cls, name: str, config: str, settings: Sequence[str], t: Array, x: Array) -> "_Case":
         loop = load(config, settings, "vm", strict=False).loop
         assert isinstance(loop, CompiledLoop)
-        return cls(name, loop, Inside(loop.control_kernel.function, t, x, loop.parameters))
+        return cls(name, loop, Inside(loop.control_kernel.function, t, _second_tick(loop, t, x), loop.parameters))
 
     def part(self, name: str) -> Array:
         """A part of the results at all states; without columns if the law has none."""
         slices = self.loop.layout.slices
         return self.inside.results[:, slices[name] if name in slices else slice(0)]
+
+
+def _second_tick(loop: CompiledLoop, t: Array, x: Array) -> Array:
+    """q, v and the memory of the law one tick after its start, shape (states, size)."""
+    period, rate = loop.memory_period, loop.layout.slices["memory_rate"]
+    at_start = np.hstack([x, np.tile(loop.memory_start, (len(x), 1))])
+    if period is None:
+        return at_start
+    after = [loop.memory_start + period * loop.control(*at)[rate] for at in zip(t, at_start, strict=True)]
+    return np.hstack([x, after])
 
 
 def bounds(effort: Effort, progress: Progress) -> BenchReport:
@@ -75,31 +100,35 @@ def bounds(effort: Effort, progress: Progress) -> BenchReport:
         progress: Called with the share of turns that are done.
     """
     title = "Bounds: the law inside C with rows that it keeps before every task"
-    share = 1.0 if effort.quick else 0.3
+    notes = ["difference: of u from the virtual machine, relative to the largest u"]
+    every = [(work, acts) for work in (_robots, _arms) for acts in SETTINGS]
+    works = [(_robots, HELD)] if effort.quick else every
+    if effort.quick:
+        notes.append(f"quick: continuous laws and two arms ({ARMS}) are left out; these take the compiler a minute")
+    parts: list[Part] = []
     try:
-        tables, values, findings = _robots(effort.quick, lambda done: progress(share * done))
-        notes = ["difference: of u from the virtual machine, relative to the largest u"]
-        if effort.quick:
-            notes.append(f"quick: two arms ({ARMS}) are left out; their law takes the compiler a quarter of a minute")
-        else:
-            more = _arms(lambda done: progress(share + (1.0 - share) * done))
-            tables, values, findings = tables + more[0], values | more[1], findings + more[2]
+        for work, acts in works:
+            parts.append(work(acts, effort.quick, lambda done: progress((len(parts) + done) / len(works))))
     except CompileError as error:
         return BenchReport(title, [], {}, [f"engine C is left out: {error}"])
-    return BenchReport(title, tables, values, notes, findings)
+    values = {name: each for part in parts for name, each in part[1].items()}
+    tables = [table for part in parts for table in part[0]]
+    return BenchReport(title, tables, values, notes, [finding for part in parts for finding in part[2]])
 
 
 Part = tuple[list[TextTable], dict[str, Any], list[Comparison]]
 
 
-def _robots(quick: bool, progress: Progress) -> Part:
+def _robots(acts: str, quick: bool, progress: Progress) -> Part:
     where = robots_case.states(20 if quick else 500)
     settings = {NONE: [], **{name: [ROBOTS.format(room=room)] for name, room in ROOM.items()}}
-    cases = [_Case.of(name, robots_case.CONFIG, each, where.t, where.x) for name, each in settings.items()]
-    return _compared("two robots, three bounds", cases, quick, LIMITS, progress)
+    cases = [
+        _Case.of(name, robots_case.CONFIG, SETTINGS[acts] + each, where.t, where.x) for name, each in settings.items()
+    ]
+    return _compared(f"two robots, three bounds{acts}", cases, quick, LIMITS, progress)
 
 
-def _arms(progress: Progress) -> Part:
+def _arms(acts: str, quick: bool, progress: Progress) -> Part:
     run = load(ARMS, ["run.duration=1", "run.output_step=0.005"], "vm").simulate()
     t, x = run.t, np.hstack([run.q, run.v])
     first = dict(zip(run.coordinates, run.q.min(axis=0), strict=True))
@@ -107,8 +136,8 @@ def _arms(progress: Progress) -> Part:
     ranges = {name: [float(first[name]) + 0.05 if name in TURNED else -3.0, 3.0] for name in JOINTS}
     inner = f"bounds=[{{name: joints, position: {ranges}, acceleration: 20}}]"
     settings = {NONE: POSE_ALONE, FREE: [*POSE_ALONE, robot], BINDING: [*POSE_ALONE, inner]}
-    cases = [_Case.of(name, ARMS, each, t, x) for name, each in settings.items()]
-    return _compared("two arms with a box, 28 rows", cases, False, dict.fromkeys((FREE, BINDING)), progress)
+    cases = [_Case.of(name, ARMS, SETTINGS[acts] + each, t, x) for name, each in settings.items()]
+    return _compared(f"two arms with a box, 28 rows{acts}", cases, quick, dict.fromkeys((FREE, BINDING)), progress)
 
 
 def _compared(

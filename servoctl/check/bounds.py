@@ -68,6 +68,11 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         values[name] = facts
         if not facts["inside"]:
             warnings.append(f"bounds: {name}: the start is outside (h = {h[i]:.4g}); the law returns inside")
+    if law.observed:
+        lines.append(
+            "law.observer acts on the task alone: a bound knows no disturbance (estimation: {kind: model} tells it, or "
+            "give the bound a margin)"
+        )
     if late:
         lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
     return lines, values, warnings

@@ -149,7 +149,9 @@ def add_reach(run: Run, report: CheckReport) -> None:
     rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
     for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""
-        if row in unreachable:
+        if row in task_map.idle:
+            remark = ": no motion of the machine changes this row"
+        elif row in unreachable:
             remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
         elif row in dependent:
             remark = ": dependent: cannot be controlled independently of the rows above"

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from servoctl.config.document import NAMED_LISTS, FieldPath, Problem, in_words
 from servoctl.config.fields import LIST, MAPPING, SCALAR
+from servoctl.config.realism import RealismConfig, realism_problems
 from servoctl.config.rules import check_rules
 from servoctl.config.schema import Config
 from servoctl.expression.suggest import remedy, suggestion
@@ -52,6 +53,21 @@ def validate(
         return Config.model_validate({**values, **known}), broken_rules
     except ValidationError as errors:
         return None, [_problem(error) for error in errors.errors(include_url=False)] + broken_rules
+
+
+def validate_realism(values: Any, period: float) -> tuple[RealismConfig | None, list[Problem]]:
+    """The section `realism` of plain values, None if a field is wrong; and all problems.
+
+    Args:
+        values: The section.
+        period: Period of the law [s].
+    """
+    broken_rules = list(realism_problems({"realism": values, "run": {"period": period}}))
+    try:
+        return RealismConfig.model_validate(values), broken_rules
+    except ValidationError as errors:
+        found = [{**error, "loc": ("realism", *error["loc"])} for error in errors.errors(include_url=False)]
+        return None, [_problem(error) for error in found] + broken_rules
 
 
 def _problem(error: Mapping[str, Any]) -> Problem:

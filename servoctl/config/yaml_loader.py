@@ -139,6 +139,11 @@ class _Builder:
                 continue
             key = key_node.value
             field = (*path, key)
+            if node.flow_style and key_node.style is None and ":" in key and _is_absent(item):
+                key, text = key.split(":", 1)
+                field = (*path, key)
+                self.report(field, f'YAML needs a space behind this colon (write "{key}: {text}")')
+                item = yaml.ScalarNode(PREFIX + "str", text, item.start_mark, item.end_mark)
             if key in values:
                 lines = f"{self.lines[field]} and {_line(key_node)}"
                 self.report(field, f"duplicate key on lines {lines} (keep one of them)")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.mapped import MAPPED
 from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
+from servoctl.engine.pieces import MANY, in_pieces
 from servoctl.engine.recursions import RECURSIONS, ROOT
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
@@ -29,9 +29,6 @@ TABLE = "static const"
 STATEMENT, LOOPS = 36, 1000
 """Usual length of a statement, and of a function of loops [byte]."""
 
-MANY = 2000
-"""A function of more statements is marked as long, see `compiler.LONG`."""
-
 
 @dataclass(frozen=True)
 class CFunction:
@@ -42,14 +39,12 @@ class CFunction:
         cost: Of one call, without the functions that it calls.
         numbers: Variables that it keeps on the stack.
         calls: Names of the functions that it calls, each as often as it is called at most.
-        statements: Number of its statements; 0 for loops.
     """
 
     text: str
     cost: Cost
     numbers: int
     calls: tuple[str, ...] = ()
-    statements: int = 0
 
 
 def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -62,8 +57,7 @@ def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType
     Raises:
         CompileError: An operation has no C.
     """
-    functions_in_c = emitted(functions, leading=leading).values()
-    return "\n".join(f"{LONG} {each.text}" if each.statements > MANY else each.text for each in functions_in_c)
+    return "\n".join(each.text for each in emitted(functions, leading=leading, split=True).values())
 
 
 def emitted(
@@ -71,6 +65,7 @@ def emitted(
     single: bool = False,
     unrolled: bool = False,
     leading: Mapping[str, Any] = MappingProxyType({}),
+    split: bool = False,
 ) -> Mapping[str, CFunction]:
     """The same, function by function, each behind those that it calls.
 
@@ -79,6 +74,7 @@ def emitted(
         single: Whether V is a float.
         unrolled: Whether decompositions are written out, statement by statement; their derivatives have C then.
         leading: As of `emit`.
+        split: Whether long functions are written in pieces.
 
     Raises:
         CompileError: An operation has no C.
@@ -91,7 +87,7 @@ def emitted(
         whole = leading.get(function.name())
         for called in _called(function) if whole is None else [whole]:
             add(called)
-        made = _function(function, single, unrolled) if whole is None else _leading(function, whole)
+        made = _function(function, single, unrolled, split) if whole is None else _leading(function, whole)
         done[function.name()] = made
 
     for function in functions:
@@ -136,7 +132,7 @@ def _called(function: Any) -> Sequence[Any]:
     return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
 
 
-def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
+def _function(function: Any, single: bool, unrolled: bool, split: bool) -> CFunction:
     if function.name() in TABLES:
         return _lookup(TABLES[function.name()], single)
     found = None if unrolled else loops_of(function.name())
@@ -156,7 +152,11 @@ def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
     if _sums_pairs(function.name()):
         return _pairs(function)
     body = Statements(function, single)
-    return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls), len(body.lines))
+    if split and len(body.lines) > MANY:
+        text = in_pieces(f"f_{function.name()}", _parameters(function), body.lines, body.variables)
+    else:
+        text = _text(function, body.lines)
+    return CFunction(text, body.cost, body.numbers, tuple(body.calls))
 
 
 def _leading(function: Any, whole: Any) -> CFunction:
@@ -169,10 +169,13 @@ def _leading(function: Any, whole: Any) -> CFunction:
     return CFunction(_text(function, lines), Cost(), sum(sizes[own:]), (whole.name(),))
 
 
-def _text(function: Any, lines: Sequence[str]) -> str:
+def _parameters(function: Any) -> list[str]:
     inputs = [f"const V* restrict x{i}" for i in range(function.n_in())]
-    outputs = [f"V* restrict y{i}" for i in range(function.n_out())]
-    return f"static void f_{function.name()}({', '.join(inputs + outputs)}) {{\n" + "\n".join(lines) + "\n}\n"
+    return inputs + [f"V* restrict y{i}" for i in range(function.n_out())]
+
+
+def _text(function: Any, lines: Sequence[str]) -> str:
+    return f"static void f_{function.name()}({', '.join(_parameters(function))}) {{\n" + "\n".join(lines) + "\n}\n"
 
 
 def _loop(function: Any) -> CFunction:

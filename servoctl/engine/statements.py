@@ -14,6 +14,7 @@ import casadi as ca
 
 from servoctl.engine.cost import Cost
 from servoctl.engine.lookup import is_lookup_derivative
+from servoctl.engine.pieces import Variable
 from servoctl.errors import CompileError
 
 LARGEST_FLOAT = 3.4028234663852886e38
@@ -104,6 +105,7 @@ class Statements:
         cost: Of these lines, without the functions that they call.
         numbers: How many variables they declare.
         calls: Names of the functions that they call, in order.
+        variables: Name -> variable that they declare.
     """
 
     def __init__(self, function: Any, single: bool) -> None:
@@ -120,6 +122,7 @@ class Statements:
             raise CompileError(f"{function.name()}: no C code for a function of matrices (make it of scalars, ca.SX)")
         self.lines: list[str] = []
         self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
+        self.variables: dict[str, Variable] = {}
         self._function, self._single = function, single
         self._expressions: Any = None
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
@@ -203,20 +206,23 @@ class Statements:
 
     def _set(self, i: int, place: int, text: str, cost: Cost) -> None:
         self._held[place] = f"a{i}"
-        self._declare(f"const V a{i} = {text};", cost)
+        self._declare(f"a{i}", f"const V a{i} = {text};", cost)
         if i in self._shared:
             self._inverses[f"a{i}"] = f"b{i}"
-            self._declare(f"const V b{i} = number(1.0) / a{i};", Cost(1, 1))
+            self._declare(f"b{i}", f"const V b{i} = number(1.0) / a{i};", Cost(1, 1))
 
     def _compare(self, i: int, place: int, text: str) -> None:
         self._held[place] = f"a{i}"
         self._comparisons.add(f"a{i}")
-        self._declare(f"const M a{i} = {text};", Cost(1))
+        self._declare(f"a{i}", f"const M a{i} = {text};", Cost(1), kind="M")
 
-    def _declare(self, line: str, cost: Cost, numbers: int = 1) -> None:
+    def _declare(
+        self, name: str, line: str, cost: Cost, count: int | None = None, kind: str = "V", filled: bool = True
+    ) -> None:
+        self.variables[name] = Variable(len(self.lines), kind, count, filled)
         self.lines.append(f"  {line}")
         self.cost += cost
-        self.numbers += numbers
+        self.numbers += 1 if count is None else count
 
     def _value(self, place: int) -> str:
         held = self._held[place]
@@ -238,11 +244,11 @@ class Statements:
         if count > FEW and all(value.startswith("number(") for value in values):
             end = "f" if self._single else ""
             numbers = ", ".join(value[7:-1] + end * (value[-2].isdigit() or value[-2] == ".") for value in values)
-            self._declare(f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
+            self._declare(name, f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
         elif count <= MANY_VALUES:
-            self._declare(f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
+            self._declare(name, f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
         else:
-            self._declare(f"V {name}[{count}];", Cost(), count)
+            self._declare(name, f"V {name}[{count}];", Cost(), count, filled=False)
             self.lines += [f"  {line}" for line in copies(name, values)]
 
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
@@ -268,7 +274,7 @@ class Statements:
         for k in range(called.n_out()):
             size = called.nnz_out(k)
             names.append(f"d{i}_{k}")
-            self._declare(f"V d{i}_{k}[{max(1, size)}];", Cost(), size)
+            self._declare(f"d{i}_{k}", f"V d{i}_{k}[{max(1, size)}];", Cost(), size, filled=False)
             for j, place in enumerate(outputs[position : position + size]):
                 if place >= 0:
                     self._held[place] = f"d{i}_{k}[{j}]"

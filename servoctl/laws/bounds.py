@@ -204,8 +204,7 @@ class Bounds:
             return BoundRow(row.name, "barrier" if row.degree == 2 else "decay")
         kind: Kind = "stopping" if isinstance(of, CoordinateRange) else "speed"
         first = [each.group for each in rows].index(row.group)
-        coordinate = list(of.limits)[index - first][0]
-        return BoundRow(row.group if len(of.coordinates) == 1 else f"{row.group}.{coordinate}", kind)
+        return BoundRow(of.reported(row.group, index - first), kind)
 
     def _unreachable(self, model: Model, terms: Sequence[Terms], rank_tolerance: float) -> list[str]:
         """One sentence for each bound whose h'' or h' no input changes at any of the states."""

@@ -64,6 +64,10 @@ class CoordinateLimits(Constraint):
         for i, side in sides:
             yield self.coordinates[i], (self.lower, self.upper)[side][i], bool(side)
 
+    def reported(self, group: str, row: int) -> str:
+        """The name under which a row is reported; the two sides of a limit have one name."""
+        return group if len(self.coordinates) == 1 else f"{group}.{list(self.limits)[row][0]}"
+
     def problems(self, plant: Plant) -> list[str]:
         known = list(plant.coordinates)
         return [

@@ -2,7 +2,8 @@
 
 Design: whether an input acts on a row is decided by numbers, not by the structure of expressions, because terms cancel
 under Phi. A row whose T is zero at every state has a higher relative degree than its kind suggests. A row that depends
-on the rows above it adds no direction. The results name both.
+on the rows above it adds no direction. The results name both. A row that no motion of the machine changes, as the
+height of a planar arm's tip, needs no input as long as it asks for nothing.
 """
 
 from collections.abc import Iterable
@@ -32,8 +33,9 @@ class TaskMap:
         gain: |row of T| / (|row of A L^-T| |L^-1 B|_F) at the first state, shape (r,): from 0, no input
             acts, to 1.
         largest_gain: The largest of these gains over all states, shape (r,).
-        dependent: Rows that add no direction to the rows above them at any state. Together with `unreachable` there
-            are as many as the generic rank lacks.
+        dependent: Rows that add no direction to the rows above them at any state. Together with `unreachable`
+            and `idle` they are as many as the generic rank lacks.
+        idle: Rows whose A and b are zero at every state: they need no input.
         pivot: Smallest pivot counted at the first state, relative to the scale of T.
         largest_pivot: Largest such value over the states that have the generic rank.
     """
@@ -44,13 +46,15 @@ class TaskMap:
     gain: Array
     largest_gain: Array
     dependent: tuple[Row, ...]
+    idle: tuple[Row, ...]
     pivot: float
     largest_pivot: float
 
     @cached_property
     def unreachable(self) -> list[Row]:
-        """Rows on which no actuator acts at acceleration level, at any state."""
-        return [row for row, gain in zip(self.rows, self.largest_gain, strict=True) if gain <= VANISHES]
+        """Rows that need an input, but on whose acceleration no actuator acts at any state."""
+        rows = zip(self.rows, self.largest_gain, strict=True)
+        return [row for row, gain in rows if gain <= VANISHES and row not in self.idle]
 
     def degree(self, row: Row) -> str:
         """The relative degree of a row in words: `2`, or `above 2` where no input acts on its acceleration."""
@@ -78,7 +82,7 @@ def sample_task_map(
     r = len(model.task_rows)
     if not terms:
         unknown = np.full(r, np.nan)
-        return TaskMap(tuple(model.task_rows), 0, 0, unknown, unknown, (), 0.0, 0.0)
+        return TaskMap(tuple(model.task_rows), 0, 0, unknown, unknown, (), (), 0.0, 0.0)
     splits = [decompose(at.task_map, rank_tolerance, at.scale) for at in terms]
     gains = [_gains(at) for at in terms]
     ranks = [split.rank for split in splits]
@@ -86,7 +90,7 @@ def sample_task_map(
     if max(ranks) < r:
         leading = np.max([np.cumsum(_independent(at.task_map, rank_tolerance, at.scale)) for at in terms], axis=0)
         independent = np.diff(leading, prepend=0) > 0
-    largest = np.max(gains, axis=0)
+    largest, idle = np.max(gains, axis=0), np.all([_idle(at) for at in terms], axis=0)
     dependent = [
         row for row, adds, g in zip(model.task_rows, independent, largest, strict=True) if not adds and g > VANISHES
     ]
@@ -98,6 +102,7 @@ def sample_task_map(
         gains[0],
         largest,
         tuple(dependent),
+        tuple(row for row, nothing in zip(model.task_rows, idle, strict=True) if nothing),
         float(splits[0].pivot_min),
         max(pivots),
     )
@@ -108,6 +113,13 @@ def _gains(terms: Terms) -> Array:
     sizes = np.linalg.norm(terms.rows, axis=1) * inputs
     gains: Array = np.linalg.norm(terms.task_map, axis=1) / np.where(sizes > 0.0, sizes, 1.0)
     return gains
+
+
+def _idle(terms: Terms) -> Array:
+    """Which rows have neither a coefficient nor a right-hand side at this state, shape (r,)."""
+    task = terms.matrices.task
+    found: Array = ~np.any(task.A, axis=1) & (task.b == 0.0)
+    return found
 
 
 def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:

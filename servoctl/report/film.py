@@ -11,7 +11,7 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
-from servoctl.report.shapes import OWN, draw_fixed, enclosures, moving_shapes, obstacles, outline, patch
+from servoctl.report.shapes import OWN, STRONG, draw_fixed, fixed_outlines, moving_shapes, outline, patch
 from servoctl.report.solids import FacePainter, frame_axes, solids
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.run_folder.files import unwritable
@@ -56,7 +56,7 @@ def film(trajectory: Trajectory, path: Path) -> Path:
     part = path.with_name(f".{path.stem}.part{path.suffix}")  # renamed when complete
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        encode(_images(trajectory, shown), part)
+        encode(images(trajectory, shown), part)
         part.replace(path)
     except OSError as error:
         raise unwritable(path, error) from error
@@ -66,7 +66,7 @@ def film(trajectory: Trajectory, path: Path) -> Path:
     return path
 
 
-def _images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
+def images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     """Yields one image per instant, shape (height, width, 4); the background is drawn only once."""
     t, lines = frames(trajectory)
     speed = (t[-1] - t[0]) * RATE / len(shown)
@@ -74,14 +74,14 @@ def _images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     with drawing_style():
         canvas, axes = _scene(trajectory)
         pose = _Robots(axes, t, trajectory) if solids(trajectory) else _Pose(axes, t, lines)
-        shapes = _Shapes(axes, t, trajectory)
+        shapes, holding = _Shapes(axes, t, trajectory), _Holding(axes, trajectory)
         clock = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
         canvas.draw()
         background = canvas.copy_from_bbox(canvas.figure.bbox)
         for instant in shown:
             canvas.restore_region(background)
             clock.set_text(f"t = {instant:.2f} s{faster}")
-            for artist in (*pose.at(instant), *shapes.at(instant), clock):
+            for artist in (*holding.at(instant), *pose.at(instant), *shapes.at(instant), clock):
                 axes.draw_artist(artist)
             yield np.array(canvas.buffer_rgba())
 
@@ -121,7 +121,6 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
         draw_stands(axes, list(paper.values()))
     draw_task(axes, trajectory, projection.matrix)
     matrix, moving = projection.matrix, moving_shapes(trajectory)
-    still = [*obstacles(trajectory).values(), *enclosures(trajectory).values()]
     draw_fixed(axes, trajectory, matrix)
     count = calm_frames(paper)
     instants = range(0, count, -(-count // 20))
@@ -129,7 +128,7 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
         [
             *(points[:count].reshape(-1, 2) for points in paper.values()),
             *(part.at(i) @ matrix.T for part in parts.values() for i in instants),
-            *(outline(shape, matrix) for shape in still),
+            *(each.corners for each in fixed_outlines(trajectory, matrix)),
             *(outline(shape[i], matrix) for shape in moving.values() for i in instants),
         ]
     )
@@ -216,3 +215,21 @@ class _Shapes:
         for drawn, shape in zip(self._drawn, self._shapes, strict=True):
             drawn.set_xy(outline(shape[i], self._matrix))
         return list(self._drawn)
+
+
+class _Holding:
+    """What bounds keep the machine away from, drawn strong while they hold the inputs."""
+
+    def __init__(self, axes: "Axes", trajectory: Trajectory) -> None:
+        self._times, self._before = trajectory.t, -np.inf
+        active = trajectory.group("bound_active")
+        self._drawn = []
+        for each in fixed_outlines(trajectory, view(frames(trajectory)[1]).matrix):
+            held = [active[name] > 0.5 for name in each.bounds if name in active]
+            self._drawn.append((axes.add_patch(each.patch(STRONG, animated=True)), np.any(held, axis=0)))
+
+    def at(self, instant: float) -> list["Artist"]:
+        """Those whose bound held at a row since the last call."""
+        first, end = np.searchsorted(self._times, (self._before, instant), "right")
+        self._before = instant
+        return [drawn for drawn, held in self._drawn if np.any(held) and held[max(first, 0) : end].any()]

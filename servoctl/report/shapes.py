@@ -1,9 +1,9 @@
-"""Spheres and capsules of bounds in pictures: read from a drawing, and drawn on paper by their outlines.
+"""Spheres, capsules and planes of bounds in pictures: read from a drawing, and drawn on paper by their outlines.
 
 Design: in a parallel projection the outline of a capsule is two half circles and two lines, from any side.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +15,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Polygon
 
-SHAPE, OBSTACLE, ENCLOSURE = "shape.", "obstacle.", "enclosure."
+SHAPE, OBSTACLE, ENCLOSURE, PLANE = "shape.", "obstacle.", "enclosure.", "plane."
 
 FORBIDDEN, OWN = "#c43d00", "#6B6B6B"
 """Colours of what is fixed and of what moves."""
 
+WEAK, STRONG = (0.13, 0.8, 0.9), (0.4, 1.0, 2.4)
+"""Opacity inside, opacity of the outline, and its width; strong while the bound holds the inputs."""
+
 HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)
 """Angles of a half circle [rad]."""
+
+
+class Fixed(NamedTuple):
+    """What a bound keeps the machine away from, or inside of, on paper.
+
+    Attributes:
+        kind: `obstacle`, `enclosure` or `plane`.
+        bounds: The bounds to which it belongs.
+        corners: Its outline, shape (points, 2).
+    """
+
+    kind: str
+    bounds: tuple[str, ...]
+    corners: Array
+
+    def patch(self, look: tuple[float, float, float] = WEAK, **settings: Any) -> "Polygon":
+        """It as an artist, behind all lines."""
+        return _polygon(self.corners, FORBIDDEN, 1.5, look, self.kind != "enclosure", **settings)
 
 
 def moving_shapes(trajectory: Trajectory) -> dict[str, Array]:
@@ -39,6 +60,11 @@ def obstacles(trajectory: Trajectory) -> dict[str, Array]:
 def enclosures(trajectory: Trajectory) -> dict[str, Array]:
     """The same of shapes that the machine stays inside of."""
     return _fixed(trajectory, ENCLOSURE)
+
+
+def planes(trajectory: Trajectory) -> dict[str, Array]:
+    """Bound -> corners of its walls or planes, shape (planes, 12)."""
+    return _fixed(trajectory, PLANE)
 
 
 def _fixed(trajectory: Trajectory, prefix: str) -> dict[str, Array]:
@@ -63,24 +89,47 @@ def outline(shape: Array, matrix: Array) -> Array:
     return np.concatenate(arcs)
 
 
-def patch(shape: Array, matrix: Array, colour: str, zorder: float, filled: bool = True, **settings: Any) -> "Polygon":
-    """A shape as an artist; one that is not filled has a dashed outline."""
+def patch(shape: Array, matrix: Array, colour: str, zorder: float, **settings: Any) -> "Polygon":
+    """A shape as an artist."""
+    return _polygon(outline(shape, matrix), colour, zorder, WEAK, **settings)
+
+
+def _polygon(
+    corners: Array, colour: str, zorder: float, look: tuple[float, float, float], filled: bool = True, **settings: Any
+) -> "Polygon":
+    """Corners as an artist; one that is not filled has a dashed outline."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Polygon
 
+    inside, edge, width = look
     return Polygon(
-        outline(shape, matrix), closed=True, facecolor=to_rgba(colour, 0.13 if filled else 0.0),
-        edgecolor=to_rgba(colour, 0.8), linewidth=0.9, linestyle="-" if filled else "--", zorder=zorder, **settings,
+        corners, closed=True, facecolor=to_rgba(colour, inside if filled else 0.0),
+        edgecolor=to_rgba(colour, edge), linewidth=width, linestyle="-" if filled else "--", zorder=zorder, **settings,
     )  # fmt: skip
+
+
+def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[Fixed]:
+    """What does not move; what several bounds share is there once.
+
+    Args:
+        trajectory: The run.
+        matrix: The projection, as of `outline`.
+    """
+    dimensions, owners = matrix.shape[1], dict[tuple[float, ...], tuple[str, ...]]()
+    for name, shape in obstacles(trajectory).items():
+        owners[tuple(shape.tolist())] = (*owners.get(tuple(shape.tolist()), ()), name)
+    found = [Fixed("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
+    found += [Fixed("enclosure", (name,), outline(s, matrix)) for name, s in enclosures(trajectory).items()]
+    for name, each in planes(trajectory).items():
+        corners = each.reshape(-1, 4, 3)[:, :, :dimensions] @ matrix.T
+        found += [Fixed("plane", (name,), one) for one in corners]
+    return found
 
 
 def draw_fixed(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
     """Draws what does not move, behind all lines."""
-    once = {tuple(shape.tolist()): (name, shape) for name, shape in obstacles(trajectory).items()}  # bounds share some
-    for name, shape in once.values():
-        axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5)).set_gid(f"obstacle {name}")
-    for name, shape in enclosures(trajectory).items():
-        axes.add_patch(patch(shape, matrix, FORBIDDEN, 1.5, filled=False)).set_gid(f"enclosure {name}")
+    for each in fixed_outlines(trajectory, matrix):
+        axes.add_patch(each.patch()).set_gid(f"{each.kind} {each.bounds[-1]}")
 
 
 def draw_shapes(axes: "Axes", trajectory: Trajectory) -> None:

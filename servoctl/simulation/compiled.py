@@ -23,7 +23,6 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
-from servoctl.simulation.mean_bounds import foreseeing
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.simulation.traced import TracedLoop
@@ -46,9 +45,7 @@ class CompiledLoop(TracedLoop):
 
     def _stored_under(self) -> str | None:
         system = self.system
-        if system.estimator is not None or foreseeing(system):
-            return None
-        parts = (system.law, system.passive, system.friction)
+        parts = (system.law, system.passive, system.friction, system.estimator)
         equations = [system.inputs, getattr(system.law, "null_space", None)]
         return stored.key_of(
             lambda: system.model.fingerprint,

@@ -88,6 +88,26 @@ def test_a_function_from_the_cache_gives_the_same_bits(
     assert again.program(None).source == source
 
 
+@pytest.mark.parametrize("changes", [(), ("estimation={kind: model}",)])
+def test_a_sampled_law_with_bounds_comes_from_the_cache_with_the_same_bits(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, changes: tuple[str, ...]
+) -> None:
+    def commands(loop: CompiledLoop) -> Array:
+        return loop.control(0.3, np.linspace(0.1, 0.9, loop.size))
+
+    fresh = looped("arm_obstacle", *changes)
+    expected, source = commands(fresh), fresh.program(5).source
+    refuse_to_trace(monkeypatch)
+    before = dict(REPEATED)
+    REPEATED.clear()
+    again = looped("arm_obstacle", *changes)
+    np.testing.assert_array_equal(commands(again), expected)
+    assert again.program(5).source == source
+    REPEATED.update(before)
+    with pytest.raises(ServoctlError, match="traced again"):
+        looped("arm_obstacle", *changes, "bounds.disc.rate=20", "run.period=0.004")
+
+
 def test_other_gains_need_no_other_trace(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = "law.correction.baumgarte.alpha=7", "plant.parameters.g=5"
     before = row(looped("coordinated_robots"))

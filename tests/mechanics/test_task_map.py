@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.errors import TaskError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import sample_task_map
 from servoctl.types import Array, State
@@ -64,3 +65,17 @@ run: {duration: 0.1}
     warnings = sc.load(tmp_path / "slider.yaml").warnings
     named = [line for line in warnings if line.startswith("task: rank 2 of 3 rows")]
     assert len(named) == 1 and "y" in named[0]
+
+
+def test_a_row_that_no_motion_changes_needs_no_input_as_long_as_it_asks_for_nothing() -> None:
+    """As the height of a planar arm's tip: runs with and without it are equal, and a target that rises is refused."""
+    correction = sc.Baumgarte(4.0, 4.0)
+
+    def final(**more: sc.Holonomic) -> Array:
+        law = sc.ConstraintFollowing(correction)
+        task = {"x": row("x"), "a": row("a - 0.3"), **more}
+        return sc.simulate(Slider(), task, law, q=[0.1, 0, 0.3], duration=0.2, step=0.01, engine="numpy").q[-1]
+
+    np.testing.assert_array_equal(final(height=row("0*x")), final())
+    with pytest.raises(TaskError, match="height: relative degree above 2: no actuator acts"):
+        final(height=row("0*x - 0.1*t**2"))

@@ -258,12 +258,16 @@ int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline)
   return 0;
 }
 
-/* Decides and sends the torques, first of all what moves the machine. */
+/* Decides and sends the torques. */
 int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_time)
 {
   s->count = s->failed = 0;
   if (tick_decide(k, sockets_now(s), elapsed, task_time)) return GIVEN_BACK;
-  for (int i = 0; i < s->commands; ++i) memcpy(s->command[i].data, k->encoding[i].frame, s->command[i].length);
+  for (int i = 0; i < s->commands; ++i) {
+    const unsigned char *whole = k->encoding[i].frame;
+    s->command[i].id = (unsigned)whole[0] << 24 | (unsigned)whole[1] << 16 | (unsigned)whole[2] << 8 | whole[3];
+    memcpy(s->command[i].data, whole + 4, s->command[i].length);
+  }
   *k->written = sockets_now(s); /* a reply to the first torque may come before the last one is sent */
   sockets_send(s, s->command, s->commands);
   return 0;

@@ -37,13 +37,22 @@ static double number_of(const tick_field *f, const unsigned char *data)
   return (double)value;
 }
 
-static double chained(const tick_chain *chain, double x)
+/* A position over the ends of the range of its frames: hil.drives.unwrapping. */
+static double unwrapped(double position, double span, double *last, double *added)
+{
+  if (fabs(position - *last) > span / 2) *added += position < *last ? span : -span;
+  *last = position;
+  return position + *added;
+}
+
+static double chained(const tick_chain *chain, double x, double *last, double *added)
 {
   for (int i = 0; i < chain->count; ++i) {
     double constant = chain->operations[i].constant;
     switch (chain->operations[i].operation) {
     case 0: x = x * constant; break;
     case 1: x = x / constant; break;
+    case 3: x = unwrapped(x, constant, last, added); break;
     default: x = x + constant;
     }
   }
@@ -90,7 +99,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     if (!as_expected(each->expects, each->expects_count, data)) return give_back(k, "the state of a drive");
     for (int r = 0; r < each->reads_count; ++r) {
       const tick_reads *reads = &each->reads[r];
-      double value = chained(&reads->chain, number_of(&reads->field, data));
+      double value = chained(&reads->chain, number_of(&reads->field, data), &k->wrapped[node], &k->added[node]);
       if (!is_finite(value)) return give_back(k, "a number that is not finite in a frame");
       if (reads->quantity == 0) k->position[node] = value;
       else if (reads->quantity == 1) k->velocity[node] = value;
@@ -285,9 +294,14 @@ static float single_towards_zero(double x)
 double tick_encode(tick_encoding *e, double torque)
 {
   const tick_field *f = &e->field;
-  double raw = chained(&e->chain, torque);
+  double motor = chained(&e->chain, torque, 0, 0), raw = chained(&e->steps, motor, 0, 0);
+  unsigned char *data = e->frame + 4;
   unsigned long long bits;
   if (e->rounding == 0) raw = trunc(raw) + 0.0; /* an integer has no negative zero */
+  if (e->rounding == 2) {
+    double middle = floor((e->lowest + e->highest) / 2.0);
+    raw = motor > 0.0 ? larger(floor(raw), middle + 1.0) : smaller(ceil(raw), middle);
+  }
   if (!(e->lowest <= raw && raw <= e->highest)) return NAN;
   if (e->rounding == 1) {
     float single = single_towards_zero(raw);
@@ -299,9 +313,9 @@ double tick_encode(tick_encoding *e, double torque)
   for (int i = 0; i < f->size; ++i) {
     int at = f->first + (f->big ? f->size - 1 - i : i);
     unsigned char mask = (unsigned char)(f->mask << f->shift >> 8 * i);
-    e->frame[at] = (unsigned char)((e->frame[at] & ~mask) | ((unsigned char)(bits << f->shift >> 8 * i) & mask));
+    data[at] = (unsigned char)((data[at] & ~mask) | ((unsigned char)(bits << f->shift >> 8 * i) & mask));
   }
-  return e->back.count < 0 ? torque : chained(&e->back, raw);
+  return e->back.count < 0 ? torque : chained(&e->back, raw, 0, 0);
 }
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */

@@ -7,12 +7,12 @@ typedef struct { /* a compiled function with its buffers */
   double **arguments, **results;
 } tick_call;
 
-typedef struct { /* an integer or a float of single precision in a payload */
+typedef struct { /* an integer or a float of single precision in a payload; first -4 to -1: in the id */
   int first, size, shift, kind, big; /* kind 0: unsigned, 1: signed, 2: float */
   unsigned long long mask;
 } tick_field;
 
-typedef struct { /* operation 0: times, 1: over, 2: plus */
+typedef struct { /* operation 0: times, 1: over, 2: plus, 3: over the ends of a range of this length */
   int operation;
   double constant;
 } tick_operation;
@@ -37,7 +37,7 @@ typedef struct { /* a frame that a healthy node sends */
   unsigned id;
   int bus, node, flags, length, sample, alive;
   int selects_count, expects_count, reads_count;
-  tick_expects selects[2], expects[2];
+  tick_expects selects[1], expects[5];
   tick_reads reads[3];
 } tick_message;
 
@@ -47,10 +47,10 @@ typedef struct { /* ids with (id & mask) == value belong to a node */
 } tick_watched;
 
 typedef struct { /* how a torque is sent */
-  int length, rounding; /* rounding 0: integer towards zero, 1: single precision towards zero */
-  unsigned char frame[64];
+  int length, rounding; /* rounding 0: integer, 1: single precision, 2: integer with zero in the middle of its range */
+  unsigned char frame[4 + 64]; /* the id, its highest byte first, and the payload */
   tick_field field;
-  tick_chain chain, back;
+  tick_chain chain, steps, back;
   double lowest, highest;
 } tick_encoding;
 
@@ -91,6 +91,7 @@ typedef struct {
   double *position, *velocity, *torque, *next_torque;
   double *moved, *sent, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
   double *carried, *previous;
+  double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
   long long *limits_time, *began, *written;
   /* results of a tick */

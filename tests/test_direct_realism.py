@@ -1,0 +1,47 @@
+"""`sc.simulate(realism=...)` is the run of a config with the same section."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import servoctl as sc
+from plants.two_mass_spring import TwoMassSpring
+
+EFFECTS: dict[str, Any] = {
+    "noise": {"q": 1e-5},
+    "quantisation": {"q": {"x1": 2e-5}},
+    "delay": 0.001,
+    "jitter": 0.0005,
+    "lag": 0.002,
+    "saturation": {"F": 8},
+    "friction": {"coulomb": 0.1},
+    "parameter_error": {"m1": 0.2},
+}
+
+
+@pytest.mark.parametrize("measured", ["q and v", "q"])
+@pytest.mark.parametrize("estimation", [None, "model"])
+def test_effects_in_python_are_those_of_a_config(tmp_path: Path, measured: str, estimation: str | None) -> None:
+    effects = EFFECTS | {"measured": measured}
+    config = {
+        "plant": {"class": "plants.two_mass_spring:TwoMassSpring"},
+        "initial": {"q": [0.0, 0.8], "v": [0.3, 0.1]},
+        "task": [{"name": "distance", "holonomic": "x2 - x1 - 2*l"}],
+        "law": {"correction": {"baumgarte": {"alpha": 4, "beta": 4}}},
+        "run": {"duration": 0.3, "period": 0.002},
+        "realism": effects,
+    } | ({} if estimation is None else {"estimation": {"kind": estimation}})
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    expected = sc.load(tmp_path / "c.yaml", engine="vm").simulate()
+    found = sc.simulate(
+        TwoMassSpring(),
+        {"distance": sc.Holonomic("x2 - x1 - 2*l")},
+        sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0)),
+        q=[0.0, 0.8], v=[0.3, 0.1], duration=0.3, period=0.002, engine="vm", realism=effects,
+        estimation=None if estimation is None else sc.Estimator(),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.u, expected.u)
+    np.testing.assert_array_equal(found.q, expected.q)
