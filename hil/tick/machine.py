@@ -42,6 +42,7 @@ class Machine:
         functions: The functions of `c/tick.h`.
         numbers: Name -> array of doubles.
         times: Name -> array of whole numbers, mostly times [ns].
+        wires: What the frames of each node mean.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Machine:
         stops_on: frozenset[int],
     ) -> None:
         self.ffi, self.functions = library()
+        self.wires = wires
         self.tick: Any = self.ffi.new("tick *")
         self._kept: list[Any] = []
         n, m = len(controller.tick.q), len(drives)
@@ -189,7 +191,7 @@ class Machine:
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
 
     def take_commands(self, wires: Sequence[Wire]) -> None:
-        """Takes the commands as the drivers would send them now."""
+        """Takes the commands as the drivers would send them now; the encodings stay where they are."""
         for i, wire in enumerate(wires):
             if wire.command is not None:
                 fill_encoding(self.tick.encoding[i], wire.command)

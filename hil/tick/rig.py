@@ -6,10 +6,9 @@ the same tick from the same frames: its reaction is that of a run without C, in 
 know cannot be wrong there. Stages, stop, heartbeats and records are Python's in any case.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from hil.drives.wire import Wire
 from hil.frame import Frame
 from hil.loop import SECOND, Reading, Tick, WallClock
 from hil.rig.rig import CanRig
@@ -48,7 +47,6 @@ class TickRig(CanRig):
     def run_in_c(
         self,
         machine: Machine,
-        wires: Sequence[Wire],
         stages: Stages,
         limits: Limits,
         record: Callable[[memoryview], None],
@@ -57,11 +55,11 @@ class TickRig(CanRig):
 
         Args:
             machine: Tables and state.
-            wires: What the frames of each node mean.
             stages: Decides whether a tick is an ordinary one.
             limits: Last limits before a torque is sent.
             record: Records frames that C has received or sent.
         """
+        wires = machine.wires
         self._machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
         self._record = record
         self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.clamped

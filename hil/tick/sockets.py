@@ -102,7 +102,8 @@ class TickSockets:
     @property
     def records(self) -> memoryview:
         """The frames of the last read or write as the recorder has them."""
-        return self._view[0 : FRAME.size * self._struct.count]
+        view: memoryview = self._view[0 : FRAME.size * self._struct.count]
+        return view
 
     def received(self) -> Iterator[tuple[int, Frame]]:
         """Number of the bus and frame, for each frame that the last read has received; error frames included."""

@@ -51,7 +51,8 @@ def main(config: str, *descriptors: str) -> None:
         for (name, keys), end in zip(setup.settings.buses.items(), descriptors, strict=True)
     }
     server = EmulatorServer(emulated_rig(setup), buses, clock, lambda line: None, partial(hand_of, setup))
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     try:
         with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10):
             server.serve(lambda: bool(signals.first))

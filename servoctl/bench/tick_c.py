@@ -46,7 +46,7 @@ class Ticks(NamedTuple):
     """What the ticks of the task cost in one run.
 
     Attributes:
-        count: Number of these ticks.
+        ticks: Number of these ticks.
         in_c: How many of all ticks C did.
         skipped: Number of skipped periods.
         cpu: Median processor time from tick to tick [s].
@@ -54,7 +54,7 @@ class Ticks(NamedTuple):
         lateness: Median and 99th percentile of the lateness [s].
     """
 
-    count: int
+    ticks: int
     in_c: int
     skipped: int
     cpu: float
@@ -183,7 +183,7 @@ def tick_c(effort: Effort, progress: Progress) -> BenchReport:
     best = {kind: min(found[kind], key=lambda each: each.cpu) for kind in kinds}
     latency = {kind: min(each.latency for each in found[kind]) for kind in kinds}
     rows = [
-        [kind, *map(shown, (each.cpu, latency[kind], *each.lateness)), f"{each.in_c} of {each.count}"]
+        [kind, *map(shown, (each.cpu, latency[kind], *each.lateness)), f"{each.in_c} of {each.ticks}"]
         for kind, each in best.items()
     ]
     header = ("tick", "processor time", "input to output", "lateness p50", "p99", "in C, of the task's")

@@ -12,6 +12,7 @@ ON_THE_WALL_CLOCK = {
     "test_emulator_process",
     "test_moteus_vcan",
     "test_real_drives",
+    "test_tick_on_sockets",
     "test_recorder",
     "test_view_browser",
     "test_view_run",

@@ -22,7 +22,8 @@ from hil.tick.compiled import SOCKETS, library
 from hil.tick.rig import GIVEN_BACK
 from servoctl.bench.socket_pair import bus_on
 from servoctl.bench.tick_c import on_pair
-from tests.hil.wall_clock import write_config
+from tests.hil.interfaces import keys_of
+from tests.hil.wall_clock import Child, emulated, summary_of, write_config
 
 pytestmark = pytest.mark.skipif(not SOCKETS, reason="the tick in C has sockets on Linux only")
 
@@ -204,3 +205,19 @@ def test_a_bus_that_dies_in_a_tick_on_sockets_ends_the_run(tmp_path: Path) -> No
     kinds = {event.kind for event in ended.events}
     assert EventKind.BUS in kinds and EventKind.NOT_CONFIRMED in kinds and ended.exit_code == 3
     assert 20 <= run._rig.ticks <= 21
+
+
+@pytest.mark.vcan
+def test_c_sends_and_receives_on_a_real_socketcan(tmp_path: Path) -> None:
+    with keys_of("socketcan") as keys:
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 1.0, watchdog=1.0, stale=0.8, tick="c")
+        with emulated(tmp_path, config, "--vcan"):
+            words = "hil", str(config), "--out", str(tmp_path / "run"), "--stage", "full", "--armed"
+            loop = Child(tmp_path, *words)
+            try:
+                assert loop.end() == 0, loop.said
+            finally:
+                loop.close()
+    summary = summary_of(tmp_path)
+    assert summary["tick"] == "C, sockets included" and summary["ticks_in_c"] > 20
+    assert replay(tmp_path / "run").agrees
