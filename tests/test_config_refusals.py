@@ -310,6 +310,7 @@ REFUSED = {
         ("node: 1", "node: 1, sign: 2", "hil.drives[0].sign: expected one of 1, -1, got 2"),
         ("node: 1", "node: -1", "hil.drives[0].node: expected a node id, an integer >= 0, got -1"),
         ("[-170*deg, 170*deg]", "[3, 1]", "hil.drives[0].position_limits: expected [lower, upper]"),
+        ("node: 1", "node: 1, stops: {uper: 3}", "hil.drives[0].stops.uper: unknown key (did you mean 'upper'?)"),
         ("hil:\n", "hil:\n  armed: true\n", "hil.armed: unknown key"),
         ("hil:\n", "hil:\n  safety: {stle: 1}\n", "hil.safety.stle: unknown key (did you mean 'stale'?)"),
         ("hil:\n", "hil:\n  safety: {stale: 0}\n", "hil.safety.stale: expected a positive time [s], got 0"),

@@ -65,8 +65,9 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
 
 def hand_of(setup: RigSetup, duration: float) -> Motion:
     """A hand that moves every axis of the machine in a time [s]."""
-    limits = [drive.position_limits for drive in setup.settings.drives]
-    return hand_motion(setup.loop.system.model.plain, setup.sensing.displacements, setup.start, limits, duration)
+    drives = setup.settings.drives
+    limits, stops = [drive.position_limits for drive in drives], [drive.stops for drive in drives]
+    return hand_motion(setup.loop.system.model.plain, setup.sensing.displacements, setup.start, limits, duration, stops)
 
 
 def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from math import inf
 from typing import Any, cast
 
 from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
@@ -96,6 +97,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             *wrong_names,
             *([] if wrong_names or problems.touch("hil.drives") else _absurd_gears(drives)),
             *_missing_drives(values, plant),
+            *_limits_beyond_stops(values),
             *([] if wrong_buses or problems.touch("hil.buses") else node_problems(nodes, buses)),
             *_wrong_options(nodes, values.period if timed else None),
             *_limits_above_drives(isinstance(law, LawConfig) and law.limits == "robot", limits, drives),
@@ -142,7 +144,10 @@ def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> Drive
         {name: _number(value) for name, value in drive.options.items()},
         torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
         speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
-        watchdog=values.safety.drive_watchdog, brake=drive.brake, **frames,
+        watchdog=values.safety.drive_watchdog, brake=drive.brake,
+        stops=(-inf if drive.stops.lower is None else drive.stops.lower,
+               inf if drive.stops.upper is None else drive.stops.upper),
+        **frames,
     )  # fmt: skip
 
 
@@ -177,6 +182,15 @@ def _missing_drives(values: Hil, plant: Plant) -> Iterator[Problem]:
     missing = [name for name in plant.actuators if name not in [drive.actuator for drive in values.drives]]
     if missing:
         yield Problem(("hil", "drives"), f"no drive for {', '.join(missing)} (every actuator needs one)")
+
+
+def _limits_beyond_stops(values: Hil) -> Iterator[Problem]:
+    for i, drive in enumerate(values.drives):
+        for key, limit, side in (("lower", drive.position_limits[0], -1), ("upper", drive.position_limits[1], 1)):
+            stop = getattr(drive.stops, key)
+            if stop is not None and side * (limit - stop) > 0:
+                what = f"the {key} limit, {limit:g}, is beyond the stop at {stop:g}"
+                yield Problem(("hil", "drives", i, "position_limits"), f"{what} (keep the limits clear of the stops)")
 
 
 def _absurd_gears(drives: Sequence[DriveSettings]) -> Iterator[Problem]:

@@ -1,6 +1,7 @@
 """Signs, zeros and ranges of the drives' encoders from a motion by hand that begins at a known pose.
 
 Design: encoder nodes on coordinates are taken as right; the known pose moves to what they say, as little as possible.
+Joints with mechanical stops at known displacements get their zeros there; if all have, the pose need not be known.
 Where displacements are measured more than once, the residual judges the signs and the zeros. Where they are not, the
 operator's order is the evidence: axes are moved one after another, each first in its positive direction. Nothing is
 guessed: an axis that did not move, or evidence that does not decide, refuses the calibration.
@@ -13,9 +14,10 @@ from math import ceil, floor, isnan
 
 import numpy as np
 
+from hil.calibration.beginning import Beginning
 from hil.calibration.motion import HandMotion
-from hil.calibration.pose import pose_at
 from hil.calibration.signs import FittingSigns, fitting_signs
+from hil.calibration.stops import zero_by_stops
 from hil.drives.settings import DriveSettings
 from hil.sensing.sensing import Sensing
 from servoctl.mechanics.model import Model
@@ -45,6 +47,9 @@ CHECKED = 1e-6
 DIGITS = 1e4
 """Ranges are rounded outward to 1 / DIGITS."""
 
+CLEAR = 0.01
+"""Position limits stay clear of a stop by this share of the range in the config."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -55,10 +60,12 @@ class Axis:
         sign: 1 or -1.
         offset: Displacement where the encoder reads 0 [joint unit].
         position_limits: Range seen [joint unit].
-        residual: Largest disagreement with the other encoders [steps of its own]; NaN where no other checks it.
+        residual: Largest disagreement with the other encoders, and between touches of its stops [steps of its own]; NaN
+            where nothing checks it.
         moved_at: When it first moved [s]; NaN: never.
         evidence: What its sign follows from.
         problem: Why it is refused; empty if it is not.
+        zero_from: What its offset follows from.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Axis:
     moved_at: float
     evidence: str
     problem: str = ""
+    zero_from: str = "the start pose"
 
 
 class Calibrator:
@@ -111,26 +119,52 @@ class Calibrator:
         count = len(self._drives)
         travel = motors - begin
         first, direction = self._first_moves(motion.t, travel[:, :count])
-        q0, problem = self._known_pose(motors[0], motion)
-        y0 = self._displacements(self._model.plant, q0)
+        begins = self._beginning(motion, travel)
         signs = np.concatenate([np.where(direction == 0.0, 1.0, direction), self._given_signs(motion)])
         judged = [i for i in range(count) if self._checked[i] and not isnan(first[i])]
-        fit, residual, excess = self._fit(motion, travel, y0, q0, signs, judged)
+        fit, residual, excess = self._fit(motion, travel, begins, signs, judged)
+        y0, _ = begins(fit.signs)
+        by_stops = {i: begins.stop_problem(i, float(fit.signs[i])) for i in range(count) if not isnan(first[i])}
         together = self._moved_together(motion.t, travel[:, :count], first, judged)
         axes = []
         for i, drive in enumerate(self._drives):
             sign = float(fit.signs[i])
-            y = y0[i] + sign * travel[:, i]
+            problem = begins.problem or together.get(i) or by_stops.get(i, "")
+            if not problem and not (any(by_stops.values()) and i in judged):  # a wrong zero makes all encoders disagree
+                problem = self._problem(i, drive, travel[:, i], fit, excess, first, judged)
+            seen = residual[i] if self._checked[i] else np.nan
             axes.append(
                 Axis(
                     drive.name, int(sign), float(y0[i] - sign * begin[i]),
-                    (floor(float(y.min()) * DIGITS) / DIGITS, ceil(float(y.max()) * DIGITS) / DIGITS),
-                    float(residual[i] / motion.steps[i]) if self._checked[i] else np.nan, float(first[i]),
-                    "the other encoders" if i in judged else "the first move, counted as positive",
-                    problem or together.get(i) or self._problem(i, drive, travel[:, i], fit, excess, first, judged),
+                    self._range(drive, y0[i] + sign * travel[:, i]),
+                    float(np.fmax(seen, begins.stop_residual(i, sign)) / motion.steps[i]), float(first[i]),
+                    "the other encoders" if i in judged else "the first move, counted as positive", problem,
+                    "its stops" if drive.has_stops else "the start pose",
                 )
             )  # fmt: skip
         return axes
+
+    def _beginning(self, motion: HandMotion, travel: Array) -> Beginning:
+        zeros = {
+            i: {
+                sign: zero_by_stops(
+                    travel[:, i], sign, drive.stops, _span(drive), float(motion.steps[i]), self._tolerance
+                )
+                for sign in (1.0, -1.0)
+            }
+            for i, drive in enumerate(self._drives)
+            if drive.has_stops
+        }
+        return Beginning(
+            self._model, self._displacements, self._start, motion, zeros, len(self._drives), self._start_tolerance
+        )
+
+    def _range(self, drive: DriveSettings, y: Array) -> tuple[float, float]:
+        """The range seen, clear of the stops."""
+        lower, upper = drive.stops
+        room = CLEAR * _span(drive)
+        least, most = max(float(y.min()), lower + room), min(float(y.max()), upper - room)
+        return floor(least * DIGITS) / DIGITS, ceil(most * DIGITS) / DIGITS
 
     def _given_signs(self, motion: HandMotion) -> Array:
         return np.array([float(each.sign) for each in motion.settings[len(self._drives) :]])
@@ -149,7 +183,7 @@ class Calibrator:
     @property
     def _least_move(self) -> Array:
         """Displacement of each drive that counts as a move [joint unit]."""
-        return np.array([MOVED * (upper - lower) for lower, upper in (drive.position_limits for drive in self._drives)])
+        return np.array([MOVED * _span(drive) for drive in self._drives])
 
     def _moved_together(self, t: Array, travel: Array, first: Array, judged: Sequence[int]) -> dict[int, str]:
         """Axis -> why its first move tells no sign: another axis that the residual does not judge moved with it."""
@@ -167,26 +201,8 @@ class Calibrator:
                         )  # fmt: skip
         return problems
 
-    def _known_pose(self, motors: Array, motion: HandMotion) -> tuple[Array, str]:
-        """The known pose as the encoder nodes correct it, and why they contradict it."""
-        count = len(self._drives)
-        nodes = list(range(count, len(motion.settings)))
-        if not nodes:
-            return self._start.q, ""
-        shown = np.array([motion.settings[i].sign * motors[i] + motion.settings[i].offset for i in nodes])
-        expected = self._displacements(self._model.plant, self._start.q)[nodes]
-        worst = int(np.argmax(np.abs(shown - expected)))
-        if not abs(shown[worst] - expected[worst]) <= self._start_tolerance:
-            name, unit = motion.settings[nodes[worst]].name, self._displacements.units[nodes[worst]]
-            return self._start.q, (
-                f"the known pose is not that of the machine: encoder {name} says {shown[worst]:.5g} {unit}, initial.q "
-                f"{expected[worst]:.5g} {unit} (put the machine at initial.q, or correct it)"
-            )
-        q, _ = pose_at(self._model, self._displacements, self._start.t, self._start.q, nodes, shown)
-        return q, ""
-
     def _fit(
-        self, motion: HandMotion, travel: Array, y0: Array, q0: Array, signs: Array, judged: Sequence[int]
+        self, motion: HandMotion, travel: Array, begins: Beginning, signs: Array, judged: Sequence[int]
     ) -> tuple[FittingSigns, Array, float]:
         """The signs that fit best, the largest residual of each node, and the misfit over the whole motion."""
         spread = np.linspace(0, len(travel) - 1, COARSE, dtype=int)
@@ -199,6 +215,7 @@ class Calibrator:
         far = np.array([a + int(np.argmax(size[a:b])) for a, b in pairwise(spread)])
 
         def misfit(signs: Array) -> float:
+            y0, q0 = begins(signs)
             return self._misfit(y0 + signs * travel[far], slack[far], q0)[0]
 
         fit = fitting_signs(misfit, signs, judged)
@@ -208,6 +225,7 @@ class Calibrator:
         calm = np.array([a + int(np.argmin(loose[a:b])) for a, b in pairwise(edges)])
         if not motion.synced:
             calm = np.sort(calm[np.argsort(loose[calm])[: max(COARSE, round(CALM * len(calm)))]])
+        y0, q0 = begins(fit.signs)
         excess, residual = self._misfit(y0 + fit.signs * travel[calm], slack[calm], q0)
         return fit, residual, excess
 
@@ -238,10 +256,9 @@ class Calibrator:
     ) -> str:  # fmt: skip
         """Why a drive's calibration is refused; empty if it is not."""
         if isnan(first[i]):
-            span = drive.position_limits[1] - drive.position_limits[0]
             return (
-                f"did not move: its encoder went {np.ptp(travel):.3g} from end to end, at least {MOVED * span:.3g} to "
-                "one side is needed (move this axis; is it the right node?)"
+                f"did not move: its encoder went {np.ptp(travel):.3g} from end to end, at least "
+                f"{MOVED * _span(drive):.3g} to one side is needed (move this axis; is it the right node?)"
             )
         if i in judged:
             if not excess <= 1.0:
@@ -262,3 +279,9 @@ class Calibrator:
                 "you did, nodes are swapped)"
             )
         return ""
+
+
+def _span(drive: DriveSettings) -> float:
+    """Range of a drive in the config [joint unit]."""
+    lower, upper = drive.position_limits
+    return upper - lower

@@ -1,10 +1,14 @@
 """A hand that moves an emulated machine without torque: each axis in turn, first in its positive direction.
 
+An axis with stops is pushed against them; if only one is known, twice.
+
 Design: the motion is kinematic. A spline in the axis' own displacement runs through poses that meet the passive
 constraints to 1e-12; between them it errs by less than the finest encoder step.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import inf, isfinite
 
 import numpy as np
 
@@ -29,6 +33,9 @@ LEAP = 20.0
 """Largest change of a coordinate from pose to pose, in steps of the axis: beyond, the machine would jump to another
 branch."""
 
+MOVING = 0.95
+"""Part of the way from corner to corner in which an axis moves; then it rests there [share of the time]."""
+
 STILL = 0.06
 """Time at the start in which the machine stands still [share of the whole]."""
 
@@ -42,6 +49,7 @@ def hand_motion(
     start: State,
     limits: Sequence[tuple[float, float]],
     duration: float,
+    stops: Sequence[tuple[float, float]] | None = None,
 ) -> Motion:
     """The motion of a hand, which ends at the start pose.
 
@@ -51,38 +59,61 @@ def hand_motion(
         start: Start pose.
         limits: Lower and upper position limit of each drive [joint unit].
         duration: Time of the whole motion [s].
+        stops: Lower and upper stop of each drive [joint unit], infinite where it is not known; None: none is.
     """
     from scipy.interpolate import CubicSpline
 
     sweeps = []
+    room = _finite(stops, limits)
     for axis, (lower, upper) in enumerate(limits):
         here = float(displacements(model.plant, start.q)[axis])
         reach = REACH * (upper - lower)
-        ends = [min(reach, (1 - MARGIN) * (upper - here)), -min(reach, (1 - MARGIN) * (here - lower))]
-        (out, ahead), (back, behind) = (_side(model, displacements, start, axis, end, limits) for end in ends)
+        low, high = (-inf, inf) if stops is None else stops[axis]
+        ends = [
+            high - here if isfinite(high) else min(reach, (1 - MARGIN) * (upper - here)),
+            low - here if isfinite(low) else -min(reach, (1 - MARGIN) * (here - lower)),
+        ]
+        (out, ahead), (back, behind) = (_side(model, displacements, start, axis, end, room) for end in ends)
         x, q = np.concatenate([back[:0:-1], out]), np.concatenate([behind[:0:-1], ahead])
         if len(x) > 3:
-            sweeps.append((CubicSpline(x, q), float(x[-1]), float(x[0])))
+            highest, lowest = float(x[-1]), float(x[0])
+            corners = [highest, lowest]
+            if isfinite(high) != isfinite(low):  # one stop tells only what is touched twice
+                corners = [highest, lowest, highest] if isfinite(high) else [highest, lowest, 0.0, lowest]
+            path = [0.0, *corners, 0.0]
+            sweeps.append((CubicSpline(x, q), [b for a, b in pairwise([np.inf, *path]) if a != b]))
     share, first = (1.0 - 2 * STILL) * duration / max(1, len(sweeps)), STILL * duration
 
     def motion(time: float) -> tuple[Array, Array]:
         number, within = divmod(time - first, share)
         if not 0 <= number < len(sweeps):
             return start.q, np.zeros_like(start.q)
-        spline, highest, lowest = sweeps[int(number)]
-        x, rate = _to_and_fro(within / share, highest, lowest)
+        spline, corners = sweeps[int(number)]
+        x, rate = _to_and_fro(within / share, corners)
         q, slope = spline(x), spline(x, 1)
         return q, slope * rate / share
 
     return motion
 
 
-def _to_and_fro(phase: float, highest: float, lowest: float) -> tuple[float, float]:
-    """0, highest, lowest, 0 with rest at each, and its derivative; the phase goes from 0 to 1."""
-    corners = (0.0, highest, lowest, 0.0)
-    times = (0.0, 0.3, 0.7, 1.0)
-    i = min(2, sum(phase >= time for time in times[1:]))
-    span, s = times[i + 1] - times[i], (phase - times[i]) / (times[i + 1] - times[i])
+def _finite(
+    stops: Sequence[tuple[float, float]] | None, limits: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """The stops; where there is none, the limit."""
+    given = stops or [(-inf, inf)] * len(limits)
+    return [
+        (low if isfinite(low) else lower, high if isfinite(high) else upper)
+        for (low, high), (lower, upper) in zip(given, limits, strict=True)
+    ]
+
+
+def _to_and_fro(phase: float, corners: Sequence[float]) -> tuple[float, float]:
+    """From corner to corner with rest at each, and its derivative; the phase goes from 0 to 1."""
+    times = np.cumsum([0.0, *(abs(b - a) for a, b in pairwise(corners))])
+    times = times / times[-1]
+    i = min(len(corners) - 2, int(np.searchsorted(times[1:], phase, side="right")))
+    span = MOVING * (times[i + 1] - times[i])
+    s = min(1.0, (phase - times[i]) / span)
     change = corners[i + 1] - corners[i]
     return corners[i] + change * (1 - np.cos(np.pi * s)) / 2, change * np.pi * np.sin(np.pi * s) / 2 / span
 
@@ -108,7 +139,8 @@ def _side(
             following, error = pose_at(model, displacements, start.t, q, channels, (rest + x * moved)[channels])
         joints = displacements(model.plant, following)[:count]
         leaps = np.abs(following - q).max() > LEAP * abs(end) / POSES
-        if not error < CLOSED or leaps or (joints < lower).any() or (joints > upper).any():
+        outside = (joints < lower - CLOSED).any() or (joints > upper + CLOSED).any()
+        if not error < CLOSED or leaps or outside:
             break
         q = following
         xs.append(float(x))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any
 
 
@@ -65,6 +66,7 @@ class DriveSettings(SensorSettings):
         position_limits: Lower and upper limit of the joint [joint unit].
         watchdog: Time without commands after which the drive must stop by itself [s].
         brake: Whether a brake holds the joint while the drive is not enabled.
+        stops: Displacement at the lower and at the upper mechanical stop [joint unit]; infinite: not known.
     """
 
     torque_limit: float
@@ -74,6 +76,12 @@ class DriveSettings(SensorSettings):
     rated_torque: float | None = None
     watchdog: float = 0.05
     brake: bool = False
+    stops: tuple[float, float] = (-inf, inf)
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether a mechanical stop is at a known displacement."""
+        return any(map(isfinite, self.stops))
 
     def motor_torque(self, torque: float) -> float:
         """Torque of the motor [N m] for a torque or force at the joint [actuator unit]."""

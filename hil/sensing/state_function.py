@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from servoctl.engine.kernel import Kernel
+from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.select_engine import run_fast
 from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
@@ -60,6 +60,15 @@ class StateFunction:
         except TraceError:
             return
         run_fast(self._kernel, engine)
+
+    def buffered(self) -> BufferedCall | None:
+        """A call with buffers of its own, which hold the parameters; None: it runs in NumPy."""
+        if self._kernel is None:
+            return None
+        call = BufferedCall(self._kernel)
+        _, _, _, parameters, *_ = call.inputs.values()
+        parameters[...] = self._model.parameters
+        return call
 
     def __call__(self, state: State, *further: Array) -> tuple[Array, ...]:
         """The results at a state."""

@@ -19,7 +19,6 @@ Source: the momentum observer, in discrete time (De Luca, Mattone 2003); the bou
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,8 @@ from hil.loop.rig import Finding
 from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
+from hil.sensing.window import Window, WindowState
+from servoctl.engine.kernel import BufferedCall
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
@@ -69,41 +70,6 @@ Errors = Callable[[float, Array], Array]
 """Time and pose -> error of v by each sample's largest error, shape (samples, n)."""
 
 
-class Window(NamedTuple):
-    """The disturbance in a window.
-
-    Attributes:
-        d: Disturbance torques, shape (m,).
-        swing: Largest swing of a torque, relative to its limit.
-        used: Largest torque, relative to its limit.
-    """
-
-    d: Array
-    swing: float
-    used: float
-
-
-class WindowState(NamedTuple):
-    """What a window has gathered so far.
-
-    Attributes:
-        elapsed: Its length so far [s].
-        moved: Sum of v - v-, shape (n,).
-        sent: Torque times time, shape (m,).
-        least, most: Range of each torque, shape (m,).
-        half: Length, motion and torque at half its time; None before.
-        where: Displacements of the joints at that time, shape (m,).
-    """
-
-    elapsed: float
-    moved: Array
-    sent: Array
-    least: Array
-    most: Array
-    half: tuple[float, Array, Array] | None
-    where: Array
-
-
 class DisturbanceObserver:
     """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled.
 
@@ -125,6 +91,10 @@ class DisturbanceObserver:
     def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
         """d at a pose, for an unpredicted acceleration of shape (n,)."""
         return self._function(State(t, q, self._rest), acceleration)[0]
+
+    def buffered(self) -> BufferedCall | None:
+        """A call of it with buffers of its own; None: it runs in NumPy."""
+        return self._function.buffered()
 
     def shares(self, t: float, q: Array) -> Array:
         """Share of each torque that the motion shows, shape (m,); 1 unless motors are redundant."""
@@ -148,7 +118,12 @@ class TrackingMonitor:
         estimated: Whether the law works with an estimate of the disturbance.
 
     Attributes:
+        observer: Disturbance observer of the model.
+        limits: Torque limits, shape (m,) [actuator units].
+        share: Allowed disturbance as a share of the torque limits.
+        estimated: Whether the law works with an estimate of the disturbance.
         longest: Time without a tick after which the window restarts [s].
+        lag: Time by which a torque may act late, as a share of a window.
     """
 
     def __init__(
@@ -160,9 +135,8 @@ class TrackingMonitor:
         period: float,
         estimated: bool = False,
     ) -> None:
-        self._estimated = estimated
-        self._observer, self._drives, self._limits, self._share = observer, drives, limits, share
-        self.longest, self._lag = GAP * period, LAG * period / WINDOW
+        self.observer, self._drives, self.limits, self.share = observer, drives, limits, share
+        self.estimated, self.longest, self.lag = estimated, GAP * period, LAG * period / WINDOW
         self._errors: Errors | None = None
         self.begin()
 
@@ -173,8 +147,8 @@ class TrackingMonitor:
         self._begin_window()
 
     def _begin_window(self) -> None:
-        m = len(self._limits)
-        self._elapsed, self._sum, self._sent = 0.0, np.zeros(self._observer.n), np.zeros(m)
+        m = len(self.limits)
+        self._elapsed, self._sum, self._sent = 0.0, np.zeros(self.observer.n), np.zeros(m)
         self._least, self._most = np.full(m, np.inf), np.full(m, -np.inf)
         self._half: tuple[float, Array, Array] | None = None
         self._where = np.full(m, np.nan)
@@ -182,11 +156,18 @@ class TrackingMonitor:
     @property
     def window(self) -> WindowState:
         """What the present window has gathered; its arrays change with the next tick."""
-        return WindowState(self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where)
+        return WindowState(
+            self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where, self._beyond,
+            tuple(self._last),
+        )  # fmt: skip
 
     def resume(self, window: WindowState) -> None:
         """Continues a window that the tick in C has gathered."""
-        self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where = window
+        self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where, self._beyond, last = (
+            window
+        )
+        self._last.clear()
+        self._last.extend(last)
 
     def set_errors(self, errors: Errors) -> None:
         """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
@@ -195,8 +176,8 @@ class TrackingMonitor:
     def floor(self, t: float, q: Array) -> Array:
         """Largest d that errors of the samples alone can cause, shape (m,): one error at each end of a window."""
         if self._errors is None:
-            return np.zeros(len(self._limits))
-        apparent = np.array([self._observer(t, q, 2.0 * error / WINDOW) for error in self._errors(t, q)])
+            return np.zeros(len(self.limits))
+        apparent = np.array([self.observer(t, q, 2.0 * error / WINDOW) for error in self._errors(t, q)])
         floor: Array = np.abs(apparent).sum(axis=0)
         return floor
 
@@ -232,22 +213,27 @@ class TrackingMonitor:
             self._half, self._where = (self._elapsed, self._sum.copy(), self._sent.copy()), at
         if self._elapsed < WINDOW:
             return None
-        used = float((np.maximum(self._most, -self._least) / self._limits).max())
-        swing = float(((self._most - self._least) / self._limits).max())
-        window = Window(self._observer(t, q, self._sum / self._elapsed), swing, used)
+        used = float((np.maximum(self._most, -self._least) / self.limits).max())
+        swing = float(((self._most - self._least) / self.limits).max())
+        window = Window(self.observer(t, q, self._sum / self._elapsed), swing, used)
         self._where = np.abs(at - self._where)
         finding = self._level(window, t, q) or self._rate(window, t, q)
         self._stopped |= finding is not None and finding.stops
         self._begin_window()
         return finding
 
+    @property
+    def level_model(self) -> float:
+        """Allowed error of the model in `_level`, as a share of the largest torque in the window."""
+        return ESTIMATED if self.estimated else MODEL
+
     def _allowed(self, window: Window, model: float) -> Array:
-        allowed: Array = (self._share + model * window.used + self._lag * window.swing) * self._limits
+        allowed: Array = (self.share + model * window.used + self.lag * window.swing) * self.limits
         return allowed
 
     def _level(self, window: Window, t: float, q: Array) -> Finding | None:
         """A finding if the disturbance is too large in two windows in a row; it stops the machine."""
-        d, allowed = window.d, self._allowed(window, ESTIMATED if self._estimated else MODEL)
+        d, allowed = window.d, self._allowed(window, self.level_model)
         if (np.abs(d) > allowed).any():
             allowed = allowed + self.floor(t, q)
         worst = int(np.argmax(np.abs(d) / allowed))
@@ -263,7 +249,7 @@ class TrackingMonitor:
 
     def _rate(self, window: Window, t: float, q: Array) -> Finding | None:
         """A finding if the disturbance has changed at once and stayed; a load alone does not stop the machine."""
-        if not self._estimated or self._stopped:
+        if not self.estimated or self._stopped:
             return None
         allowed = self._allowed(window, MODEL)
         *before, (last, then) = self._last or ((window.d, allowed),)
@@ -291,7 +277,7 @@ class TrackingMonitor:
         assert self._half is not None
         time, moved, sent = self._half
         later = self._elapsed - time, self._sum - moved, self._sent - sent
-        first, second = (Half(self._observer(t, q, v / h), u / h) for h, v, u in (self._half, later))
+        first, second = (Half(self.observer(t, q, v / h), u / h) for h, v, u in (self._half, later))
         speeds = (self._where / later[0]).tolist()
         still = [speed < STILL * drive.speed_limit for speed, drive in zip(speeds, self._drives, strict=True)]
-        return cause_of(d, first, second, self._observer.shares(t, q), self._limits, still)
+        return cause_of(d, first, second, self.observer.shares(t, q), self.limits, still)

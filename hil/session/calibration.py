@@ -46,13 +46,29 @@ def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
     units = setup.loop.system.model.plant.coordinates.items()
     pose = ", ".join(f"{name} {x:.4g} {unit}" for (name, unit), x in zip(units, setup.start.q, strict=True))
     names = ", ".join(drive.settings.name for drive in setup.drives)
+    every, stops = all(drive.settings.has_stops for drive in setup.drives), _stops(setup)
     lines = [
         "calibrate: nodes are started and asked for samples; no drive is enabled, none makes torque",
-        f"1. put the machine at initial.q and leave it there for the first second: {pose}",
+        "1. put the machine anywhere between its stops and leave it there for the first second"
+        if every
+        else f"1. put the machine at initial.q and leave it there for the first second: {pose}",
         f"2. release the brakes by hand where there are any, and carry a machine that falls ({duration:g} s)",
         f"3. move {names} one after another: each first in its positive direction, then through all that it may use",
     ]
+    if stops:
+        lines.append(
+            f"4. push each of these firmly against its stops on the way, twice where only one is known: {stops}"
+        )
     return [*lines, "the drives are emulated: an emulated hand does all this"] if emulated else lines
+
+
+def _stops(setup: RigSetup) -> str:
+    """The stops of the drives, in words; empty if there are none."""
+    words = []
+    for drive, unit in zip(setup.drives, setup.sensing.displacements.units, strict=False):
+        known = [f"{stop:.4g} {unit}" for stop in drive.settings.stops if np.isfinite(stop)]
+        words += [f"{drive.settings.name} at {' and '.join(known)}"] if known else []
+    return ", ".join(words)
 
 
 class HandCalibration:
@@ -107,7 +123,7 @@ def as_facts(axes: Sequence[Axis]) -> dict[str, dict[str, Any]]:
         axis.name: {
             "sign": axis.sign, "offset": axis.offset, "position_limits": list(axis.position_limits),
             "residual_steps": _known(axis.residual), "moved_at": _known(axis.moved_at),
-            "sign_from": axis.evidence, "problem": axis.problem,
+            "sign_from": axis.evidence, "zero_from": axis.zero_from, "problem": axis.problem,
         }
         for axis in axes
     }  # fmt: skip
@@ -135,7 +151,8 @@ def write_calibration(folder: Path, name: str, axes: Sequence[Axis], displacemen
         }  # fmt: skip
         text = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10_000).strip()
         checked = f"residual {axis.residual:.2g} steps" if np.isfinite(axis.residual) else "no other encoder checks it"
-        lines.append(f"    - {text}  # [{unit}] sign from {axis.evidence}; {checked}; limits: range seen")
+        found = f"sign from {axis.evidence}; zero from {axis.zero_from}; {checked}; limits: range seen"
+        lines.append(f"    - {text}  # [{unit}] {found}")
     path = folder / FILE
     try:
         replace(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))

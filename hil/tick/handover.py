@@ -9,7 +9,7 @@ from hil.drives.sample import Sample
 from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.sensing import Sensing, SensingState
-from hil.sensing.tracking import WindowState
+from hil.sensing.window import WindowState
 from hil.tick.machine import Machine
 
 
@@ -55,6 +55,22 @@ def _load_window(machine: Machine, window: WindowState) -> None:
     x["half_elapsed"][0] = -1.0
     if window.half is not None:
         x["half_elapsed"][0], x["half_moved"][:], x["half_sent"][:] = window.half
+    k, m = machine.times, len(window.sent)
+    k["beyond"][0], k["windows"][0] = window.beyond, len(window.last)
+    for i, (d, allowed) in enumerate(window.last):
+        x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = d, allowed
+
+
+def _stored_window(machine: Machine) -> WindowState:
+    """The window as C has gathered it, and what it keeps of the windows before."""
+    x, k, m = {name: array.copy() for name, array in machine.numbers.items()}, machine.times, machine.tick.m
+    half = float(x["half_elapsed"][0])
+    before = None if half < 0.0 else (half, x["half_moved"], x["half_sent"])
+    last = [(x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, int(k["windows"][0]) * m, m)]
+    return WindowState(
+        float(x["window_elapsed"][0]), x["moved"], x["sent"], x["least"], x["most"], before, x["where"],
+        int(k["beyond"][0]), last,
+    )  # fmt: skip
 
 
 def store_positions(machine: Machine, nodes: Sequence[Node]) -> None:
@@ -81,11 +97,4 @@ def store(machine: Machine, nodes: Sequence[Node], sensing: Sensing, limits: Lim
     sensing.resume(SensingState(q, v, k["now"][0], syncs, memories, x["rates"], x["before"]))
     limits.previous, limits.last = x["previous"], k["limits_time"][0]
     if sensing.tracking is not None:
-        whole, half = x["window_elapsed"][0], x["half_elapsed"][0]
-        parts = {name: np.array(x[name]) for name in ("moved", "sent", "least", "most", "half_moved", "half_sent")}
-        before = None if half < 0.0 else (half, parts["half_moved"], parts["half_sent"])
-        sensing.tracking.resume(
-            WindowState(
-                whole, parts["moved"], parts["sent"], parts["least"], parts["most"], before, np.array(x["where"])
-            )
-        )
+        sensing.tracking.resume(_stored_window(machine))

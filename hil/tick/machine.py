@@ -12,6 +12,7 @@ from hil.safety.monitor import MISSING_HEARTBEATS, Bounds, missed_age
 from hil.sensing import plausibility, tracking
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
+from hil.sensing.tracking import TrackingMonitor
 from hil.tick.compiled import library
 from hil.tick.tables import fill_encoding, fill_message, watched_ids
 from servoctl.engine.ccode import Entry
@@ -85,7 +86,8 @@ class Machine:
         kept |= dict.fromkeys(
             (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
         )
-        single = ("now", "sync", "sync_before", "limits_time", "began", "written")
+        kept |= dict.fromkeys(("last", "last_allowed"), tracking.COMES_WITHIN * m)
+        single = ("now", "sync", "sync_before", "limits_time", "began", "written", "beyond", "windows")
         times = dict.fromkeys(single, 1) | dict.fromkeys(
             ("accepted_time", "seen", "still_since", "sample_time"), channels
         )
@@ -96,7 +98,7 @@ class Machine:
         tick.numbers, tick.times = self._pointer("double", block), self._pointer("long long", moments)
         tick.kept_numbers = self._pointer("double", np.zeros_like(block))
         tick.kept_times = self._pointer("long long", np.zeros_like(moments))
-        results = dict.fromkeys(("law_q", "law_v"), n) | dict.fromkeys(("torques", "raw"), m)
+        results = dict.fromkeys(("law_q", "law_v"), n) | dict.fromkeys(("torques", "raw", "allowed"), m)
         results |= dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
         more, _ = self._block(results, float)
         self.numbers |= more
@@ -133,10 +135,22 @@ class Machine:
         tick.period, tick.skew = bounds.period, sensing.skew
         tick.residual_tolerance = np.nan if tolerance is None else tolerance
         tick.predicts, tick.tracks = predicts, follows is not None
+        if follows is not None:
+            self._tracking(follows)
         tick.window, tick.longest = tracking.WINDOW, 0.0 if follows is None else follows.longest
         tick.margin, tick.steps, tick.stuck_travel = plausibility.MARGIN, plausibility.STEPS, plausibility.STUCK_TRAVEL
         tick.stuck_time, tick.stuck_window = plausibility.STUCK_TIME, plausibility.STUCK_WINDOW
         tick.missed = missed_age(bounds.period)
+
+    def _tracking(self, follows: TrackingMonitor) -> None:
+        tick, call = self.tick, follows.observer.buffered()
+        tick.share, tick.lag, tick.compares_windows = follows.share, follows.lag, follows.estimated
+        tick.level_model, tick.rate_model = follows.level_model, tracking.MODEL
+        tick.torque_limits = self._pointer("double", np.array(follows.limits, dtype=float))
+        if call is not None and call.entry is not None:
+            tick.ends_windows = True
+            self._kept.append(call)
+            self._connect(tick.disturbance, call.entry)
 
     def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:
         tick, loop = self.tick, controller.loop

@@ -25,9 +25,6 @@ GIVEN_BACK, UNKNOWN = -1, -2
 PAUSE = 10
 """Ticks in Python after one that was given back: what is rare seldom comes alone."""
 
-WINDOW = "window"
-"""The end of a window of the tracking monitor, which is ordinary, but Python's."""
-
 
 class TickRig(CanRig):
     """Drives and encoder nodes on CAN; arguments as of `CanRig`.
@@ -232,7 +229,7 @@ class TickRig(CanRig):
     def _count(self) -> None:
         why = "" if self._machine is None else self._machine.trouble
         self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
-        self._pause = 0 if why == WINDOW else PAUSE
+        self._pause = PAUSE
 
     def _give_back(self) -> None:
         """Undoes this tick in C, and gives its frames to the drivers."""

@@ -1,7 +1,7 @@
 """A config -> a checked `Run`; traced and compiled functions of an earlier run are used again where possible."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +11,17 @@ from servoctl.assembly.arguments import ENGINES
 from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
     build_law,
-    build_plant,
-    build_start,
-    build_task,
     check_actuators,
 )
 from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains
-from servoctl.assembly.levels import build_levels, place_of
+from servoctl.assembly.ground import Ground, build_ground, same_ground
+from servoctl.assembly.levels import place_of
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, machine_of, realistic
-from servoctl.assembly.references import Signals, build_references, check_smoothness
+from servoctl.assembly.references import Signals, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
@@ -37,7 +35,6 @@ from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw, Law
-from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
@@ -94,7 +91,7 @@ def make_run(
     """
     problems = Problems(loaded) if problems is None else problems
     values = loaded.config
-    ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
+    ground = same_ground(loaded, like) or build_ground(loaded, problems, waiting)
     law = _law(loaded, ground.plant, problems, ground.signals, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
     if not ground.passed:
@@ -125,21 +122,13 @@ def make_run(
     if loop is None:
         problems.check()
     assert loop is not None
-    wrong = unfit(loop, settings.integrator.method, settings.period)
-    if wrong is not None:
-        problems.add(wrong, "run", "integrator", "method")
-    wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
-    if wrong is not None:
-        problems.add(wrong, "run", "duration")
+    _check_settings(loop, settings, problems)
     if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
         task_map = like.task_map
     else:
         task_map = None if found.law is None else _reach(found, start, brief=like is not None)
         _check_start(loaded, loop, start, task_map, ground.levels, problems)
         check_start_error(loaded, found.law, found.model, start, problems)
-    for gain in all_gains(found, settings):
-        if gain.problem is not None:
-            problems.add(gain.problem, *gain.spacing.field.split("."))
     if strict or loaded.wrong or loaded.refused:
         problems.check()
     found_problems = tuple(problems.found)
@@ -161,57 +150,6 @@ def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signal
         build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals)
         return None
     return build_law(loaded, plant, problems, signals, on_drives)
-
-
-@dataclass(frozen=True)
-class _Ground:
-    """The parts of a run that its law is built on.
-
-    Attributes:
-        plant: The plant.
-        task: Name -> constraint.
-        start: Initial state.
-        levels: Levels of the plant's own constraints.
-        signals: Columns of references, by name.
-        passed: Whether they are those of an earlier run, whose start was projected and checked.
-    """
-
-    plant: Plant
-    task: Mapping[str, Constraint]
-    start: State
-    levels: tuple[PassiveLevel, ...]
-    signals: Signals
-    passed: bool
-
-
-def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
-    """Builds plant, start and task; raises ConfigError if there is no plant to check names against."""
-    plant = build_plant(loaded, problems)
-    if plant is None:
-        problems.check()
-    assert plant is not None
-    start = build_start(loaded, plant, problems)
-    levels = build_levels(loaded, plant, start, problems)
-    signals = build_references(loaded, plant, problems)
-    task = build_task(loaded, plant, start, problems, signals)
-    if waiting:
-        task = {name: constraint.standing() for name, constraint in task.items()}
-    return _Ground(plant, task, start, levels, signals, passed=False)
-
-
-def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
-    """Plant, task and start of an earlier run without problems; None if the config changes one of them."""
-    if like is None or like.loaded is None or like.problems:
-        return None
-    new, old = loaded.config, like.loaded.config
-    if (new.plant, new.task, new.bounds, new.initial) != (old.plant, old.task, old.bounds, old.initial):
-        return None
-    model = like.system.model.plain
-    references = Problems(loaded)  # those of a wrong reference are reported by `_ground`
-    signals = build_references(loaded, model.plant, references)
-    if references.found or signals != like.signals:
-        return None
-    return _Ground(model.plant, model.task, like.start, like.levels, signals, passed=True)
 
 
 def _as_real(loaded: LoadedConfig, like: Run) -> bool:
@@ -239,6 +177,19 @@ def settings_of(run: RunConfig) -> Settings:
     return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
+def _check_settings(loop: Loop, settings: Settings, problems: Problems) -> None:
+    """Notes a method, a duration and gains that do not fit the loop or each other."""
+    wrong = unfit(loop, settings.integrator.method, settings.period)
+    if wrong is not None:
+        problems.add(wrong, "run", "integrator", "method")
+    wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
+    if wrong is not None:
+        problems.add(wrong, "run", "duration")
+    for gain in all_gains(loop.system, settings):
+        if gain.problem is not None:
+            problems.add(gain.problem, *gain.spacing.field.split("."))
+
+
 def _check_start(
     loaded: LoadedConfig,
     loop: Loop,
@@ -260,7 +211,7 @@ def _check_start(
 
 
 def _bind(
-    ground: _Ground,
+    ground: Ground,
     law: Law | None,
     inputs: Mapping[str, Expression],
     passive: Passive,

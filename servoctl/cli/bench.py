@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,6 +33,10 @@ def bench(
     estimation: Annotated[
         bool, typer.Option("--estimation", help="For faults: the law works with an estimator.")
     ] = False,
+    tick: Annotated[
+        Literal["both", "python", "c"],
+        typer.Option("--tick", help="For faults: what does the ticks; C only for protocols that it knows."),
+    ] = "both",
     as_json: AsJson = False,
 ) -> None:
     """Run benchmarks, next to published figures and peers."""
@@ -45,7 +49,7 @@ def bench(
     findings: list[Comparison] = []
     for name in wanted:
         note(f"{name}: {'reactions of emulated drives to faults, with times' if name == FAULTS else description(name)}")
-        report = _run(name, effort, count, seed, estimation)
+        report = _run(name, effort, count, seed, estimation, tick)
         values[name] = report.values
         findings += report.findings
         if not as_json:
@@ -71,7 +75,7 @@ def _refuse_unknown(wanted: list[str], known: list[str]) -> None:
         raise ConfigError(problems)
 
 
-def _run(name: str, effort: "Effort", count: int | None, seed: int, estimation: bool) -> "BenchReport":
+def _run(name: str, effort: "Effort", count: int | None, seed: int, estimation: bool, tick: str) -> "BenchReport":
     from servoctl.bench.registry import BENCHMARKS
 
     try:
@@ -79,7 +83,8 @@ def _run(name: str, effort: "Effort", count: int | None, seed: int, estimation: 
             if name == FAULTS:
                 from servoctl.bench.faults.table import faults
 
-                return faults(effort, progress, count, seed, estimation)
+                ticks = ("python", "c") if tick == "both" else (tick,)
+                return faults(effort, progress, count, seed, estimation, ticks)
             return BENCHMARKS[name](effort, progress)
     except KeyboardInterrupt:
         note(f"{name}: interrupted")

@@ -144,13 +144,14 @@ def _say_calibration(result: "Result", units: Sequence[str]) -> None:
     for axis, unit in zip(result.calibration, units, strict=False):  # encoder nodes follow the drives
         lower, upper = (number(limit) for limit in axis.position_limits)
         residual = "-" if isnan(axis.residual) else number(axis.residual)
+        by_stops = "" if axis.zero_from == "the start pose" else f", zero from {axis.zero_from}"
         moved = "never" if isnan(axis.moved_at) else number(axis.moved_at)
         found = (
             ["-"] * 3
             if axis.problem
             else [f"{axis.sign:+d}", f"{number(axis.offset)} {unit}", f"{lower} to {upper} {unit}"]
         )
-        rows.append([axis.name, moved, *found, residual, axis.problem or f"sign from {axis.evidence}"])
+        rows.append([axis.name, moved, *found, residual, axis.problem or f"sign from {axis.evidence}{by_stops}"])
     say()
     titles = ["drive", "first moved [s]", "sign", "offset", "range seen", "residual [steps]", ""]
     say_table(titles, rows, numbers=5)

@@ -96,6 +96,13 @@ class NodeConfig(Open):
     offset: Real = Field(default=0.0, description="displacement of the joint where the encoder reads 0 [joint unit]")
 
 
+class Stops(Section):
+    """Mechanical stops of a joint; `--calibrate` finds its zero against them."""
+
+    lower: Real | None = Field(default=None, description="displacement at the lower stop [joint unit]; left out: none")
+    upper: Real | None = Field(default=None, description="displacement at the upper stop [joint unit]; left out: none")
+
+
 class DriveConfig(NodeConfig):
     """A drive and its limits, all at the joint."""
 
@@ -105,6 +112,7 @@ class DriveConfig(NodeConfig):
     torque_rate_limit: Positive = Field(description="largest |du/dt| [actuator unit/s]")
     speed_limit: Positive = Field(description="largest speed [joint unit/s]")
     position_limits: Interval = Field(description="[lower, upper] displacement [joint unit]")
+    stops: Stops = Field(default=Stops(), description="mechanical stops at known displacements, for --calibrate")
     brake: StrictBool = Field(default=False, description="whether a brake holds the joint while the drive is disabled")
 
 

@@ -5,6 +5,7 @@ A `Library` calls functions on buffers that the caller owns, like CasADi's virtu
 returning to Python. cffi in ABI mode: a call takes a third of the time of ctypes, and releases Python's lock.
 """
 
+import copy
 import hashlib
 import platform
 import sysconfig
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import casadi as ca
 import numpy as np
@@ -49,7 +50,13 @@ class Entry(NamedTuple):
 
 
 class CSource:
-    """C source and its compiled library."""
+    """C source and its compiled library.
+
+    Attributes:
+        optimised: Whether the compiler takes its time to make the code fast.
+    """
+
+    optimised = True
 
     def __init__(
         self, write: Callable[[], str], declarations: Sequence[str], lanes: int = 1, content: str | None = None
@@ -90,6 +97,13 @@ class CSource:
         """`length`, or an estimate where the source is not written yet [byte]."""
         return self.length
 
+    def unoptimised(self) -> Self:
+        """The same program for a compilation in a third of the time, see `compiler.PLAIN`."""
+        other = copy.copy(self)
+        vars(other).pop("key", None)
+        other.optimised = False
+        return other
+
     @cached_property
     def key(self) -> str:
         """Hash of all that the library depends on: code, flags, compiler, CasADi, processor, binary interface.
@@ -99,6 +113,7 @@ class CSource:
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
         parts = [self.source, *compiler.flags(self.source)] if self._content is None else [self._content]
+        parts += [] if self.optimised else compiler.PLAIN
         parts += [compiler.identity(), ca.CasadiMeta.version(), *machine]
         return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
@@ -125,7 +140,7 @@ class CSource:
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
                 built = Path(folder) / "code.so"
-                compiler.build(self.source, built, stop)
+                compiler.build(self.source, built, stop, self.optimised)
                 kept = cache.put(self.key, built)
                 try:
                     return self._open(kept)

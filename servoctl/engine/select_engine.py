@@ -1,11 +1,50 @@
-"""Selects the engine of a compiled function: C if it compiles within seconds, else CasADi's virtual machine."""
+"""Selects the engine of a compiled function: C if it compiles within seconds, else CasADi's virtual machine.
 
-from servoctl.engine.ccode import Library, Program
+Design: nothing that `auto` chooses takes the compiler longer than `MOST`. A program that would is compiled without
+optimisation; if even that takes longer, it stays on the virtual machine. Both are told to the user.
+"""
+
+from typing import TypeVar
+
+from servoctl.engine.ccode import CSource, Library, Program
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
 
-LARGEST_SOURCE = 400_000
-"""Longest C source that a start waits for [byte]: compiling it takes about 10 s (gcc 12; 70 kB take 1.5 s)."""
+MOST = 5.0
+"""Longest expected compilation that `auto` starts, in processor time of the compiler [s]."""
+
+START, RATE, PLAIN = 0.1, 1e-5, 0.3
+"""Expected time of a compilation: to start [s], and per byte of source [s]; share of it without optimisation.
+
+gcc 12 takes 8e-6 to 15e-6 s a byte of its own time. Without optimisation it takes 0.28 of that for the run of two arms
+with a box.
+"""
+
+P = TypeVar("P", bound=CSource)
+
+
+def compiling_time(program: CSource) -> float:
+    """Expected processor time of the compiler [s]."""
+    return START + RATE * program.expected * (1.0 if program.optimised else PLAIN)
+
+
+def affordable(program: P) -> tuple[P | None, str]:
+    """What `auto` compiles: the program, or the same without optimisation.
+
+    Returns:
+        The program, None if every compilation would take too long, and a remark for the user; empty for the program
+        as it is.
+    """
+    time = compiling_time(program)
+    if program.cached or time <= MOST:
+        return program, ""
+    plain = program.unoptimised()
+    if plain.cached or compiling_time(plain) <= MOST:
+        return (
+            plain,
+            f"C without optimisation (optimised, it takes the compiler about {time:.1f} s; --engine c waits for it)",
+        )
+    return None, f"C takes the compiler about {time:.1f} s (--engine c waits for it)"
 
 
 def load_at_once(program: Program, engine: str) -> Library:
@@ -13,15 +52,17 @@ def load_at_once(program: Program, engine: str) -> Library:
 
     Args:
         program: What to compile.
-        engine: `auto`: only if it is cached or compiles within seconds; `c`: in any case.
+        engine: `auto`: only within `MOST`, see `affordable`; `c`: in any case.
 
     Raises:
         CompileError: It cannot be compiled, or it would take long and `auto` is asked for.
     """
-    if engine == "auto" and not program.cached and program.length > LARGEST_SOURCE:
-        size = program.length / 1e6
-        raise CompileError(f"{size:.1f} MB of C would take long to compile (--engine c compiles it)")
-    return program.load()
+    if engine != "auto":
+        return program.load()
+    chosen, remark = affordable(program)
+    if chosen is None:
+        raise CompileError(remark)
+    return chosen.load()
 
 
 def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:

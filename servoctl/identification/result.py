@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
-from servoctl.identification.fit import Fit
+from servoctl.identification.solution import Fit
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array

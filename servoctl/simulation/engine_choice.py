@@ -2,21 +2,19 @@
 
 Design: every compiled loop starts on the virtual machine. `c` always compiles. `auto` takes C if the library is cached,
 or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. Below `LOOK_UP` it
-does not look for a library. Fixed steps are timed; the cost of adaptive steps is estimated from the evaluations of the
-run's beginning, and C is compiled above `LONG`.
+does not look for a library. What would take the compiler long is for `engine.select_engine`. Fixed steps are timed; the
+cost of adaptive steps is estimated from the evaluations of the run's beginning, and C is compiled above `LONG`.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchLibrary
-from servoctl.engine.ccode import CSource
-from servoctl.engine.select_engine import load_at_once
+from servoctl.engine.select_engine import P, affordable, compiling_time, load_at_once
 from servoctl.errors import CompileError, TraceError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
@@ -54,9 +52,6 @@ LONG = 10.0
 
 BESIDE = 0.2
 """A compilation in the background pays from this share of the time on, because nothing waits for it."""
-
-COMPILE_START, COMPILE_RATE = 0.1, 1e-5
-"""Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
 
 
 def make_loop(system: System, engine: str = "auto") -> Loop:
@@ -196,9 +191,6 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
         return None  # the runs one by one report why
 
 
-P = TypeVar("P", bound=CSource)
-
-
 def _worth(
     loop: CompiledLoop,
     start: State,
@@ -212,18 +204,24 @@ def _worth(
     expected = _expected(loop, start, settings) if fixed and not sure else None
     if expected is not None and expected < LOOK_UP:
         return None
-    program = program_of(settings.substeps)
+    whole = program_of(settings.substeps)
     if sure:
+        return whole
+    program, remark = affordable(whole)
+    if program is not None and program.cached:
+        loop.choice = f"generated C was there already{f': {remark}' if remark else ''}"
         return program
-    if program.cached:
-        loop.choice = "generated C was there already"
-        return program
-    compiling = COMPILE_START + COMPILE_RATE * program.expected
+    least = share * WORTH * compiling_time(program or whole)
     if expected is not None:
-        return program if expected > share * WORTH * compiling else None
-    ahead = foresee(loop, start, settings)
-    pays = ahead is not None and ahead.total > share * LONG and ahead.saved > share * WORTH * compiling
-    loop.choice = f"{ahead or 'the run fails in its beginning'}: {'compiled' if pays else 'not compiled'}"
+        pays = expected > least
+        loop.choice = remark if pays and remark else loop.choice
+    else:
+        ahead = foresee(loop, start, settings)
+        pays = ahead is not None and ahead.total > share * LONG and ahead.saved > least
+        loop.choice = f"{ahead or 'the run fails in its beginning'}: {'compiled' if pays else 'not compiled'}"
+        loop.choice += f"; {remark}" if pays and remark else ""
+    if pays and program is None:
+        loop.note = f"--engine auto: the run takes engine vm instead: {remark}"
     return program if pays else None
 
 

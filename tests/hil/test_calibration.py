@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from hil.assembly.emulation import environment_of, hand_of, make_emulator
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import RigSetup, load, prepare
 from hil.calibration.calibrate import Axis
 from hil.calibration.motion import HandMotion
 from hil.calibration.signs import fitting_signs
+from hil.calibration.stops import zero_by_stops
 from hil.drives.sample import Sample
 from hil.recorder.frame_log import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.calibration import calibrated
+from hil.session.calibration import calibrated, instructions
 from hil.session.run import HilRun, Result
 from hil.session.start import Request, start
 from servoctl.bench.faults.scenario import machine
@@ -69,7 +70,7 @@ def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[f
     steps = np.array([node.visible() for node in nodes])
     motors = np.round(sign * (y - offset) / steps) * steps
     hand = HandMotion(nodes)
-    for time, row in zip(np.linspace(0.0, TIME, SAMPLES), motors, strict=True):
+    for time, row in zip(np.linspace(0.0, TIME, len(motors)), motors, strict=True):
         for node, motor in zip(nodes, row, strict=True):
             shown = node.settings.sign * motor + node.settings.offset
             node.sample = Sample(float(shown), np.nan, np.nan, round(time * 1e9))
@@ -280,3 +281,99 @@ def test_every_protocol_that_can_be_read_without_torque_is_calibrated(protocol: 
     assert kinds == asks[protocol]
     if protocol == "mit":
         assert {frame.data[2] for frame in sent if frame.id == 0x7FF} == {0x33, 0xCC}
+
+
+def pushed(t: Array, upper: float, lower: float, firmly: float = 1.0) -> Array:
+    """A joint that is pushed against its upper stop, its lower stop, and its upper stop again."""
+    corners = np.repeat([0.2, upper, lower, lower + firmly * (upper - lower), 0.0], 2)  # it rests at each
+    return np.interp(t, np.linspace(0.0, TIME, len(corners)), corners)
+
+
+def test_the_zero_against_stops_is_restored_for_any_sign_and_zero() -> None:
+    """100 of 100 seeds, for both stops known, only the upper or only the lower one (which is touched once: refused)."""
+    t, step, open_end = np.linspace(0.0, TIME, 5000), 2e-4, np.inf
+    for seed in range(100):
+        numbers = np.random.default_rng(seed)
+        sign, offset = numbers.choice([-1.0, 1.0]), numbers.uniform(-1.0, 1.0)
+        upper, lower = numbers.uniform(1.0, 3.0), numbers.uniform(-3.0, -1.0)
+        motor = np.round(sign * (pushed(t, upper, lower) - offset) / step) * step
+        for stops in ((lower, upper), (-open_end, upper)):
+            found = zero_by_stops(motor, sign, stops, upper - lower, step)
+            assert found.problem == "" and abs(found.zero - offset) <= 1.01 * step and found.residual <= step, seed
+        once = zero_by_stops(motor, sign, (lower, open_end), upper - lower, step)
+        assert once.problem.startswith(f"touched its stop at {lower:.4g} only once (push it there twice")
+
+
+def test_stops_that_disagree_refuse_the_zero() -> None:
+    t = np.linspace(0.0, TIME, 5000)
+    loose = zero_by_stops(pushed(t, 2.0, -1.0, 0.995), 1.0, (-np.inf, 2.0), 3.0, 1e-4)
+    assert loose.problem.startswith("its ends near the stop differ by 0.015 (push it firmly against the stop")
+    geared = zero_by_stops(1.1 * pushed(t, 2.0, -1.0), 1.0, (-1.0, 2.0), 3.0, 1e-4)
+    assert geared.problem.startswith("moved over 3.3 from end to end, but its stops are 3 apart (push it against both")
+
+
+STOPS = [f"hil.drives.{name}.stops={{lower: -2, upper: 3}}" for name in "ab"]
+
+
+@cache
+def carts(*overrides: str) -> RigSetup:
+    """Two carts without an encoder node, so that nothing but their stops checks them."""
+    changed = [*overrides, "hil.sensors=[]"]
+    first = machine("cia402", "standstill")
+    assert first.run.loaded is not None
+    return prepare(first.run.loaded.overridden(changed), "vm")
+
+
+def guided(setup: RigSetup, truth: Sequence[float], offsets: Sequence[float], begin: float = 0.0) -> list[Axis]:
+    """What a calibration finds when a hand that knows the stops moves the carts; it begins off the known pose."""
+    start = setup.start._replace(q=setup.start.q + begin)
+    hand = hand_of(replace(setup, start=start), TIME)
+    h, plant = setup.sensing.displacements, setup.loop.system.model.plant
+    y = np.array([h(plant, hand(time)[0]) for time in np.linspace(0.0, TIME, 600)])
+    return found(setup, y, truth, offsets)
+
+
+def test_with_stops_on_every_drive_the_start_pose_need_not_be_known() -> None:
+    setup = carts(*STOPS)
+    steps = [drive.visible() for drive in setup.drives]
+    for seed in range(5):
+        numbers = np.random.default_rng(seed)
+        signs, offsets = numbers.choice([-1.0, 1.0], 2), numbers.uniform(-1.0, 1.0, 2)
+        axes = guided(setup, signs, offsets, begin=0.4)
+        assert [(axis.problem, axis.sign, axis.zero_from) for axis in axes] == [("", s, "its stops") for s in signs]
+        assert (np.abs(np.array([axis.offset for axis in axes]) - offsets) <= 1.01 * np.array(steps)).all()
+        assert max(axis.residual for axis in axes) < 3.0
+        # the limits stay clear of the stops by a hundredth of the range in the config
+        assert all(axis.position_limits == pytest.approx((-1.965, 2.965), abs=2e-4) for axis in axes)
+
+
+def test_one_stop_is_touched_twice_and_agrees_with_the_start_pose() -> None:
+    setup = carts("hil.drives.a.stops={lower: -2}")
+    first, second = guided(setup, [-1.0, 1.0], [0.3, 0.0])
+    assert (first.problem, first.sign, first.zero_from, second.zero_from) == ("", -1, "its stops", "the start pose")
+    assert abs(first.offset - 0.3) <= 1.01 * setup.drives[0].visible()
+    assert first.residual < 3.0 and np.isnan(second.residual)
+    first, second = guided(setup, [1.0, 1.0], [0.0, 0.0], begin=0.1)
+    assert first.problem.startswith("by its stops it began at 0.4 m, initial.q says 0.3 m (put the machine at initial")
+
+
+def test_what_the_operator_does_at_the_stops_is_said_before() -> None:
+    lines = instructions(carts(*STOPS), 20.0, emulated=False)
+    assert lines[1] == "1. put the machine anywhere between its stops and leave it there for the first second"
+    assert lines[-1].endswith("twice where only one is known: a at -2 m and 3 m, b at -2 m and 3 m")
+
+
+def test_limits_beyond_a_stop_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"the upper limit, 2.5, is beyond the stop at 2 \(keep the limits clear of"):
+        carts("hil.drives.a.stops={upper: 2}")
+
+
+def test_a_calibration_against_stops_over_the_wire_writes_a_patch(tmp_path: Path) -> None:
+    setup = carts(*STOPS, "hil.drives.b.stops={upper: 3}").renewed([])
+    emulator = make_emulator(setup, "vm")
+    result = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 1.5, tmp_path / "run", {}).run(
+        lambda event: None
+    )
+    assert [axis.problem for axis in result.calibration] == ["", ""]
+    assert max(axis.residual for axis in result.calibration) < 3.0
+    assert result.patch is not None and "zero from its stops; residual" in result.patch.read_text()

@@ -13,8 +13,8 @@ import servoctl.bench.faults.run as faults_run
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
-from servoctl.bench.faults.run import play
-from servoctl.bench.faults.scenario import PROTOCOLS, ROWS, machine, make, rows, scenarios
+from servoctl.bench.faults.run import TICKS, has_tick_in_c, play, play_on
+from servoctl.bench.faults.scenario import PERIOD, PROTOCOLS, ROWS, machine, make, rows, scenarios
 from servoctl.bench.faults.table import tabulate
 from servoctl.cli import main
 
@@ -145,9 +145,28 @@ def test_drives_that_switch_off_too_late_are_detected(monkeypatch: pytest.Monkey
     assert [problem for problem in problems if "all drives off" in problem]
 
 
-def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_table_of_both_ticks(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "faults", "--count", "3", "--seed", "4", "--json"])
     found = json.loads(capsys.readouterr().out)["faults"]
-    assert (found["played"], found["passed"], found["failures"]) == (3, 3, [])
+    assert has_tick_in_c("odrive") and has_tick_in_c("cia402")
+    assert (found["scenarios"], found["played"], found["in_c"], found["passed"]) == (3, 6, 3, 6)
+    assert (found["over_limits"], found["enabled_again"], found["failures"]) == (0, 0, [])
     assert {line["row"] for line in found["rows"]} == {"one or two samples lost"}
+
+
+def test_a_tick_in_c_that_reacts_otherwise_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = make("drive fault", "odrive", "at speed", 1)
+    result = play(scenario)
+    later = replace(result, off=(result.off or 0.0) + PERIOD)
+    monkeypatch.setattr(faults_run, "play", lambda scenario, tick, engine: result if tick == "python" else later)
+    python, c = play_on(TICKS, scenario)
+    assert python.problems == ()
+    (problem,) = c.problems
+    assert "the tick in C ended by drive_fault, that in Python by drive_fault; off after" in problem
+
+
+def test_frames_outside_the_limits_and_drives_enabled_again_are_counted() -> None:
+    result = play(make("law says NaN", "odrive", "at speed", 1))
+    (line,) = tabulate([replace(result, over_limits=2), replace(result, enabled_again=1)])
+    assert (line.runs, line.over_limits, line.enabled_again) == (2, 2, 1)

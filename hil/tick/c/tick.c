@@ -2,7 +2,7 @@
    their order, so both give the same bits. Whatever is not ordinary ends the tick in C: `trouble` says why, the state is
    as before, and Python does the tick. The functions never allocate, print or wait. */
 
-enum { GIVEN_BACK = -1, UNKNOWN = -2 };
+enum { GIVEN_BACK = -1, UNKNOWN = -2, WINDOWS = 3 };
 
 static const double SECOND = 1e9;
 
@@ -160,7 +160,11 @@ static int accept_sample(tick *k, int i, long long time)
     double travel = k->travel[i] + against * elapsed, still = seconds(time - k->still_since[i]);
     if (fabs(travel) > k->stuck_travel * c->visible && still >= k->stuck_time)
       return give_back(k, "an encoder that stands still");
-    k->travel[i] = still >= k->stuck_window ? 0.0 : travel;
+    k->travel[i] = travel;
+    if (still >= k->stuck_window) {
+      k->travel[i] = 0.0;
+      k->still_since[i] = time;
+    }
   }
   k->accepted_position[i] = position;
   k->accepted_velocity[i] = velocity;
@@ -191,8 +195,76 @@ static int all_finite(const double *values, int count)
   return 1;
 }
 
-/* Gathers the window of hil.sensing.tracking; its end is Python's. */
-static int track(tick *k, double elapsed, const double *v, const double *v_before)
+static void begin_window(tick *k)
+{
+  *k->window_elapsed = 0.0;
+  *k->half_elapsed = -1.0;
+  for (int j = 0; j < k->n; ++j) k->moved[j] = 0.0;
+  for (int i = 0; i < k->m; ++i) {
+    k->sent[i] = 0.0;
+    k->least[i] = INFINITY;
+    k->most[i] = -INFINITY;
+    k->where[i] = NAN;
+  }
+}
+
+/* Whether the disturbance came at once, and stayed: it differs from that of older windows, as it did in the last. */
+static int came(const tick *k, const double *d, const double *allowed)
+{
+  int m = k->m, newest = (int)*k->windows - 1;
+  for (int w = 0; w < newest; ++w)
+    for (int i = 0; i < m; ++i) {
+      double reference = k->last[w * m + i], last = k->last[newest * m + i];
+      if (fabs(last - reference) > k->last_allowed[newest * m + i] && fabs(d[i] - reference) > allowed[i]) return 1;
+    }
+  return 0;
+}
+
+static void keep_window(tick *k, const double *d, const double *allowed)
+{
+  int m = k->m;
+  size_t size = m * sizeof *d;
+  if (*k->windows == WINDOWS) {
+    memmove(k->last, k->last + m, (WINDOWS - 1) * size);
+    memmove(k->last_allowed, k->last_allowed + m, (WINDOWS - 1) * size);
+    --*k->windows;
+  }
+  memcpy(k->last + *k->windows * m, d, size);
+  memcpy(k->last_allowed + *k->windows * m, allowed, size);
+  ++*k->windows;
+}
+
+/* Ends a window of hil.sensing.tracking; one whose disturbance is too large is Python's. */
+static int end_window(tick *k, double t, const double *q)
+{
+  int n = k->n, m = k->m;
+  double **in = k->disturbance.arguments, *d = k->disturbance.results[0], used = -INFINITY, swing = -INFINITY;
+  double *allowed = k->allowed;
+  if (!k->ends_windows) return give_back(k, "the end of a window");
+  for (int i = 0; i < m; ++i) {
+    used = larger(used, larger(k->most[i], -k->least[i]) / k->torque_limits[i]);
+    swing = larger(swing, (k->most[i] - k->least[i]) / k->torque_limits[i]);
+  }
+  in[0][0] = t;
+  memcpy(in[1], q, n * sizeof *q); /* in[2], the velocity, stays 0 */
+  for (int j = 0; j < n; ++j) in[4][j] = k->moved[j] / *k->window_elapsed;
+  k->disturbance.function((const double **)in, k->disturbance.results);
+  if (!all_finite(d, m)) return give_back(k, "a disturbance that is not finite");
+  for (int i = 0; i < m; ++i)
+    if (fabs(d[i]) > (k->share + k->level_model * used + k->lag * swing) * k->torque_limits[i])
+      return give_back(k, "a disturbance");
+  *k->beyond = 0;
+  if (k->compares_windows) {
+    for (int i = 0; i < m; ++i) allowed[i] = (k->share + k->rate_model * used + k->lag * swing) * k->torque_limits[i];
+    if (came(k, d, allowed)) return give_back(k, "a disturbance that came at once");
+    keep_window(k, d, allowed);
+  }
+  begin_window(k);
+  return 0;
+}
+
+/* Adds a tick to the window of hil.sensing.tracking. */
+static int track(tick *k, double t, double elapsed, const double *q, const double *v, const double *v_before)
 {
   if (elapsed > k->longest) return give_back(k, "a gap");
   *k->window_elapsed += elapsed;
@@ -209,7 +281,7 @@ static int track(tick *k, double elapsed, const double *v, const double *v_befor
     memcpy(k->half_sent, k->sent, k->m * sizeof *v);
     memcpy(k->where, k->displacements, k->m * sizeof *v);
   }
-  return *k->window_elapsed < k->window ? 0 : give_back(k, "window");
+  return *k->window_elapsed < k->window ? 0 : end_window(k, t, q);
 }
 
 /* State of the machine from the samples: hil.sensing.sensing, and the prediction for the law. */
@@ -256,7 +328,7 @@ int tick_sense(tick *k, long long now)
     if (!(fabs(residual[i]) <= most)) return give_back(k, "encoders that contradict each other");
     k->residual = i ? larger(k->residual, fabs(residual[i])) : fabs(residual[i]);
   }
-  if (k->tracks && track(k, elapsed, estimate + n, v)) return GIVEN_BACK;
+  if (k->tracks && track(k, t, elapsed, estimate, estimate + n, v)) return GIVEN_BACK;
   memcpy(k->q, estimate, n * sizeof *q);
   memcpy(k->v, estimate + n, n * sizeof *q);
   *k->now = now;

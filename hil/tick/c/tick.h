@@ -76,11 +76,13 @@ typedef struct {
   tick_drive *drive;
   const int *factor_index;
   const double *factor;
-  tick_call predict, sense, law;
+  tick_call predict, sense, law, disturbance;
+  const double *torque_limits;
   /* settings */
-  int predicts, tracks, own_memory, memory, estimates;
+  int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
   int law_size, rate_start, status_start;
   double period, skew, residual_tolerance, window, longest, memory_period; /* NaN: none */
+  double share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
   double margin, steps, stuck_travel, stuck_time, stuck_window;
   long long missed;
   unsigned long long stops; /* bit: status of the law that Python handles */
@@ -90,13 +92,14 @@ typedef struct {
   double *q, *v, *accepted_position, *accepted_velocity, *accepted_torque, *travel, *rates, *before;
   double *position, *velocity, *torque, *next_torque;
   double *moved, *sent, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
+  double *last, *last_allowed; /* of the last windows, the oldest first */
   double *carried, *previous;
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
-  long long *limits_time, *began, *written;
+  long long *limits_time, *began, *written, *beyond, *windows;
   /* results of a tick */
   double *law_q, *law_v, *ages, *displacements, *torques, *controller_memory, *memory_start;
-  double *slack, *expected, *raw;
+  double *slack, *expected, *raw, *allowed;
   int *clamped;
   double residual;
   const char *trouble;

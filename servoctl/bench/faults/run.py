@@ -2,8 +2,8 @@
 
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import pairwise
 from math import inf
 
@@ -17,6 +17,7 @@ from hil.loop import SECOND, nanoseconds
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, Result
+from hil.tick.tables import wires_of
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
 from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine
 from servoctl.types import Array
@@ -87,6 +88,9 @@ class FaultResult:
         reaction: Time from the fault to that event [s]; None without such an event.
         off: Time from the fault to the last drive off [s]; None if the run went on.
         problems: One sentence for each thing that was wrong.
+        over_limits: Number of frames that commanded what must not be on the wire.
+        enabled_again: Number of drives that were enabled again after they went off.
+        ticks_in_c: Number of ticks that were done in C; results that differ in nothing else are equal.
     """
 
     scenario: Scenario
@@ -95,6 +99,9 @@ class FaultResult:
     reaction: float | None
     off: float | None
     problems: tuple[str, ...]
+    over_limits: int = 0
+    enabled_again: int = 0
+    ticks_in_c: int = field(default=0, compare=False)
 
 
 class TruthMonitor:
@@ -104,6 +111,7 @@ class TruthMonitor:
         onset: Time of the fault [ns].
         off: Time at which the last drive went off [ns]; None while one is on.
         problems: One sentence for each state that must never occur.
+        enabled_again: Names of the drives that were enabled again after they went off.
     """
 
     def __init__(self, emulator: Emulator) -> None:
@@ -113,6 +121,7 @@ class TruthMonitor:
         self._was_off = [False] * len(self._drives)
         self.off: int | None = None
         self.problems: list[str] = []
+        self.enabled_again: set[str] = set()
 
     def begin(self, after: float) -> None:
         """Starts the inspection after a time [s]."""
@@ -122,6 +131,7 @@ class TruthMonitor:
     def _look(self) -> None:
         for i, drive in enumerate(self._drives):
             if drive.motor.enabled and self._was_off[i]:
+                self.enabled_again.add(drive.settings.name)
                 self.problems.append(f"{drive.settings.name} was enabled again")
             self._was_off[i] = not drive.motor.enabled
         if self.off is None and all(self._was_off):
@@ -192,6 +202,40 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     return _checked(scenario, truth, samples, emulator, ended)
 
 
+TICKS = ("python", "c")
+
+
+@cache
+def has_tick_in_c(protocol: str) -> bool:
+    """Whether the tick in C knows the frames of a protocol's drives."""
+    made = machine(protocol, "standstill")
+    return not wires_of([*made.drives, *made.sensors])[1]
+
+
+def play_on(ticks: Sequence[str], scenario: Scenario) -> tuple[FaultResult, ...]:
+    """Runs a scenario on each of these ticks that its protocol has; a result that differs from the first is a problem.
+
+    Args:
+        ticks: `python`, `c` or both.
+        scenario: The scenario.
+    """
+    results: list[FaultResult] = []
+    for tick in ticks:
+        if tick == "c" and not has_tick_in_c(scenario.protocol):
+            continue
+        result = play(scenario, *(("python", "vm") if tick == "python" else ("auto", "auto")))
+        if results and result != results[0]:
+            said = f"the tick in C ended by {result.ended_by}, that in Python by {results[0].ended_by}"
+            times = f"off after {_shown(result.off)} and {_shown(results[0].off)}"
+            result = replace(result, problems=(*result.problems, f"{said}; {times}"))
+        results.append(result)
+    return tuple(results)
+
+
+def _shown(seconds: float | None) -> str:
+    return "no time" if seconds is None else f"{1e3 * seconds:.2f} ms"
+
+
 def _happen(what: str, host: Host, emulator: Emulator) -> None:
     if what == "law raises":
         host.raises = True
@@ -211,7 +255,8 @@ def _checked(
     off = None if first is None or truth.off is None else (truth.off - truth.onset) / SECOND
     fed = wanted.fed and bool(ended.unconfirmed)
     problems = [*dict.fromkeys(truth.problems), *([] if fed else truth.left_on())]
-    problems += [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
+    violations = emulator.observer.report()
+    problems += [f"the observer saw {each.what} to {each.drive}" for each in violations[:3]]
     if ended_by not in wanted.endings:
         problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.endings)}")
     if ended_by == GOES_ON and wanted.told and wanted.told not in {each.kind.name.lower() for each in ended.events}:
@@ -235,7 +280,10 @@ def _checked(
         problems.append(f"the law got a position that is wrong by {misled:.3g} m, at most {wanted.misled:g} m")
     if scenario.at is None and max(emulator.observer.findings.largest.values()) > ZERO:
         problems.append("a torque was commanded")
-    return FaultResult(scenario, wanted, ended_by, reaction, off, tuple(problems))
+    return FaultResult(
+        scenario, wanted, ended_by, reaction, off, tuple(problems), len(violations), len(truth.enabled_again),
+        ended.trajectory.metadata.get("ticks_in_c", 0),
+    )  # fmt: skip
 
 
 def _misled(ended: Result, until: float) -> float:

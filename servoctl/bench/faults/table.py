@@ -3,9 +3,10 @@
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from servoctl.bench.faults.expected import GOES_ON
-from servoctl.bench.faults.run import FaultResult, play
+from servoctl.bench.faults.run import TICKS, FaultResult, play_on
 from servoctl.bench.faults.scenario import Scenario, rows, scenarios
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 
@@ -18,30 +19,40 @@ class FaultRow:
         row: Name of the fault.
         protocol: Protocol of the drives.
         runs: Number of runs.
+        in_c: Number of runs whose ordinary ticks were done in C.
         passed: Number of runs without a problem.
         ended_by: Kinds of the events that ended the runs.
         reaction: Longest time from the fault to the event that ended a run [s]; None if every run went on.
         bound: Longest time allowed in that run [s].
         off: Longest time from the fault to the last drive off [s]; None if every run went on.
+        over_limits: Number of frames that commanded what must not be on the wire.
+        enabled_again: Number of drives that were enabled again after they went off.
         failures: One sentence for each problem.
     """
 
     row: str
     protocol: str
     runs: int = 0
+    in_c: int = 0
     passed: int = 0
     ended_by: set[str] = field(default_factory=set)
     reaction: float | None = None
     bound: float | None = None
     off: float | None = None
+    over_limits: int = 0
+    enabled_again: int = 0
     failures: list[str] = field(default_factory=list)
 
     def add(self, result: FaultResult) -> None:
         """Adds a run to the row."""
         self.runs += 1
+        self.in_c += result.ticks_in_c > 0
         self.passed += not result.problems
+        self.over_limits += result.over_limits
+        self.enabled_again += result.enabled_again
         self.ended_by.add(result.ended_by)
-        self.failures += [f"{result.scenario.name}: {problem}" for problem in result.problems]
+        tick = ", tick in C" * (result.ticks_in_c > 0)
+        self.failures += [f"{result.scenario.name}{tick}: {problem}" for problem in result.problems]
         if result.ended_by == GOES_ON or result.reaction is None:
             return
         if self.reaction is None or result.reaction > self.reaction:
@@ -59,20 +70,23 @@ def tabulate(results: Iterable[FaultResult]) -> list[FaultRow]:
     return list(lines.values())
 
 
-def play_all(scenarios: Sequence[Scenario], jobs: int, progress: Callable[[float], None]) -> Iterator[FaultResult]:
-    """Runs scenarios in parallel processes; results come in the order of the scenarios."""
+def play_all(
+    scenarios: Sequence[Scenario], jobs: int, progress: Callable[[float], None], ticks: Sequence[str] = TICKS
+) -> Iterator[FaultResult]:
+    """Runs scenarios in parallel processes, each on these ticks; results come in the order of the scenarios."""
+    one = partial(play_on, ticks)
     if jobs == 1:
-        yield from _with_progress(map(play, scenarios), len(scenarios), progress)
+        yield from _with_progress(map(one, scenarios), len(scenarios), progress)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from _with_progress(pool.imap(play, scenarios, chunksize=4), len(scenarios), progress)
+        yield from _with_progress(pool.imap(one, scenarios, chunksize=4), len(scenarios), progress)
 
 
 def _with_progress(
-    results: Iterable[FaultResult], count: int, progress: Callable[[float], None]
+    results: Iterable[tuple[FaultResult, ...]], count: int, progress: Callable[[float], None]
 ) -> Iterator[FaultResult]:
-    for number, result in enumerate(results, 1):
-        yield result
+    for number, group in enumerate(results, 1):
+        yield from group
         progress(number / count)
 
 
@@ -81,7 +95,12 @@ QUICK = 40
 
 
 def faults(
-    effort: Effort, progress: Progress, count: int | None = None, seed: int = 0, estimation: bool = False
+    effort: Effort,
+    progress: Progress,
+    count: int | None = None,
+    seed: int = 0,
+    estimation: bool = False,
+    ticks: Sequence[str] = TICKS,
 ) -> BenchReport:
     """Plays faults on emulated drives in virtual time, and compares reaction and delay with the requirements.
 
@@ -91,26 +110,31 @@ def faults(
         count: Number of scenarios; None: as above.
         seed: Seed of their random numbers.
         estimation: Whether the law works with an estimator.
+        ticks: `python`, `c` or both; C only for protocols that it knows.
     """
     wanted = list(scenarios(count or (QUICK if effort.quick else len(rows())), seed, estimation))
-    lines = tabulate(play_all(wanted, effort.jobs, progress))
-    header = ("fault", "protocol", "ended by", "runs", "passed", "detected [ms]", "bound [ms]", "all off [ms]")
+    lines = tabulate(play_all(wanted, effort.jobs, progress, ticks))
+    header = ("fault", "protocol", "ended by", "runs", "in C", "passed", "detected [ms]", "bound [ms]", "all off [ms]")
     texts = [
-        [line.row, line.protocol, ", ".join(sorted(line.ended_by)), str(line.runs), str(line.passed),
+        [line.row, line.protocol, ", ".join(sorted(line.ended_by)), str(line.runs), str(line.in_c), str(line.passed),
          *(_milliseconds(value) for value in (line.reaction, line.bound, line.off))]
         for line in lines
     ]  # fmt: skip
     failures = [sentence for line in lines for sentence in line.failures]
-    passed, played = sum(line.passed for line in lines), len(wanted)
+    names = ("runs", "in_c", "passed", "over_limits", "enabled_again")
+    total = {name: sum(getattr(line, name) for line in lines) for name in names}
     values = {
-        "seed": seed, "estimation": estimation, "played": played, "passed": passed, "failures": failures,
-        "rows": [vars(line) | {"ended_by": sorted(line.ended_by)} for line in lines],
+        "seed": seed, "estimation": estimation, "scenarios": len(wanted), "played": total.pop("runs"), **total,
+        "failures": failures, "rows": [vars(line) | {"ended_by": sorted(line.ended_by)} for line in lines],
     }  # fmt: skip
     notes = [
-        "times since the fault, the longest of all runs; bound: that of the run with the longest time to detection"
+        f"{len(wanted)} scenarios; {total['over_limits']} frames outside the limits, "
+        f"{total['enabled_again']} drives enabled again after they went off",
+        "times since the fault, the longest of all runs; bound: that of the run with the longest time to detection",
+        "in C: runs whose ordinary ticks were done in C; their reaction must be that of the tick in Python",
     ]
     loop = ", with an estimator in the loop" if estimation else ""
-    title = f"Faults on emulated drives{loop}: {passed} of {played} runs reacted as required"
+    title = f"Faults on emulated drives{loop}: {total['passed']} of {values['played']} runs reacted as required"
     return BenchReport(title, [TextTable("", header, texts, left=3)], values, [*failures, *notes])
 
 

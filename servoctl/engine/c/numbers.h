@@ -8,6 +8,8 @@
 /* Before each piece of a long function without loops: -O3 takes gcc twice as long there and gains nothing. */
 #if defined(__clang__)
 #define LONG_STRAIGHT_LINE __attribute__((noinline))
+#elif defined(__GNUC__) && defined(PLAIN_PIECES)
+#define LONG_STRAIGHT_LINE __attribute__((noinline, optimize("O0")))
 #elif defined(__GNUC__)
 #define LONG_STRAIGHT_LINE \
   __attribute__((noinline, optimize("O1", "tree-slp-vectorize", "ira-algorithm=priority")))

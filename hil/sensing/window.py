@@ -1,0 +1,45 @@
+"""What the tracking monitor gathers over a window, and the disturbance that it finds in it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from servoctl.types import Array
+
+
+class Window(NamedTuple):
+    """The disturbance in a window.
+
+    Attributes:
+        d: Disturbance torques, shape (m,).
+        swing: Largest swing of a torque, relative to its limit.
+        used: Largest torque, relative to its limit.
+    """
+
+    d: Array
+    swing: float
+    used: float
+
+
+class WindowState(NamedTuple):
+    """What a window has gathered so far.
+
+    Attributes:
+        elapsed: Its length so far [s].
+        moved: Sum of v - v-, shape (n,).
+        sent: Torque times time, shape (m,).
+        least, most: Range of each torque, shape (m,).
+        half: Length, motion and torque at half its time; None before.
+        where: Displacements of the joints at that time, shape (m,).
+        beyond: Windows in a row before it with a disturbance that is too large.
+        last: d and the allowed d of the last windows, where the law works with an estimate of the disturbance.
+    """
+
+    elapsed: float
+    moved: Array
+    sent: Array
+    least: Array
+    most: Array
+    half: tuple[float, Array, Array] | None
+    where: Array
+    beyond: int
+    last: Sequence[tuple[Array, Array]]
