@@ -111,11 +111,9 @@ def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Co
     functions["law"] = _Compiled(loop.control_kernel.function, *controller.tick.evaluate.kept[1:])  # type: ignore[attr-defined]
     code = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
-    parts = [
-        _about(setup, name), head, RENAMED, code, "#undef select\n",
-        *map(text, ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")), _settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said),
-        _talk(setup, said), text("loop.c"),
-    ]  # fmt: skip
+    files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")]
+    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), _talk(setup, said)]
+    parts = [_about(setup, name), head, RENAMED, code, "#undef select\n", *files, *tables, text("loop.c")]
     return "\n".join(parts)
 
 

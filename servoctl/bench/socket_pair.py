@@ -43,16 +43,20 @@ def bus_on(end: socket.socket, name: str, clock: Clock, fd: bool) -> PythonCanBu
     return PythonCanBus(name, _PairBus(end), clock, system_time=True, socket_channel=SocketCanChannel, fd=fd)
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(config: str, *descriptors: str) -> None:
-    """Serves emulated drives until a signal comes; a line on the output says that they are powered on."""
+    """Serves emulated drives until a signal comes; lines on the output say `ready`, and what they do."""
     setup, clock = load(config), WallClock()
     buses: dict[str, Bus] = {
         name: bus_on(socket.socket(fileno=int(end)), name, clock, bool(keys.get("fd")))
         for (name, keys), end in zip(setup.settings.buses.items(), descriptors, strict=True)
     }
-    server = EmulatorServer(emulated_rig(setup), buses, clock, lambda line: None, partial(hand_of, setup))
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    server = EmulatorServer(emulated_rig(setup), buses, clock, _say, partial(hand_of, setup))
+    _say("ready")
     try:
         with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10):
             server.serve(lambda: bool(signals.first))

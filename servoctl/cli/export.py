@@ -60,7 +60,7 @@ def export(
 
 
 def _export_loop(
-    config: Path, out: Path, overrides: "Sequence[Override]", single: bool, force: bool, as_json: bool
+    config: str, out: Path, overrides: "Sequence[Override]", single: bool, force: bool, as_json: bool
 ) -> None:
     """Writes `NAME_loop.c`."""
     from hil.export.loop import export_loop

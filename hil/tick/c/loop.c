@@ -15,6 +15,8 @@ static long long alive_ticks, served;
 static tick_frame latest; /* the last frame with an id that is awaited */
 static FILE *record_file;
 
+static const char *const ENDS = "the task ends";
+
 static void on_signal(int number) { signalled = number; }
 
 static void say(const char *name, const char *what) { fprintf(stderr, "%s%s%s\n", name, *name ? ": " : "", what); }
@@ -219,11 +221,11 @@ static int run_task(double duration)
     if (signalled) break;
     if (task_time >= duration) return 0;
     began = sockets_now(S);
-    if (sockets_read(K, S, began, began + WAIT)) return say("", K->trouble), EXIT_RIG;
+    if (sockets_read(K, S, began, began + WAIT)) return say(ENDS, K->trouble), EXIT_RIG;
     record_tick(elapsed, task_time);
     record_frames();
-    if (sockets_write(K, S, elapsed, task_time)) return say("", K->trouble), EXIT_RIG;
-    if (S->failed) return say("", "a bus refuses frames"), EXIT_RIG;
+    if (sockets_write(K, S, elapsed, task_time)) return say(ENDS, K->trouble), EXIT_RIG;
+    if (S->failed) return say(ENDS, "a bus refuses frames"), EXIT_RIG;
     record(K->now, sizeof *K->now);
     record(K->limits_time, sizeof *K->limits_time);
     record(K->began, sizeof *K->began);
@@ -237,7 +239,7 @@ static int run_task(double duration)
     if (skipped < 0 || sockets_now(S) < deadline) skipped = 0;
     deadline += skipped * PERIOD;
     late = skipped ? late + 1 : 0;
-    if (late > LATE_TICKS) return say("", "too many periods without a tick"), EXIT_RIG;
+    if (late > LATE_TICKS) return say(ENDS, "too many periods without a tick"), EXIT_RIG;
   }
   return EXIT_SIGNAL;
 }
