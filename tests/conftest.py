@@ -1,5 +1,6 @@
 """What all tests share: a cache of compiled code of their own, kept from session to session, and a browser."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,19 @@ import pytest
 from chromium import chromium
 
 os.environ.setdefault("SERVOCTL_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "servoctl"))
-# As many workers as cores: the threads of a second matrix product would only wait for each other.
+# There are more workers than cores: the threads of a second matrix product would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Workers and the hundred processes that tests start share bytecode; without it each would compile every module again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# By default the collector looks so often through the heap of thousands of tests that it takes 4 % of their time.
+gc.set_threshold(10_000, 20, 10)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores, for `-n auto`: tests on the wall clock and of processes mostly wait."""
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @pytest.fixture(scope="module")

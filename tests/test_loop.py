@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.loop import SECOND, Clock, Controller, Reading, Rig, Tick, TickLoop, VirtualClock
+from hil.loop import SECOND, Clock, Reading, Rig, Tick, TickLoop, VirtualClock
+from hil.loop.controller import Controller
 from servoctl.engine.compiler import compiler
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,7 @@ def is_type_checking(test: ast.expr) -> bool:
     return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
+@cache
 def imports(module: str) -> set[str]:
     """Dotted names that a module imports: at its top, inside a function, or for type checkers alone."""
     path, found = MODULES[module], set()
@@ -192,7 +194,15 @@ def test_import_servoctl_imports_next_to_nothing() -> None:
 
 def test_starting_a_command_imports_no_scipy() -> None:
     """It takes a third of the time that the imports of `servoctl run` take."""
-    assert "scipy" not in loaded_after("import servoctl.cli.run, servoctl.assembly.direct, servoctl.mechanics.model")
+    commands = "servoctl.cli.run, servoctl.cli.hil, servoctl.assembly.direct, servoctl.mechanics.model"
+    assert "scipy" not in loaded_after(f"import {commands}, hil.session.start")
+
+
+def test_the_processes_beside_a_loop_import_neither_laws_nor_configs() -> None:
+    """The recorder and the page of a run start while the machine waits."""
+    loaded = loaded_after("import hil.recorder.process, hil.view.process")
+    assert "casadi" in loaded  # of the plant that the page draws
+    assert not loaded & {"servoctl.laws", "servoctl.config", "servoctl.assembly", "pydantic", "scipy"}
 
 
 def test_help_imports_neither_arrays_nor_symbols() -> None:

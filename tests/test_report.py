@@ -452,3 +452,18 @@ def test_the_style_is_reset_after_its_context():
     with drawing_style():
         assert matplotlib.rcParams["axes.spines.top"] is False
     assert matplotlib.rcParams["font.size"] == size
+
+
+def test_a_funnel_is_drawn_around_beta_while_the_task_runs():
+    run, t = two_arms(), np.linspace(0.0, 2 * np.pi, 200)
+    facts = {"rate": 2.0, "start": 0.5, "end": 0.1, "shrink": 1.0, "by_rate": 0.0}
+    metadata = {**run.metadata, "funnels": {"object_x": facts}, "tasks": {"object_x": ["object_x"]}}
+    run = Trajectory(run.columns, run.units, {**metadata, "task_span": [1.0, 5.0]})
+    [axes] = figure(run, "funnels").axes
+    [line] = [line for line in axes.get_lines() if line.get_gid() == "object_x" or len(line.get_xdata()) > 100]
+    y = np.asarray(line.get_ydata(), dtype=float)
+    assert np.isfinite(y).any() and np.nanmax(np.abs(y)) == pytest.approx(0.1 * np.exp(-5.0 * t[t >= 1.0][0]))
+    above = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
+    inner = above[(above[:, 0] > 1.5) & (above[:, 1] < 0.19)]
+    np.testing.assert_allclose(inner[:, 1], 0.4 * np.exp(-inner[:, 0]) + 0.1, atol=1e-9)
+    assert not gives(two_arms(), "funnels")

@@ -6,7 +6,8 @@ from typing import Any
 
 from hil.bus import Bus
 from hil.emulator.host_faults import HostFaults
-from hil.loop import Clock, Controller
+from hil.loop import Clock
+from hil.loop.controller import Controller
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hil.drives.base import Condition, DriveError, Feedback
-from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
+from hil.loop import SECOND, Reading, Tick, nanoseconds
+from hil.loop.controller import Controller
 from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.limits import Limits

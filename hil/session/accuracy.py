@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.linalg import expm
 
 from hil.assembly.prepare import RigSetup
 from hil.drives import Feedback
@@ -190,6 +189,8 @@ def _responses(gains: Sequence[float]) -> tuple[float, Array] | None:
     horizon = (20.0 + 5.0 * r) / slowest
     points = int(min(POINTS, max(500, 100 * horizon * np.abs(poles).max())))
     step = horizon / points
+    from scipy.linalg import expm  # a quarter of a second, which no start should wait for
+
     E, row = expm(A * step), np.eye(r)[0]
     responses = np.empty((points + 1, r))
     for k in range(points + 1):

@@ -4,7 +4,8 @@ import math
 from typing import Any, Protocol
 
 from hil.assembly.prepare import RigSetup
-from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
+from hil.loop import SECOND, Reading, Tick, nanoseconds
+from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, Timing
 from hil.recorder.columns import ColumnLayout

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from hil.assembly.prepare import RigSetup
-from hil.loop import Controller, Tick
+from hil.loop import Tick
+from hil.loop.controller import Controller
 from hil.loop.stop_signals import StopSignals
 from hil.rig.rig import CanRig
 from hil.safety import EventKind
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.session.reporter import Reporter
-from hil.view import LivePage
 from hil.view.requests import SIGNAL
+from hil.view.view import LivePage
 
 STOP_BUTTON = "stop button of the live page"
 

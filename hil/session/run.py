@@ -17,7 +17,8 @@ from hil.assembly.prepare import RigSetup
 from hil.bus import Health
 from hil.calibration.calibrate import Axis
 from hil.drives import DriveError
-from hil.loop import SECOND, Controller, Reading, Tick, TickLoop
+from hil.loop import SECOND, Reading, Tick, TickLoop
+from hil.loop.controller import Controller
 from hil.loop.realtime import Grant, without_collector
 from hil.loop.stop_signals import StopSignals
 from hil.loop.tick import TickTimes
@@ -37,7 +38,7 @@ from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.session.tick_choice import tick_in_c
 from hil.tick.rig import TickRig
-from hil.view import LivePage
+from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.run_folder.trajectory import Trajectory

@@ -30,7 +30,7 @@ from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.preflight import preflight
 from hil.session.run import HilRun, Result
-from hil.view import LivePage
+from hil.view.view import LivePage
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
 from servoctl.mechanics.shapes.picture import placed_shapes
@@ -131,6 +131,8 @@ class ReadyRun:
             "tasks": self.setup.tasks, "stages": STAGES, "warnings": self.notes,
             "emulated": self._environment.emulated, "lockstep": lockstep,
         }  # fmt: skip
+        if self.setup.loop.system.law is not None:
+            facts["funnels"] = self.setup.loop.system.law.funnels
         with ExitStack() as stack:
             stack.callback(self.close)
             signals = stack.enter_context(StopSignals(suspend=not lockstep))

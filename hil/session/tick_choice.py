@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hil.assembly.prepare import RigSetup
-from hil.loop import Controller
+from hil.loop.controller import Controller
 from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick.machine import Machine

@@ -7,7 +7,8 @@ import numpy as np
 
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.wire import Wire
-from hil.loop import SECOND, Controller
+from hil.loop import SECOND
+from hil.loop.controller import Controller
 from hil.safety.monitor import MISSING_HEARTBEATS, Bounds, missed_age
 from hil.sensing import plausibility, tracking
 from hil.sensing.prediction import Prediction

@@ -5,7 +5,3 @@ rings without consuming records. In the other direction there are only two reque
 loop gets it at any time, and values for gains, which the loop reads once per tick and checks itself. Anyone with the
 address, which contains a token, can send both; the server listens on the loopback interface only.
 """
-
-from hil.view.view import LivePage
-
-__all__ = ["LivePage"]

@@ -16,7 +16,6 @@ from hil.view.broadcast import Broadcast
 from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
 from hil.view.scene import MachineDrawing, Scene
 from hil.view.server import PageServer
-from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.picture import PlacedShape
 
@@ -95,6 +94,8 @@ def _machine(plant: PickledPlant | None, frames: Sequence[str], shapes: Sequence
         return None
     try:
         if plant.path:  # pickle knows only the module's name, which exists only in the loop's process
+            from servoctl.assembly.classes import load_class  # half a second, for a plant in a file alone
+
             kind = load_class(plant.path, Path(), Plant)
             sys.modules[plant.module] = sys.modules[kind.__module__]
         return MachineDrawing(pickle.loads(plant.pickled), frames, shapes)

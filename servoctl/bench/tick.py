@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.loop import Controller
+from hil.loop.controller import Controller
 from servoctl.bench import comparison, costs, estimation, peers
 from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside

@@ -76,7 +76,8 @@ def _find(key: str, suffix: str) -> tuple[Path, bytes] | None:
     directory = folder() if refusal() is None else None
     if directory is None:
         return None
-    for path in sorted(directory.glob(f"{key}-*{suffix}")):
+    names = (name for name in _names(directory) if name.startswith(f"{key}-") and name.endswith(suffix))
+    for path in map(directory.joinpath, sorted(names)):
         with suppress(OSError):
             content = path.read_bytes() if _is_safe(path) else None
             if content is not None and path.stem == f"{key}-{_checksum(content)}":
@@ -130,7 +131,7 @@ def clear() -> tuple[int, int]:
     """Removes every file; returns the number of those removed and their size [byte]."""
     before = size()
     for _, _, path in _entries(folder()):
-        drop(path)
+        drop(Path(path))
     left = size()
     return before[0] - left[0], before[1] - left[1]
 
@@ -145,13 +146,24 @@ def _is_safe(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and _is_mine(status) and not status.st_mode & OTHERS_WRITE
 
 
-def _entries(directory: Path | None) -> list[tuple[float, int, Path]]:
+def _names(directory: Path) -> list[str]:
+    """Names of the files in the folder; pathlib's patterns take three times as long in a large folder."""
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _entries(directory: Path | None) -> list[tuple[float, int, str]]:
     """Last use, size and path of the files that this module wrote, least recently used first."""
     entries = []
-    endings = () if directory is None else (*SUFFIXES, ".tmp")
-    for path in (path for ending in endings for path in Path(directory or "").glob(f"*-*{ending}")):
-        with suppress(OSError):  # another process removed it
-            status = path.lstat()
+    for name in [] if directory is None else _names(directory):
+        if name.endswith((*SUFFIXES, ".tmp")) and "-" in name:
+            path = os.path.join(str(directory), name)
+            try:
+                status = os.lstat(path)
+            except OSError:  # another process removed it
+                continue
             entries.append((status.st_mtime, status.st_size, path))
     return sorted(entries)
 
@@ -161,9 +173,10 @@ def _limit_size(directory: Path, kept: Path) -> None:
     entries = _entries(directory)
     total = sum(entry[1] for entry in entries)
     for used, length, path in entries:
-        is_old = path.suffix == ".tmp" and time.time() - used > STALE
-        if path != kept and (is_old or (total > LIMIT and path.suffix != ".tmp")):
-            drop(path)
+        temporary = path.endswith(".tmp")
+        is_old = temporary and time.time() - used > STALE
+        if path != str(kept) and (is_old or (total > LIMIT and not temporary)):
+            drop(Path(path))
             total -= length
 
 

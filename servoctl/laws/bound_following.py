@@ -160,6 +160,10 @@ class BoundConstraintFollowing(BoundLaw):
         return self._parts.period
 
     @property
+    def funnels(self) -> Mapping[str, Mapping[str, float]]:
+        return {} if self.funnel is None else self.funnel.facts(self.funnel_numbers)
+
+    @property
     def observed(self) -> tuple[str, ...]:
         return () if self.observer is None else self.observer.rows
 

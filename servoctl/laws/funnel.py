@@ -229,6 +229,15 @@ class FunnelTerm:
         width = len(FunnelNumbers._fields)
         return [FunnelNumbers(*numbers[i * width : (i + 1) * width]) for i in range(len(self.members))]
 
+    def facts(self, numbers: Sequence[Any]) -> dict[str, dict[str, float]]:
+        """Row -> rate, start, end and shrink of its funnel, and `by_rate`, for the run folder."""
+        rows = zip(self.names, self.by_rate, self.of_rows(numbers), strict=True)
+        keys = ("rate", "start", "end", "shrink")
+        return {
+            name: {key: float(getattr(of, key)) for key in keys} | {"by_rate": float(by_rate)}
+            for name, by_rate, of in rows
+        }
+
     def steepest_gains(self, numbers: Sequence[float]) -> list[tuple[int, float, float]]:
         """(row, damping, stiffness) of each member at the edge of its funnel."""
         triples = zip(self.members, self.by_rate, self.of_rows(numbers), strict=True)

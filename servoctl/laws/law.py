@@ -107,6 +107,11 @@ class BoundLaw(ABC):
         return []
 
     @property
+    def funnels(self) -> Mapping[str, Mapping[str, float]]:
+        """Task row with a funnel -> the facts `run_folder.funnels.KEYS`."""
+        return {}
+
+    @property
     def observed(self) -> tuple[str, ...]:
         """Names of the task rows whose disturbance the law observes; none unless overridden."""
         return ()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_status, draw_violations, violation_rows
+from servoctl.report.panels import (
+    by_unit,
+    draw_bounds,
+    draw_funnels,
+    draw_group,
+    draw_status,
+    draw_violations,
+    violation_rows,
+)
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.shapes import draw_shapes
 from servoctl.report.solids import draw_last_pose
@@ -19,6 +27,7 @@ from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
 from servoctl.report.timing import draw_timing, timing_groups
 from servoctl.run_folder.files import unwritable
+from servoctl.run_folder.funnels import funnel_curves
 from servoctl.run_folder.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -134,6 +143,8 @@ def gives(trajectory: Trajectory, name: str) -> bool:
         return bool(violation_rows(trajectory))
     if name == "bounds":
         return bool(trajectory.group("bound"))
+    if name == "funnels":
+        return any(np.isfinite(curve.beta).any() for curve in funnel_curves(trajectory).values())
     if name == "timing":
         return bool(timing_groups(trajectory))
     if name == "status":
@@ -162,6 +173,12 @@ def _violations(drawn: "Figure", trajectory: Trajectory) -> None:
 
 def _bounds(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_bounds(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
+
+
+def _funnels(drawn: "Figure", trajectory: Trajectory) -> None:
+    count = len(funnel_curves(trajectory))
+    drawn.set_size_inches(10, 2.2 + 2.4 * count)
+    draw_funnels(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
 
 
 def _status(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -231,6 +248,7 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "inputs": _inputs,
     "violations": _violations,
     "bounds": _bounds,
+    "funnels": _funnels,
     "status": _status,
     "timing": _timing,
 }

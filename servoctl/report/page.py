@@ -22,6 +22,7 @@ from servoctl.report.solids import frame_axes, solids
 from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace, unwritable
+from servoctl.run_folder.funnels import funnel_curves
 from servoctl.run_folder.trajectory import plain, traced
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
@@ -95,9 +96,10 @@ def web(name: str) -> str:
 def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
     run = source.trajectory
     points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
-    columns = {
-        name: blob.add(thinned(x, points, ends=name == "t"), double=name == "t") for name, x in run.columns.items()
-    }
+    shown = {name: x for name, x in run.columns.items() if not name.startswith("violation_rate.")}
+    for row, curve in funnel_curves(run).items():
+        shown |= {f"funnel.{row}": curve.beta, f"funnel_width.{row}": curve.width}
+    columns = {name: blob.add(thinned(x, points, ends=name == "t"), double=name == "t") for name, x in shown.items()}
     return {
         "name": source.name,
         "rows": source.rows,

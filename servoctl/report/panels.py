@@ -8,6 +8,7 @@ import numpy as np
 from servoctl.report.scales import FLOOR, calm_range, log_floor, log_top
 from servoctl.report.stages import of_task, shade_stages
 from servoctl.report.style import PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
+from servoctl.run_folder.funnels import funnel_curves
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 
@@ -162,6 +163,27 @@ def draw_bounds(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -
     axes.set_title("Bounds (thick: the bound holds the inputs)")
     leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
     time_axis(axes, trajectory.t)
+
+
+def draw_funnels(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
+    """Draws beta of every row with a funnel over time, one panel each, between the two edges of its funnel."""
+    curves = funnel_curves(trajectory)
+    stack = cell.subgridspec(len(curves), 1) if len(curves) > 1 else [cell]
+    for i, (name, (beta, width)) in enumerate(curves.items()):
+        axes = figure.add_subplot(stack[i])
+        low, high = -np.nanmax(width) * 1.15, np.nanmax(width) * 1.15
+        axes.set_ylim(min(low, float(np.nanmin(beta))), max(high, float(np.nanmax(beta))))
+        bottom, top = axes.get_ylim()
+        for edge, end in ((width, top), (-width, bottom)):
+            axes.fill_between(trajectory.t, edge, end, color=BANDS[Status.UNREACHABLE], alpha=0.35, linewidth=0)
+        draw_lines(axes, trajectory.t, {name: beta}, {name: PALETTE[0]})
+        shade_stages(axes, trajectory)
+        unit = trajectory.units.get(f"violation.{name}", "")
+        by_rate = trajectory.metadata["funnels"][name]["by_rate"]
+        axes.set_ylabel(axis_label("beta", f"{unit or '1'}/s" if by_rate else unit))
+        if i == 0:
+            axes.set_title("Funnels (shaded: outside)")
+        time_axis(axes, trajectory.t)
 
 
 def fit_log(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:

@@ -23,10 +23,12 @@ READ = 20_000
 
 EVENTS = "events.jsonl"
 MOST_EVENTS = 2000
+OF_LAW = ("bound", "outside", "funnel")
+"""Events that a run on drives finds at its end."""
 
 GROUPS = (
-    "q.", "v.", "u.", "violation.", "passive.", "passive_force.", "servo_force.", "age.", "disturbance.",
-    "estimate.disturbance.", "estimate.sigma.", "bound.", "bound_active.",
+    "q.", "v.", "u.", "violation.", "violation_rate.", "passive.", "passive_force.", "servo_force.", "age.",
+    "disturbance.", "estimate.disturbance.", "estimate.sigma.", "bound.", "bound_active.",
 )  # fmt: skip
 SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage", "lateness", "task_time")
 """Columns that the page shows."""
@@ -98,9 +100,11 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
             rows = trajectory.summary()
             summary |= {key: rows[key] for key in ("tasks", "passive", "inputs")}
     config = _text(folder / CONFIG)
-    events = _events(folder / EVENTS) or list(summary.get("events") or [])
+    events, told = _events(folder / EVENTS), list(summary.get("events") or [])
+    if events:  # on drives; what the law holds and gives up stands in the summary alone
+        told = sorted([*events, *(each for each in told if each.get("event") in OF_LAW)], key=lambda each: each["t"])
     return RunSource(
-        name, trajectory, keep.rows, keep.counts, summary, config, events[:MOST_EVENTS],
+        name, trajectory, keep.rows, keep.counts, summary, config, told[:MOST_EVENTS],
         _limits(trajectory, config), _lacks(folder, trajectory, summary),
         _buses(trajectory, config),
     )  # fmt: skip

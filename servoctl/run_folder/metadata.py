@@ -39,6 +39,9 @@ FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 OBJECTS = Kind("an object of objects", lambda value: OBJECT.fits(value) and all(map(OBJECT.fits, value.values())))
 NUMBERS = Kind("an object of numbers", lambda value: OBJECT.fits(value) and all(map(_is_number, value.values())))
+TABLE = Kind(
+    "an object of objects of numbers", lambda value: OBJECTS.fits(value) and all(map(NUMBERS.fits, value.values()))
+)
 NAMES = Kind("a list of texts", _is_names)
 GROUPS = Kind("an object of lists of texts", lambda value: OBJECT.fits(value) and all(map(_is_names, value.values())))
 SPAN = Kind("two times, or none", lambda value: _is_list(value, _is_number) and len(value) in (0, 2))
@@ -69,7 +72,14 @@ KINDS = (
     | dict.fromkeys(("emulated", "lockstep"), FLAG)
     | dict.fromkeys(("timing", "bus", "counts", "emulator", "recorder", "realism"), OBJECT)
     | dict.fromkeys(("warnings", "stages", "left_out", "observer", "realtime"), NAMES)
-    | {"tasks": GROUPS, "task_span": SPAN, "events": EVENTS, "drives": OBJECTS, "torque_limits": NUMBERS}
+    | {
+        "tasks": GROUPS,
+        "task_span": SPAN,
+        "events": EVENTS,
+        "drives": OBJECTS,
+        "torque_limits": NUMBERS,
+        "funnels": TABLE,
+    }
     | {"bus_bits": OBJECT, "faults": Kind("a list", lambda value: isinstance(value, list))}
 )
 """Key of the metadata -> kind of its value; null is allowed for every key."""

@@ -17,6 +17,7 @@ import numpy as np
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.run_folder.bounds import bound_events, bound_metrics
+from servoctl.run_folder.funnels import funnel_events
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Trajectory:
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
-            rows between these times.
+            rows between these times. `funnels`: row -> the numbers `run_folder.funnels.KEYS`.
         drawing: Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` ->
             energy of the plant [J], shape (frames,); `task.<polyline>` -> path that the task prescribes for its end,
             shape (points, 2 or 3); of a robot, `solid.<frame>` -> corners of its surface in the frame's axes [m], shape
@@ -235,8 +236,8 @@ class Trajectory:
             counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
         events = list(self.metadata.get("events", []))
-        if not any(event.get("event") == "bound" for event in events):  # a run on drives has none of them
-            events += bound_events(self)
+        if not any(event.get("event") in ("bound", "funnel") for event in events):  # a run on drives has none of them
+            events += [*bound_events(self), *funnel_events(self)]
         out["events"] = events
         return dict(plain(out))
 

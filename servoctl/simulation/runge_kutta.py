@@ -42,8 +42,3 @@ def hermite(x0: Any, v0: Any, x1: Any, v1: Any, h: float, z: float) -> Any:
         z: Time since the start, as a fraction of h.
     """
     return (1 + 2 * z) * (1 - z) ** 2 * x0 + z**2 * (3 - 2 * z) * x1 + h * z * (1 - z) * ((1 - z) * v0 - z * v1)
-
-
-def hermite_rate(x0: Any, v0: Any, x1: Any, v1: Any, h: float, z: float) -> Any:
-    """Rate of the same cubic; arguments as of `hermite`."""
-    return 6 * z * (1 - z) * (x1 - x0) / h + (1 - z) * (1 - 3 * z) * v0 + z * (3 * z - 2) * v1

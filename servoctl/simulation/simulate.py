@@ -17,10 +17,10 @@ from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import bound_events
+from servoctl.run_folder.funnels import funnel_events
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
-from servoctl.simulation.funnel_events import funnel_events
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import Monitor
 from servoctl.simulation.outlier_events import outlier_events
@@ -139,6 +139,8 @@ def simulate_loop(
     for row in model.task_rows:
         tasks.setdefault(row.group, []).append(row.name)
     metadata = {**(metadata or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
+    if loop.system.law is not None and loop.system.law.funnels:
+        metadata["funnels"] = loop.system.law.funnels
     if out is None:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
         if facts["status"] == "interrupted":
@@ -308,7 +310,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += [*bound_events(trajectory), *funnel_events(trajectory, law), *outlier_events(trajectory)]
+    events += [*bound_events(trajectory), *funnel_events(trajectory), *outlier_events(trajectory)]
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

@@ -25,8 +25,9 @@ CXX = shutil.which("c++") or shutil.which("g++")
 needs_cxx = pytest.mark.skipif(CXX is None, reason="no C++ compiler on the path")
 
 HEAD = """
-#include <cmath>
-#include <cstring>
+#include <string.h>
+#define NAN __builtin_nan("")
+#define INFINITY __builtin_inf()
 #define restrict __restrict__
 static long count[3]; /* operations, divisions, functions */
 struct M {
@@ -56,13 +57,14 @@ static V select(M m, V a, V b) { ++count[0]; return m.is ? a : b; }
 static V keep(M m, V a) { ++count[0]; return m.is ? a : V(0.0); }
 static M invert(M m) { ++count[0]; return !m.is; }
 static bool any(M m) { return m.is; }
-static V v_sqrt(V a) { return V(std::sqrt(a.x), 1); }
-static V v_fabs(V a) { return V(std::fabs(a.x), 0); }
-static V v_fmin(V a, V b) { return V(std::fmin(a.x, b.x), 0); }
-static V v_fmax(V a, V b) { return V(std::fmax(a.x, b.x), 0); }
-static V v_sin(V a) { ++count[2]; return V(std::sin(a.x), 0); }
-static V v_cos(V a) { ++count[2]; return V(std::cos(a.x), 0); }
+static V v_sqrt(V a) { return V(__builtin_sqrt(a.x), 1); }
+static V v_fabs(V a) { return V(__builtin_fabs(a.x), 0); }
+static V v_fmin(V a, V b) { return V(__builtin_fmin(a.x, b.x), 0); }
+static V v_fmax(V a, V b) { return V(__builtin_fmax(a.x, b.x), 0); }
+static V v_sin(V a) { ++count[2]; return V(__builtin_sin(a.x), 0); }
+static V v_cos(V a) { ++count[2]; return V(__builtin_cos(a.x), 0); }
 """
+"""Without <cmath>, which takes four fifths of the compiler's time."""
 
 
 def counted(function: Any, folder: Path, *values: Array) -> Cost:

@@ -7,8 +7,11 @@ from hil.session.start import Request, start
 CEILING = "bounds=[{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}]"
 
 
+FUNNEL = "law.correction={funnel: {P: 0.1, rate: 10, start: 0.5, end: 0.1, shrink: 1}}"
+
+
 def test_drives_carry_the_object_no_higher_than_a_ceiling() -> None:
-    begun = start(Request("coordinated_robots", (CEILING,), duration=3.0, engine="vm"))
+    begun = start(Request("coordinated_robots", (CEILING, FUNNEL), duration=3.0, engine="vm"))
     result = begun.run(None, lambda event: None)
     assert result.exit_code == 0
     run = result.trajectory
@@ -21,3 +24,8 @@ def test_drives_carry_the_object_no_higher_than_a_ceiling() -> None:
     assert metrics["min"] > -1e-3 and metrics["active_time"] > 0.5
     event = next(event for event in run.summary()["events"] if event["event"] == "bound")
     assert event["bound"] == "ceiling" and event["given_up"]["object_y"] > 0.1
+    left = next(event for event in run.summary()["events"] if event["event"] == "funnel")  # the ceiling is in the way
+    at = int(np.searchsorted(run.t, left["t"]))
+    beta = run["violation_rate.object_y"] + 10.0 * run["violation.object_y"]
+    width = 0.4 * np.exp(-run["task_time"]) + 0.1
+    assert left["row"] == "object_y" and abs(beta[at - 1]) < width[at - 1] and abs(beta[at]) > width[at]

@@ -82,7 +82,8 @@ def test_an_estimator_in_the_loop_changes_no_reaction(row: str, protocol: str, m
 def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy = make("frames lost now and then", "mit", "standstill", 1012)  # two of b's exchanges in a row are lost
     calm = make("frames lost now and then", "mit", "standstill", 4)
-    assert [(play(each).ended_by, play(each).problems) for each in (lossy, calm)] == [("stale", ()), ("goes on", ())]
+    played = [play(each) for each in (lossy, calm)]
+    assert [(result.ended_by, result.problems) for result in played] == [("stale", ()), ("goes on", ())]
     monkeypatch.setattr(faults_run, "STALE", 0.0091)
     assert play(lossy).problems == ("b was heard 8.52 ms before",)
     monkeypatch.setattr(faults_run, "STALE", 0.0015)  # one of its exchanges was lost: 6.6 ms

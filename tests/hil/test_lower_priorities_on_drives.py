@@ -16,7 +16,7 @@ WISH = '  - {name: posture, holonomic: "x1 - 3", priority: 2}\nlaw:'
 def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path, engine: str) -> None:
     config = tmp_path / "wish.yaml"
     config.write_text(Path(shipped_configs()["two_mass_spring_drive"]).read_text().replace("\nlaw:", f"\n{WISH}"))
-    begun = start(Request(str(config), duration=0.3, engine=engine))
+    begun = start(Request(str(config), duration=0.1, engine=engine))
     assert begun.setup.loop.system.law.stops_on  # on drives the default is `fault`
     ended = begun.run(tmp_path / "run", lambda event: None)
     summary = ended.trajectory.summary()

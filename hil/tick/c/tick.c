@@ -137,7 +137,7 @@ static long long sampled(const tick *k, long long received)
 }
 
 /* Accepts a new sample of a channel, as hil.sensing.plausibility.judge does it. */
-static int accept_sample(tick *k, int i, long long time)
+int tick_accept(tick *k, int i, long long time)
 {
   const tick_channel *c = &k->channel[i];
   double position = k->position[i], velocity = k->velocity[i], model = k->expected[i], rate = k->rates[i];
@@ -305,7 +305,7 @@ int tick_sense(tick *k, long long now)
   for (int i = 0; i < m; ++i) {
     long long time = k->channel[i].synced ? sampled(k, k->sample_time[i]) : k->sample_time[i];
     double age, rate;
-    if (time != k->seen[i] && accept_sample(k, i, time)) return GIVEN_BACK;
+    if (time != k->seen[i] && tick_accept(k, i, time)) return GIVEN_BACK;
     age = seconds(now - k->accepted_time[i]);
     rate = k->rates[i];
     k->ages[i] = age;

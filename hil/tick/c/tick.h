@@ -109,6 +109,7 @@ void tick_begin(tick *k, long long began);
 double tick_encode(tick_encoding *encoding, double torque);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
+int tick_accept(tick *k, int channel, long long time);
 int tick_sense(tick *k, long long now);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 void tick_undo(tick *k);

@@ -15,7 +15,7 @@ function addPanels(root, group, content) {
     return box;
   };
   for (const [title, fill] of [
-    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Bounds", bounds], ["Rank, pivot and residual of the law", evidence],
+    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Bounds", bounds], ["Funnels", funnels], ["Rank, pivot and residual of the law", evidence],
     ["What the model does not explain", disturbances], ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
     const box = section(title);
@@ -130,6 +130,18 @@ function bounds(box, group, runs) {
   panel(box, group, runs, { title: "h of each bound, which the law keeps at 0 or above", limits: [{ value: 0, side: -1 }],
     notes: ["hatched: the limit 0; thick: the bound holds the inputs", "each in the unit of its bound"],
     tables: [...drawn.tables, ...held.tables], lines: [...drawn.lines, ...held.lines] });
+}
+
+/** beta of every row with a funnel, between the edges of its funnel. */
+function funnels(box, group, runs) {
+  for (const name of new Set(runs.flatMap((run) => groupOf(run, "funnel").map(([row]) => row)))) {
+    const of = (run, columns) => groupOf(run, columns).filter(([row]) => row === name);
+    const drawn = overlay(runs, (run) => of(run, "funnel"));
+    const edges = [1, -1].map((side) => overlay(runs, (run) => of(run, "funnel_width").map(([row, width]) => [row, width.map((y) => side * y)])));
+    edges.forEach(({ lines }) => lines.forEach((line) => Object.assign(line, { colour: "--bad", width: 1, dash: [4, 4], name: "edge" })));
+    panel(box, group, runs, { title: `Funnel of ${name}`, notes: ["dashed: its edges; the row's beta stays between them"],
+      tables: [drawn, ...edges].flatMap(({ tables }) => tables), lines: [drawn, ...edges].flatMap(({ lines }) => lines) });
+  }
 }
 
 /** The values while the task ran; all values if the run has no stages. */
