@@ -15,7 +15,8 @@ from hil.drives.base import Feedback
 from hil.export.conversation import Conversation, Step, converse
 from hil.export.initialiser import initialiser, number, numbers
 from hil.frame import Frame
-from hil.loop import Controller, nanoseconds
+from hil.loop import nanoseconds
+from hil.loop.controller import Controller
 from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, text
@@ -78,6 +79,11 @@ class _Compiled(NamedTuple):
     results: Sequence[Array]
 
 
+def _compiled(function: Any, evaluate: Any) -> _Compiled:
+    _, arguments, results = evaluate.kept
+    return _Compiled(function, arguments, results)
+
+
 def export_loop(config: Any, overrides: Sequence[Override] = ()) -> LoopExport:
     """Exports the loop of a config.
 
@@ -104,11 +110,9 @@ def export_loop(config: Any, overrides: Sequence[Override] = ()) -> LoopExport:
 def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Conversation, name: str) -> str:
     loop = setup.loop
     assert isinstance(loop, CompiledLoop) and setup.prediction.call and setup.sensing.coordinates.call
-    functions = {
-        name: _Compiled(call.function, *call.evaluate.kept[1:])  # type: ignore[attr-defined]
-        for name, call in (("predict", setup.prediction.call), ("sense", setup.sensing.coordinates.call))
-    }
-    functions["law"] = _Compiled(loop.control_kernel.function, *controller.tick.evaluate.kept[1:])  # type: ignore[attr-defined]
+    calls = {"predict": setup.prediction.call, "sense": setup.sensing.coordinates.call}
+    functions = {name: _compiled(call.function, call.evaluate) for name, call in calls.items()}
+    functions["law"] = _compiled(loop.control_kernel.function, controller.tick.evaluate)
     code = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
     files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")]

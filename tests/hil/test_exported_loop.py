@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hil.assembly.prepare import load
 from hil.export.loop import export_loop
-from hil.loop import Controller
+from hil.loop.controller import Controller
 from hil.recorder.memory import FRAME, SENT
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import SOCKETS

@@ -3,7 +3,7 @@
 
 enum { EXIT_USAGE = 2, EXIT_RIG = 3, EXIT_SIGNAL = 130 };
 
-static const long long ANSWER = 1000000000, BRAKE = 100000000, OFF = 500000000; /* [ns] */
+static const long long ANSWER = 3000000000LL, BRAKE = 100000000, OFF = 500000000; /* [ns] */
 
 static tick *const K = &machine;
 static tick_sockets *const S = &wires;
@@ -139,7 +139,7 @@ static int bring_up(int node)
     if (missing) {
       for (int j = expected_from[node]; j < i; ++j)
         if (!answered[j]) {
-          fprintf(stderr, "%s: does not answer as at the export: awaited within 1 s", n->name);
+          fprintf(stderr, "%s: does not answer as at the export: awaited within 3 s", n->name);
           say_frame(&steps[j].frame);
           fprintf(stderr, ", came");
           say_frame(&latest);
