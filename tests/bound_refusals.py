@@ -52,9 +52,4 @@ BOUND_ROWS = [
     *(("run:", f"bounds: [{pair}]\nrun:", sentence) for pair, sentence in PAIRS),
     ("run:", f"bounds:\n  - {FINE}\n  - {FINE}\nrun:", "'b' is the name of entry 1 already (rename entry 2)"),
     ("run:", f"bounds:\n  - {FINE[:-1]}, rat: 1}}\nrun:", "bounds.b.rat: unknown key (did you mean 'rate'?)"),
-    (
-        "beta: 10}}}",
-        f"beta: 10}}}}, on_infeasible: damp}}\nbounds:\n  - {FINE}",
-        "law.on_infeasible: damp keeps no bound (use warn or fault",
-    ),
 ]

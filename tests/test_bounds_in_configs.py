@@ -184,6 +184,18 @@ def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(
     assert ends[0] <= 2.0 * ends[1] + 1e-6
 
 
+@pytest.mark.parametrize(("period", "late"), [("1*ms", 0), ("5*ms", 1), ("20*ms", 1)])
+def test_motors_that_follow_with_a_lag_do_not_lead_into_the_disc(period: str, late: int, tmp_path: Path) -> None:
+    (tmp_path / "bounded_arm.py").write_text((Path(__file__).parent / "laws" / "bounded_arm.py").read_text())
+    path, known = tmp_path / "around.yaml", AROUND[: AROUND.index("realism:")]
+    path.write_text(f"{known}realism: {{delay: {late}*{period}, lag: 2*ms}}\n")
+    kept, free = run_of(path, f"run.period={period}"), run_of(path, f"run.period={period}", "bounds=[]")
+    assert kept["bound.disc"].min() >= 0.0
+    assert kept["bound_active.disc"].sum() > 20
+    ends = [np.hypot(run["violation.x"], run["violation.y"])[-1] for run in (kept, free)]
+    assert ends[0] <= 1.5 * ends[1] + 1e-8
+
+
 def test_check_says_which_margin_the_estimator_asks_for(tmp_path: Path) -> None:
     (tmp_path / "bounded_arm.py").write_text((Path(__file__).parent / "laws" / "bounded_arm.py").read_text())
     path = tmp_path / "around.yaml"

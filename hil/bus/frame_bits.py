@@ -7,7 +7,8 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bi
 2007, Controller Area Network (CAN) schedulability analysis, (1) for the worst case.
 """
 
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import getitem, xor
 from typing import Any
 
 from hil.frame import CLASSIC_SIZE, Frame
@@ -134,8 +135,8 @@ def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[i
 
 def _counted(identity: int, extended: bool, remote: bool, length: int, data: bytes) -> int:
     bits, row, crc, tables = _header(identity, extended, remote, length)
-    for byte, table in zip(data, tables, strict=True):
-        crc ^= table[byte]
+    crc = reduce(xor, map(getitem, tables, data), crc)
+    for byte in data:
         stuffed, row = row[byte]
         bits += stuffed
     stuffed, row = row[crc >> 7]

@@ -52,11 +52,7 @@ class EmulatedBus(Bus):
         inbox = self._inbox
         if self._closed:
             raise BusError(f"bus {self.name}: closed")
-        while True:
-            if not inbox:
-                self._world.advance(until, inbox)
-                if not inbox:
-                    return None
+        while inbox or self._world.advance(until, inbox):
             frame = inbox.popleft()
             if not frame.error:
                 self._received += 1
@@ -64,6 +60,7 @@ class EmulatedBus(Bus):
             self._errors += 1
             error = report(frame)
             self._link, self._reason = worse(self._link, error.link), error.sentence
+        return None
 
     @property
     def well(self) -> bool:

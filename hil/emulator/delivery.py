@@ -64,8 +64,7 @@ class Delivery:
                     if disturbances:
                         self._disturbed(timed, sender, station)
                     else:
-                        receive = station.receive
-                        receive(timed)
+                        station.receive(timed)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:

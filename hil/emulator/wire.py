@@ -16,7 +16,7 @@ from hil.bus.frame_bits import frame_bits
 from hil.bus.rates import BusRates
 from hil.emulator.delivery import Delivery
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
+from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, priority
 from hil.frame import Frame
 from hil.loop.clock import SECOND
 from hil.loop.virtual_time import World
@@ -173,10 +173,10 @@ class Wire:
         """Chooses the next frame, which begins when the bus is free."""
         waiting, now, free = self._waiting, self.world.now, self._free
         start = now if now > free else free
-        if len(waiting) == 1 and self._plain:
-            self._begin(start, waiting[0])
-            return
         if waiting and (self._plain or self._is_plain()):
+            if len(waiting) == 1:
+                self._begin(start, waiting[0])
+                return
             ranks = [station.rank for station in waiting]
             least = min(ranks)
             if ranks.count(least) == 1:
@@ -237,7 +237,10 @@ class Wire:
                 if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
                     self._void([sender])
                 else:
-                    if not sender.shift():
+                    queue.popleft()
+                    if queue:
+                        sender.rank = priority(queue[0])
+                    else:
                         self._waiting.remove(sender)
                     self.frames += 1
                     if sender.tec:

@@ -105,24 +105,23 @@ class Controller:
             rate = self.row[self._slices["memory_rate"]]
             self.memory[: self.own_memory] += time * rate[: self.own_memory]
 
-    def sent(self, torques: Array | None) -> None:
+    def sent(self, torques: Array, moves: bool = True) -> None:
         """Takes the estimator to the next tick.
 
         Args:
-            torques: What the drives got, shape (m,) [actuator units]; None: torques do not move the machine, so the
-                estimator starts again at the next tick.
+            torques: What the drives got, shape (m,) [actuator units].
+            moves: Whether torques move the machine; if not, the estimator starts again at the next tick.
         """
         if not self.estimating:
             return
         own, m = self.own_memory, len(self.tick.u)
         rate = self.row[self._slices["memory_rate"]][own:]
-        if torques is None or not np.isfinite(rate).all():
+        if not (moves and np.isfinite(rate).all()):
             self.memory[own:] = self.loop.memory_start[own:]
         else:
             assert self._memory_period is not None
             self.memory[own:] += self._memory_period * rate
-        if torques is not None:
-            self.memory[-1 - m : -1] = torques
+        self.memory[-1 - m : -1] = torques
 
     @property
     def status(self) -> int:

@@ -39,8 +39,8 @@ class World:
         """Schedules an action `delay` [ns] from now."""
         return self.at(self.now + delay, action)
 
-    def advance(self, until: int, inbox: Sized = ()) -> None:
-        """Runs the events that are due.
+    def advance(self, until: int, inbox: Sized = ()) -> bool:
+        """Runs the events that are due; returns whether something is in the inbox.
 
         Args:
             until: Time of the last event to run [ns], and the time afterwards unless the inbox filled up before.
@@ -49,12 +49,14 @@ class World:
         queue = self._queue
         while not inbox:
             if not queue or queue[0][0] > until:
-                self.now = max(self.now, until)
-                return
+                if until > self.now:
+                    self.now = until
+                return False
             moment, _, action = heappop(queue)
             if action is not None:
                 self.now = moment
                 action()
+        return True
 
     @property
     def next_event(self) -> int | None:

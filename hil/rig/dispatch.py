@@ -98,7 +98,8 @@ class Dispatch:
             return
         for bus, drives in self._drives.items():
             if not any([drive.quiet for drive in drives]):
-                for frame in dict.fromkeys([frame for drive in drives for frame in drive.alive_frames()]):
+                frames = [frame for drive in drives for frame in drive.alive_frames()]
+                for frame in dict.fromkeys(frames) if frames else ():
                     self.send(bus, frame)
 
     def service(self, period: int) -> int:
@@ -133,10 +134,7 @@ class Dispatch:
         if frame.time > (now := self._now()):  # a time stamp in the future would hide that the samples have stopped
             frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
-        if self.taker is None:
-            self.deliver(bus, frame)
-        else:
-            self.taker(bus, frame)
+        (self.taker or self.deliver)(bus, frame)
         for listener in line.listeners:
             listener(frame)
         return True

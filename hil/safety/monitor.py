@@ -183,7 +183,7 @@ class Monitor:
             if True in changed:
                 self._changed = [count + sign * each for count, each in zip(self._changed, changed, strict=True)]
         window.append(tuple(clamped))
-        if len(window) < (window.maxlen or 0):
+        if len(window) < (window.maxlen or 0) or not any(self._changed):
             return
         for drive, count in zip(self._drives, self._changed, strict=True):
             if 2 * count > len(window):

@@ -34,6 +34,10 @@ WATCHING = (Phase.SHADOW, Phase.CALIBRATE)
 STANDING = (*WATCHING, Phase.WAITING, Phase.ENABLING)
 """Phases in which brakes or another master hold the machine, so that torques do not move it."""
 
+BRAKES_OPEN = 0.1
+"""Brakes are open after this time in stage zero, or after half of the stage: until then they hold the machine with a
+torque that no model knows, which an estimator would take for a disturbance [s]."""
+
 STILL = 0.01
 """A joint stands still below this share of its speed limit."""
 
@@ -140,12 +144,17 @@ class Stages:
         if self.over:
             return None
         if not wanted or self.mode is Phase.DISABLING:
-            self._controller.sent(None)
+            self._controller.sent(np.zeros(self._count), moves=False)
             return np.zeros(self._count)
         allowed = np.array(self._limits.apply(wanted, reading.positions))
         self._monitor.torques(now, self._limits.clamped)
-        self._controller.sent(None if mode in STANDING else allowed)
+        self._controller.sent(allowed, moves=not (mode in STANDING or self._brakes_may_hold(now)))
         return allowed
+
+    def _brakes_may_hold(self, now: int) -> bool:
+        """Whether a brake may still hold the machine though its drive is enabled."""
+        opening = self.mode is Phase.ZERO and self._since(now) < min(BRAKES_OPEN, self._plan.time_in_zero / 2)
+        return opening and any(drive.settings.brake for drive in self._rig.drives)
 
     def _watch(self, tick: Tick, reading: Reading) -> None:
         """Reports every event of this tick and reacts to the worst."""
@@ -212,16 +221,16 @@ class Stages:
         return [f"{name} {torque}" for name, torque in zip(names, torques, strict=True) if not finite([torque])]
 
     def _only_watch(self, tick: Tick, reading: Reading) -> list[float]:
-        self._check_silence(tick.began)
-        if self._since(tick.began) >= self._plan.duration:
+        self._check_silence(tick.began, min(FIRST_SAMPLES, self._plan.duration))
+        if self._since(tick.began) >= self._plan.duration and not self.over:
             self._enter(Phase.OVER, tick.began)
         return []
 
-    def _check_silence(self, now: int) -> None:
-        if self._silent and self._since(now) > FIRST_SAMPLES:
+    def _check_silence(self, now: int, limit: float = FIRST_SAMPLES) -> None:
+        if self._silent and self._since(now) >= limit:
             silent = [drive for drive in self._rig.drives if drive.sample is None]
             names = ", ".join(drive.settings.name for drive in silent)
-            detail = f"no first sample in {FIRST_SAMPLES:g} s"
+            detail = f"no first sample in {limit:g} s"
             if self.mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
                 detail += (
                     "; shadow sends nothing, and these drives send only when they are started and asked: another "

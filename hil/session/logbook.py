@@ -50,9 +50,10 @@ class Logbook:
         emulated: bool,
     ) -> None:
 
-        loop = self._loop = setup.loop
+        loop = setup.loop
         self._controller, self._rig, self._stages, self._live_gains = controller, rig, stages, setup.live_gains
         self._table, self._recording, self._emulated = table, recording, emulated
+        self._evaluate_log = loop.log_call(*table.parts[1:])
         names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
         self.timing = Timing(nanoseconds(setup.settings.values.period), names)
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
@@ -64,14 +65,14 @@ class Logbook:
         """Records a tick; arguments as in `hil.loop.tick.Log`."""
         stages, controller, rig = self._stages, self._controller, self._rig
         began, task_time = tick.began, stages.task_time
-        motion, x, command, log = self._table.parts
+        motion, x, command, _ = self._table.parts
         n = len(reading.q)
         motion[0], x[:n], x[n : 2 * n], x[2 * n :] = began / SECOND, reading.q, reading.v, controller.recalled
         command[:] = controller.row
         command[self._inputs] = sent
         if stages.mode is not Phase.FULL:  # the observer stands still
             command[self._disturbance] = math.nan
-        log[:] = self._loop.motion(task_time, x, command)[1]
+        self._evaluate_log(task_time)
         ages: list[float] = reading.ages.tolist()
         more: list[Any] = [
             tick.elapsed / SECOND, task_time, (began - tick.deadline) / SECOND, tick.skipped,

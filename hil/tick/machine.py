@@ -211,6 +211,11 @@ class Machine:
             if wire.command is not None:
                 fill_encoding(self.tick.encoding[i], wire.command)
 
+    def encoded(self) -> list[Any]:
+        """Where C writes the command of each drive: its id, 4 bytes, and its payload."""
+        encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
+        return [self._ffi.buffer(each.frame, 4 + each.length) for each in encodings]
+
     @property
     def trouble(self) -> str:
         """Why the last tick was given back; empty if it was not."""

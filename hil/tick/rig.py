@@ -63,23 +63,23 @@ class TickRig(CanRig):
         self._numbers, self._times = machine.numbers, machine.times
         self._names = list(self._dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
-        self._templates = [
-            Frame(wire.command.frame.id, extended=wire.command.frame.extended, fd=wire.command.frame.fd,
-                  brs=wire.command.frame.brs)
-            for wire in wires if wire.command is not None
-        ]  # fmt: skip
+        commands = [wire.command.frame for wire in wires if wire.command is not None]
+        self._templates = [(drive.settings.bus, like) for drive, like in zip(self._drives, commands, strict=True)]
+        parts = ("position", "velocity", "torque", "displacements", "rates")
+        self._of_drives = [machine.numbers[part][: len(commands)] for part in parts]
+        self._now = self._dispatch.clock.now
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
         clock, buses = self.clock, socket_buses(self._dispatch.buses, self.clock)
         if buses and isinstance(clock, WallClock):
-            commands = [(d, w.command) for d, w in zip(self._drives, wires, strict=False) if w.command is not None]
-            self.sockets = TickSockets(machine, buses, self._nodes, commands, clock)
+            pairs = [(d, w.command) for d, w in zip(self._drives, wires, strict=False) if w.command is not None]
+            self.sockets = TickSockets(machine, buses, self._nodes, pairs, clock)
 
     def read(self, deadline: int) -> Reading:
         self._decided = False
         if not self._goes_in_c():
             return super().read(deadline)
-        self._began = self.clock.now()
+        self._began = self._now()
         if self._truth is not None:
             self.true = self._truth()
         if self.sockets is not None:
@@ -118,7 +118,7 @@ class TickRig(CanRig):
             dispatch.wait(deadline, self._missing)
         finally:
             dispatch.taker = None
-        if self._loaded and self._functions.tick_sense(self._tick, self.clock.now()):
+        if self._loaded and self._functions.tick_sense(self._tick, self._now()):
             self._give_back()
         if not self._loaded:
             return self._sense()
@@ -134,20 +134,24 @@ class TickRig(CanRig):
         if self._pause:
             self._pause -= 1
             return False
-        if not (self._stages.ordinary and self._dispatch.healthy and self._moves_freely):
-            if self._loaded:
+        ordinary = self._stages.ordinary and self._dispatch.healthy
+        if self._loaded:
+            if not ordinary or self.off:
                 self._store()
+            return self._loaded  # a drive that is no longer enabled has said so, and C has given that tick back
+        return ordinary and self._moves_freely and self._load(self._machine)
+
+    def _load(self, machine: Machine) -> bool:
+        """Gives the state to C; returns whether it is one that C knows."""
+        if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
             return False
-        if not self._loaded:
-            machine = self._machine
-            if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
-                return False
-            machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
-            self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
-            self._last.clear()
-            if self.sockets is not None:
-                self.sockets.begin()
-            self._loaded = True
+        machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
+        self._encoded = machine.encoded()
+        self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
+        self._last.clear()
+        if self.sockets is not None:
+            self.sockets.begin()
+        self._loaded = True
         return True
 
     def _take(self, bus: str, frame: Frame) -> None:
@@ -174,13 +178,12 @@ class TickRig(CanRig):
 
     def _reading(self) -> Reading:
         """State of the machine as C found it."""
-        x, m = self._numbers, len(self._drives)
-        self.measured = [*x["position"][:m].tolist(), *x["velocity"][:m].tolist(), *x["torque"][:m].tolist()]
-        speeds: list[float] = x["rates"][:m].tolist()
+        positions, velocities, torques, displacements, speeds = [part.tolist() for part in self._of_drives]
+        self.measured = positions + velocities + torques
+        x = self._numbers
         return Reading(
-            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual,
-            x["displacements"][:m].tolist(), speeds,
-        )  # fmt: skip
+            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds
+        )
 
     def decide(self, tick: Tick) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide."""
@@ -194,7 +197,7 @@ class TickRig(CanRig):
             self._count()
             self._store()
             return None
-        stages.follow(tick, [bool(each) for each in self._clamped])
+        stages.follow(tick, self._clamped.astype(bool).tolist())
         self._decided = True
         self.ticks += 1
         torques: Array = self._numbers["torques"].copy()
@@ -204,7 +207,7 @@ class TickRig(CanRig):
         """Law and limits in C, which also sends the torques where it has the sockets; False: it gives the tick back."""
         if self.sockets is not None:
             return self.sockets.write(elapsed, task_time)
-        answer: int = self._functions.tick_decide(self._tick, self.clock.now(), elapsed, task_time)
+        answer: int = self._functions.tick_decide(self._tick, self._now(), elapsed, task_time)
         return answer == 0
 
     def write(self, command: Array) -> None:
@@ -219,12 +222,12 @@ class TickRig(CanRig):
                 self._dispatch.failed(self._names[number], error)
             self._dispatch.keep_alive()
             return
-        send, encodings = self._dispatch.send, self._tick.encoding
-        for i, (drive, like) in enumerate(zip(self._drives, self._templates, strict=True)):
-            identity, data = frame_bytes(encodings[i])
-            send(drive.settings.bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
+        send = self._dispatch.send
+        for (bus, like), memory in zip(self._templates, self._encoded, strict=True):
+            identity, data = frame_bytes(memory)
+            send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
         self._dispatch.keep_alive()
-        self._written = self._times["written"][0] = self.clock.now()
+        self._written = self._times["written"][0] = self._now()
 
     def _count(self) -> None:
         why = "" if self._machine is None else self._machine.trouble

@@ -53,9 +53,9 @@ def fill_encoding(target: Any, encoding: Encoding) -> None:
         _fill_chain(target.back, encoding.back)
 
 
-def frame_bytes(encoding: Any) -> tuple[int, bytes]:
-    """Id and payload in a `tick_encoding`."""
-    whole = bytes(encoding.frame[0 : 4 + encoding.length])
+def frame_bytes(memory: Any) -> tuple[int, bytes]:
+    """Id and payload in the bytes of a `tick_encoding`."""
+    whole = bytes(memory)
     return int.from_bytes(whole[:4], "big"), whole[4:]
 
 

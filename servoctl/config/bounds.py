@@ -121,12 +121,8 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of `bounds`."""
     entries = values.get("bounds")
     entries = entries if isinstance(entries, list) else []
-    law = mapping(values, "law")
     if entries and values.get("law") == "none":
         yield Problem(("bounds",), "need a law that keeps them (an open-loop run has 'law: none'; leave them out)")
-    if entries and law.get("on_infeasible") == "damp":
-        what = "damp keeps no bound (use warn or fault, or leave bounds out)"
-        yield Problem(("law", "on_infeasible"), what)
     first_with: dict[str, int] = {}
     for index, entry in enumerate(entries):
         if not isinstance(entry, Mapping):

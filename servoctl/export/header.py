@@ -144,10 +144,13 @@ def _memory(facts: Facts) -> tuple[str, str]:
 
 def _bounds(facts: Facts) -> str:
     law = facts.loop.system.law
-    if law is None or not law.bounded:
+    if law is None or not law.searches:
         return ""
+    proven = "  int proven; /* 1 if u is the best within limits and bounds; 0: only within limits */\n"
+    if not law.bounded:
+        return proven
     names, count = comment(", ".join(law.bounded)), len(law.bounded)
-    return (
+    return proven + (
         f"  int bound_active[{count}]; /* {names}: 1 while the bound holds the inputs, else 0 */\n"
         f"  {facts.real} bound_lack[{count}]; /* what inputs within their limits cannot give it, in its unit / s^2, "
         "or / s of a bound on velocities */\n"

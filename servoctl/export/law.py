@@ -21,6 +21,8 @@ def law(facts: Facts) -> str:
   }}
 """
     held = held if active.stop > active.start else ""
+    search = slices["search"]
+    proven = f"  out->proven = row[{search.start} + 1] < 0.5;\n" if search.stop > search.start else ""
     start = slices["memory_rate"].start
     rates = f"  for (i = 0; i < {memory}; ++i) out->memory_rate[i] = row[{start} + i];\n" if memory else ""
     return f"""/* {comment(f"The control law of {facts.title}: see {name}_law.h.")} */
@@ -63,6 +65,6 @@ const {name}_parameters {name}_defaults = {{
   out->residual = row[{slices["residual"].start}];
   out->pivot = row[{slices["pivot_min"].start}];
   out->status = ({name}_status) (int) row[{slices["status"].start}];
-{held}{rates}  return (int) out->status;
+{held}{proven}{rates}  return (int) out->status;
 }}
 """

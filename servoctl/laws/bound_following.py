@@ -23,6 +23,7 @@ from servoctl.laws.held_bounds import Numbers as BoundNumbers
 from servoctl.laws.law import Acceleration, BoundLaw
 from servoctl.laws.law_memory import LawMemory
 from servoctl.laws.limiting import Limiting, limiting
+from servoctl.laws.limits import Start
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import Numbers, RobustTerm
@@ -152,7 +153,7 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """States of the observer, of late bounds, then the estimate of an adaptive term."""
+        """States of the observer, of late bounds, what the last answer held, then the estimate of an adaptive term."""
         return self._parts.start
 
     @property
@@ -171,6 +172,10 @@ class BoundConstraintFollowing(BoundLaw):
         if self.observer is None:
             return np.zeros(0)
         return self.observer.disturbance(terms.matrices.task, self._parts.of_observer(memory), self.observer_rate)
+
+    @property
+    def searches(self) -> bool:
+        return self.limited or self.bounds is not None
 
     @property
     def foresees(self) -> bool:
@@ -205,6 +210,7 @@ class BoundConstraintFollowing(BoundLaw):
         if self.bounds is not None and self.bounds.commands is not None:
             own = self._parts.of_bounds(memory)
             rates.append((self.bounds.after(command.u, own) - own) / self.bounds.commands.period)
+            rates.append((command.held - self._parts.of_search(memory)) / self.bounds.commands.period)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)
             rates.append(np.array([self.robust.rate(beta, Numbers(*self.robust_numbers), memory[-1])]))
@@ -230,7 +236,8 @@ class BoundConstraintFollowing(BoundLaw):
         m, r = terms.inputs.shape[1], len(self.rows)
         if terms.finite is False or terms.positive is False:
             none = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
-            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
+            free, kept = np.zeros(len(self.bounded)), np.zeros(len(self._parts.of_search(memory)))
+            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code, free, free, kept)
         reactions = preloads.reaction_rows(terms, self.reactions, self.preload) if self.reactions else None
         allocator = Allocator(terms, self.rank_tolerance, self.levels, reactions)
         feedforward, feedback = terms.rhs, self.feedback(terms)
@@ -250,9 +257,9 @@ class BoundConstraintFollowing(BoundLaw):
         if self.required:
             u, status = self._status(terms, allocator, rhs, missed, u)
         known = is_finite(rhs, u)  # before limits: clipping would turn an infinite input into a finite one
-        left = Limiting(u, missed, status, np.zeros(0), np.zeros(0))
-        if self.limited or self.bounds is not None:
-            left = limiting(self, terms, allocator, u, rhs, missed, status)
+        left = Limiting(u, missed, status, np.zeros(0), np.zeros(0), np.zeros(0), 0.0, True)
+        if self.searches:
+            left = limiting(self, terms, allocator, u, rhs, missed, status, self._search_start(memory))
             u, missed, status = left[:3]
         # from the mildest cause to the most severe: the last one that holds is reported
         status = where(known, status, Status.NON_FINITE.code)
@@ -268,7 +275,17 @@ class BoundConstraintFollowing(BoundLaw):
             status,
             left.binding,
             left.lack,
+            where(nothing, 0.0, left.held),
+            where(nothing, 0.0, left.steps),
+            where(nothing, 1.0, left.proven),
         )
+
+    def _search_start(self, memory: Array) -> Start | None:
+        """Where the search for inputs within limits and bounds begins; None: the law keeps nothing of the last tick."""
+        if not self.foresees:
+            return None
+        own, held = self._parts.of_bounds(memory), self._parts.of_search(memory)
+        return self._held.start(held, own)
 
     def decay(self, row: int) -> float:
         """kappa of a row under a robust or adaptive term: beta decays at this rate without disturbances [1/s]."""

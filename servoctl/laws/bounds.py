@@ -190,10 +190,15 @@ class Bounds:
         }
 
     def _following(self, model: Model) -> tuple[HeldCommands | None, float | None]:
-        """How the actuators follow a law with a period, and the time at which a reference ends."""
+        """How the actuators follow a law with a period, and the time at which a reference ends.
+
+        A lag counts as a delay of its time constant, which gives the same mean torque in a steady change: rows that
+        made up for the lag within a period would ask for torques that alternate.
+        """
         if self.period is None:
             return None, None
-        following = self.period, self.delay, self.lag, self.lower, self.upper, self.engaged
+        delay = self.delay + float(np.max(self.lag))
+        following = self.period, delay, 0.0, self.lower, self.upper, self.engaged
         constraints = (*model.plain.task.values(), *model.bounds.values())
         end = end_of(constraint.signals for constraint in constraints)
         return HeldCommands.of(tuple(model.plant.actuators), *following), end if np.isfinite(end) else None

@@ -22,8 +22,9 @@ import numpy as np
 from servoctl.engine.linalg import frobenius
 from servoctl.engine.symbol import maximum, minimum, where
 from servoctl.laws import barrier
-from servoctl.laws.active_set import above
+from servoctl.laws.active_set import above, greatest
 from servoctl.laws.law import Acceleration
+from servoctl.laws.limits import Start
 from servoctl.laws.preload import ReactionRows, multiplier_rows
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
@@ -121,6 +122,25 @@ class HeldBounds:
         """Number of earlier commands in the memory."""
         assert self.commands is not None
         return max(self.commands.late, 1)
+
+    @property
+    def held(self) -> dict[str, float]:
+        """Name -> initial value of what the last answer held: inputs at a limit, then rows; empty without a period."""
+        if self.commands is None:
+            return {}
+        rows = [f"row{i + 1}" for i in range(len(self._names))]
+        return dict.fromkeys([f"bounds.held.{name}" for name in (*self.commands.actuators, *rows)], 0.0)
+
+    def start(self, held: Array, memory: Array) -> Start:
+        """Where the search for the inputs begins: at the answer of the last tick, if it held anything.
+
+        Args:
+            held: What it held, as in `Command.held`.
+            memory: Of the bounds.
+        """
+        last = self.last_sent(memory)
+        finite = where(greatest(np.abs(last)) < np.inf, 1.0, 0.0)
+        return Start(last, held, where(greatest(np.abs(held)) > 0.5, finite, 0.0))
 
     def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
         """The state at which the command of this tick acts, and that half a period later under the last command.

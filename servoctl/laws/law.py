@@ -126,6 +126,11 @@ class BoundLaw(ABC):
         return np.zeros(0)
 
     @property
+    def searches(self) -> bool:
+        """Whether the law searches for what limits of inputs and bounds hold."""
+        return False
+
+    @property
     def foresees(self) -> bool:
         """Whether the rows of the bounds are means over the period in which the command acts, which the loop finds."""
         return False

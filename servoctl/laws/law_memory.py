@@ -26,7 +26,7 @@ class LawMemory(NamedTuple):
     def start(self) -> Mapping[str, float]:
         """Name -> initial value of each state."""
         adaptive = {} if self.robust is None else self.robust.memory
-        return {**self._observer, **self._bounds, **adaptive}
+        return {**self._observer, **self._bounds, **self._held, **adaptive}
 
     @property
     def period(self) -> float | None:
@@ -46,6 +46,11 @@ class LawMemory(NamedTuple):
         first = len(self._observer)
         return memory[first : first + len(self._bounds)]
 
+    def of_search(self, memory: Array) -> Array:
+        """What the last answer held, as in `Command.held`; empty if it is not kept."""
+        first = len(self._observer) + len(self._bounds)
+        return memory[first : first + len(self._held)]
+
     @property
     def _observer(self) -> Mapping[str, float]:
         return {} if self.observer is None else self.observer.memory
@@ -53,3 +58,7 @@ class LawMemory(NamedTuple):
     @property
     def _bounds(self) -> Mapping[str, float]:
         return {} if self.bounds is None else self.bounds.memory
+
+    @property
+    def _held(self) -> Mapping[str, float]:
+        return {} if self.bounds is None else self.bounds.held

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from servoctl.engine.linalg import product
-from servoctl.engine.symbol import clip, largest, where
+from servoctl.engine.symbol import largest, where
+from servoctl.laws.active_set import above
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
-from servoctl.laws.limits import within_limits
+from servoctl.laws.limits import Start, within_limits
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Status
@@ -52,6 +53,7 @@ class Limiting(NamedTuple):
         status: `Status.code`.
         binding: Per bound: 1 if it holds the inputs, else 0.
         lack: Per bound: what the inputs cannot give it.
+        held, steps, proven: As in `Command`.
     """
 
     u: Array
@@ -59,6 +61,9 @@ class Limiting(NamedTuple):
     status: Any
     binding: Array
     lack: Array
+    held: Array
+    steps: Any
+    proven: Any
 
 
 def limiting(
@@ -69,10 +74,11 @@ def limiting(
     rhs: Array,
     missed: Array,
     status: Any,
+    start: Start | None,
 ) -> Limiting:
     """The inputs within their limits and on the inner side of the bounds.
 
-    Inputs that damp are clipped, since they meet no task.
+    Inputs that damp meet no task: those next to them that the bounds allow take their place.
 
     Args:
         law: The law.
@@ -82,29 +88,33 @@ def limiting(
         rhs: What the rows of the task and of reactions ask for.
         missed: What u gives up of that.
         status: That of u.
+        start: Where the search for the inputs begins; None: nothing is known.
     """
     # without limits, infinite numbers: parameters would be compared with at every step
     none = np.full(len(u), np.inf)
     lower, upper = (np.array(law.lower), np.array(law.upper)) if law.limited else (-none, none)
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
-    keeps_near_u = law.has_aim or law.allocation not in ("minimum_norm", "weighted")
+    near = u if law.has_aim or law.allocation not in ("minimum_norm", "weighted") else None
+    if law.on_infeasible == "damp":
+        damps = above(status, Status.DAMPED.code - 0.5)
+        levels = [(where(damps, 0.0, T), where(damps, 0.0, e)) for T, e in levels]
+        near = where(damps, u, 0.0 if near is None else near)
     weights = np.array(law.weights) if law.allocation == "weighted" else None
     G, g, scale = (None, None, None) if law.bounds is None else terms.held_rows or _rows_now(law, terms)
     limited = within_limits(
         levels,
         lower,
         upper,
-        u if keeps_near_u else None,
+        near,
         inequalities=None if G is None or g is None else (G, g),
         row_scale=scale,
         weights=weights,
         rank_tolerance=law.rank_tolerance,
         scale=allocator.scales(weights),
         unlimited=u,
+        start=start,
     )
     held = limited.u
-    if law.on_infeasible == "damp":
-        held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
     left = rhs - product(allocator.task_map, held)
     required = law.required
     gives_up = largest((left - missed)[required]) > law.residual_tolerance * (1.0 + largest(rhs[required]))
@@ -114,7 +124,8 @@ def limiting(
         binding, lack = law.bounds.of_names(limited.binding), law.bounds.of_names(limited.slack)
         reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
     severe = status >= Status.INFEASIBLE.code
-    return Limiting(held, left, where(severe, status, where(gives_up, reason, status)), binding, lack)
+    status = where(severe, status, where(gives_up, reason, status))
+    return Limiting(held, left, status, binding, lack, limited.held, limited.iterations, limited.converged)
 
 
 def _rows_now(law: LimitedLaw, terms: Terms) -> tuple[Array, Array, Any]:

@@ -17,7 +17,7 @@ Source: the problem is that of Escande, Mansard, Wieber 2014, with bounds for in
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Limited:
         at_limit: Per input: 1 at its upper limit, -1 at its lower one, 0 between.
         slack: Per row of G: what it lacks, `max(0, g - G u)`; 0 up to rounding where it is met; shape (k,).
         binding: Per row of G: 1 if it holds the answer at equality or lacks something, else 0; shape (k,).
+        held: Per input: 1 or -1 if the search held it at its upper or lower limit, else 0; then per row as `binding`.
         iterations: Steps of the search; 0 if the unlimited answer is inside the limits.
         converged: Whether u is proven optimal, up to rounding. It may be false if the free columns of T have a
             condition number above 1e8. Then u is inside the limits, and no worse than the start of the search in the
@@ -50,8 +51,23 @@ class Limited:
     at_limit: Array
     slack: Array
     binding: Array
+    held: Array
     iterations: Any
     converged: Any
+
+
+class Start(NamedTuple):
+    """Where a search begins.
+
+    Attributes:
+        u: Finite inputs, shape (m,); those that are held are put at their limit.
+        held: Inputs and rows that are held there, as in `Limited.held`; rounding is forgiven.
+        known: 1, or 0 if the search begins as without it.
+    """
+
+    u: Array
+    held: Array
+    known: Any = 1.0
 
 
 def within_limits(
@@ -66,8 +82,7 @@ def within_limits(
     scale: Any = None,
     row_scale: Any = None,
     unlimited: Array | None = None,
-    start: Array | None = None,
-    start_binding: Array | None = None,
+    start: Start | None = None,
 ) -> Limited:
     """Inputs inside their limits that meet the levels `T u = e` in order, as well as possible.
 
@@ -86,10 +101,8 @@ def within_limits(
         row_scale: Pivots of G count relative to this, as with `scale`: a row smaller than `rank_tolerance` times it has
             no effect on the inputs. None: |G|_F.
         unlimited: The answer without limits or rows, if known; None: it is computed.
-        start: Finite inputs where the search begins, such as those of the previous tick, shape (m,); None: the clipped
-            answer. It changes the number of steps and not the answer.
-        start_binding: Rows of G that bind there, as in `Limited.binding`; None: those that the
-            unlimited answer does not meet.
+        start: Where the search begins, such as the answer of the previous tick; None: at the unlimited answer, clipped,
+            with the rows binding that it does not meet. It changes the number of steps and not the answer.
 
     Raises:
         ValueError: There is not one scale per level.
@@ -109,11 +122,14 @@ def within_limits(
     high, low = _beyond(problem, root * whole) if limited else (np.zeros(0), np.zeros(0))
     short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
-    x, held = root * whole if start is None else root * start, high - low
-    if limited:
-        x = clip(x, *box)
-        held = held if start is None else _at_limit(clip(start, lower, upper), lower, upper)
-    held = np.concatenate([held, -short if start_binding is None else -start_binding])
+    x, held = root * whole, np.concatenate([high - low, -short])
+    if start is not None:
+        high, low = above(start.held, 0.5), above(-0.5, start.held)
+        begun = where(high[:m], upper, where(low[:m], lower, start.u))
+        inputs = where(high[:m], 1.0, where(low[:m], -1.0, 0.0))[: len(box[0])]
+        there = np.concatenate([inputs, where(high[m:], -1.0, 0.0)])
+        x, held = where(start.known, root * begun, x), where(start.known, there, held)
+    x = clip(x, *box) if limited else x
     x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))
     best = x / root
     if limited:
@@ -122,8 +138,10 @@ def within_limits(
     u = where(inside, whole, best)
     u = clip(u, lower, upper) if limited else u
     given_up = tuple(e - product(T, u) for T, e in levels)
-    binding = where(inside, 0.0, -held[len(box[0]) :])
-    return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, iterations, above(done, 0.0))
+    held = where(inside, 0.0, held)
+    binding, inputs = -held[len(box[0]) :], held[:m] if limited else np.zeros(m)
+    kept = np.concatenate([inputs, binding])
+    return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, kept, iterations, above(done, 0.0))
 
 
 def _at_limit(u: Array, lower: Array, upper: Array) -> Array:

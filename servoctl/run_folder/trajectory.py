@@ -18,6 +18,7 @@ from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.run_folder.bounds import bound_events, bound_metrics
 from servoctl.run_folder.funnels import funnel_events
+from servoctl.run_folder.search import search_events
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Trajectory:
             the law keeps bounds: the acceleration that the row required and did not get [unit of the row / s^2],
             `disturbance.<row>` of an observer, in the same unit; of each bound `bound.<bound>` (h, which stays >= 0),
             `bound_active.<bound>` (1 while it holds the inputs) and `bound_lack.<bound>` (what inputs within their
-            limits cannot give it [unit of h / s^2]). Missing quantities are left out.
+            limits cannot give it [unit of h / s^2]); of limits and bounds `search.steps` and `search.unfinished`, see
+            `run_folder.search`. Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
@@ -236,8 +238,9 @@ class Trajectory:
             counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
         events = list(self.metadata.get("events", []))
-        if not any(event.get("event") in ("bound", "funnel") for event in events):  # a run on drives has none of them
-            events += [*bound_events(self), *funnel_events(self)]
+        told = ("bound", "funnel", "search")
+        if not any(event.get("event") in told for event in events):  # a run on drives has none of them
+            events += [*bound_events(self), *funnel_events(self), *search_events(self)]
         out["events"] = events
         return dict(plain(out))
 

@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -132,6 +133,14 @@ class Loop(ABC):
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         """x' and the log part of a row, under a held command."""
 
+    def log_call(self, x: Array, command: Array, log: Array) -> Callable[[float], None]:
+        """`motion` on fixed arrays, for a loop in real time: writes the log part at a time [s]."""
+
+        def evaluate(t: float) -> None:
+            log[:] = self.motion(t, x, command)[1]
+
+        return evaluate
+
     @abstractmethod
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         """x' and the whole row, under a law that acts continuously."""
@@ -204,6 +213,7 @@ class Loop(ABC):
             given_up,
             command.binding,
             command.lack,
+            [command.steps, where(command.proven, 0.0, 1.0)] if law is not None and law.searches else [],
             disturbance,
             rate,
         ]

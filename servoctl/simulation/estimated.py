@@ -147,7 +147,7 @@ class TracedLaw:
         system: With symbols as parameters.
         p: Those symbols.
         matrices: As of `TracedPlant`.
-        row: (terms, memory of the law) -> the law's part of a row.
+        row: (terms with the disturbance, memory of the law, disturbance) -> the law's part of a row.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class TracedLaw:
         system: System,
         p: Array,
         matrices: Callable[[Mapping[str, Array]], Matrices],
-        row: Callable[[Terms, Array], Array],
+        row: Callable[[Terms, Array, Array], Array],
     ) -> None:
         assert system.law is not None
         n = system.model.n
         given = inputs({"t": (1,), "q": (n,), "v": (n,), "d": (n,), "memory": (len(system.law.memory),)})
         state = State(given["t"][0], given["q"], given["v"])
         terms = trace(system.terms, state, matrices({**given, "p": p}))
-        outputs = {"row": trace(lambda d, memory: row(disturbed(terms, d), memory), given["d"], given["memory"])}
+        outputs = {"row": row(trace(disturbed, terms, given["d"]), given["memory"], given["d"])}
         self._p, self._kernel = p, called_kernel("law", {**given, "p": p}, outputs)
 
     def __call__(self, state: State, d: Array, memory: Array) -> Array:

@@ -31,7 +31,7 @@ class Layout:
         concedes, observed, memory = ((), (), {}) if law is None else (law.concedes, law.observed, law.memory)
         bounds = 0 if law is None else len(law.bounded)
         command |= {"given_up": len(concedes), "bound_active": bounds, "bound_lack": bounds}
-        command |= {"disturbance": len(observed)}
+        command |= {"search": 2 if law is not None and law.searches else 0, "disturbance": len(observed)}
         command |= dict(estimate or {}) | {"memory_rate": len(memory) if size is None else size}
         log = {
             "violation": r,

@@ -23,9 +23,11 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.repeat import repeat
 from servoctl.engine.symbol import from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
+from servoctl.estimation.bound import PlantFunctions
 from servoctl.laws.active_set import above, at_least, greatest
+from servoctl.laws.law import Acceleration
 from servoctl.mechanics.terms import Matrices, Terms
-from servoctl.simulation.estimated import NumericPlant, TracedPlant, called_kernel
+from servoctl.simulation.estimated import NumericPlant, TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -41,24 +43,28 @@ def foreseeing(system: System) -> bool:
     return system.law is not None and system.law.foresees
 
 
-def with_mean_bounds(terms: Terms, memory: Array, system: System, matrices: Callable[[State], Matrices]) -> Terms:
+def with_mean_bounds(
+    terms: Terms, memory: Array, system: System, matrices: Callable[[State], Matrices], d: Array | None = None
+) -> Terms:
     """The terms with the rows of the bounds as means, on numbers.
 
     Args:
-        terms: The terms now.
+        terms: The terms now, with the disturbance.
         memory: Of the law.
         system: Plant and law.
         matrices: Evaluates the plant.
+        d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
     """
     law = system.law
     assert law is not None
-    then, middle = law.foreseen(terms, memory, NumericPlant(system, matrices).acceleration)
+    then, middle = law.foreseen(terms, memory, _under(NumericPlant(system, matrices), d))
     late = then is not terms.state
     G, free, scale = law.bound_rows(terms)
     least = law.bound_least(matrices(then).bounds if late else terms.matrices.bounds)
     last, change = law.last_sent(memory), np.zeros(len(free))
     if late or _near(G, free, least, last):
         at = system.terms(middle, matrices(middle))
+        at = at if d is None else disturbed(at, d)
         if at.finite is not False and at.positive is not False:
             change = _change(G, free, *law.bound_rows(at)[:2], last)
     return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
@@ -70,12 +76,12 @@ def with_traced_mean_bounds(
     system: System,
     p: Array,
     matrices: Callable[[Mapping[str, Array]], Matrices],
+    d: Array | None = None,
 ) -> Terms:
     """The same on symbols.
 
     Args:
-        terms: The terms now.
-        memory: Of the law.
+        terms, memory, d: As of `with_mean_bounds`.
         system: With symbols as parameters.
         p: Those symbols.
         matrices: The matrices at t, q and v from such symbols.
@@ -85,15 +91,19 @@ def with_traced_mean_bounds(
     plant = TracedPlant(system, p, matrices)
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
     at_middle = trace(system.terms, State(given["t"][0], given["q"], given["v"]), matrices(given))
+    moved, more = given, []
+    if d is not None:
+        moved, more = {**given, **inputs({"d": (n,)})}, [d]
+        at_middle = trace(disturbed, at_middle, moved["d"])
     G, free, _ = trace(law.bound_rows, at_middle)
     sound = where(at_middle.finite, at_middle.positive, 0.0)
-    kernel = called_kernel("bounds", given, {"G": G, "free": where(sound, free, np.nan)})
+    kernel = called_kernel("bounds", moved, {"G": G, "free": where(sound, free, np.nan)})
     rows = at_middle.matrices.bounds
     values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
     at_then = None if values is None else called_kernel("bound_values", given, values)
 
     def held(memory: Array) -> Terms:
-        then, middle = law.foreseen(terms, memory, plant.acceleration)
+        then, middle = law.foreseen(terms, memory, _under(plant, d))
         of, late = terms.matrices.bounds, then is not terms.state
         if late and at_then is not None and of is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
@@ -101,7 +111,7 @@ def with_traced_mean_bounds(
         G, free, scale = law.bound_rows(terms)
         least, last = law.bound_least(of), law.last_sent(memory)
         far = 0.0 if late else 1.0 - _near(G, free, least, last)
-        change = _lazy_change(kernel, far, middle, p, G, free, last)
+        change = _lazy_change(kernel, far, [np.array([middle.t]), middle.q, middle.v, p, *more], G, free, last)
         return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
 
     found: Terms = trace(held, memory)
@@ -122,12 +132,20 @@ def _change(G: Array, free: Array, later_G: Array, later_free: Array, last: Arra
     return known
 
 
-def _lazy_change(kernel: Kernel, far: Any, middle: State, p: Array, G: Array, free: Array, last: Array) -> Array:
-    """`_change` on symbols; 0, and not evaluated, if `far` is 1."""
-    arguments = [np.array([middle.t]), middle.q, middle.v, p, G, free, last]
+def _under(plant: PlantFunctions, d: Array | None) -> Acceleration:
+    """(state, inputs) -> acceleration of the plant with the disturbance."""
+    if d is None:
+        return plant.acceleration
+    return lambda state, u: plant.acceleration(state, u) + d
+
+
+def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], G: Array, free: Array, last: Array) -> Array:
+    """`_change` on symbols, with the arguments of the kernel; 0, and not evaluated, if `far` is 1."""
+    arguments = [*middle, G, free, last]
     fresh = [symbols(f"x{i}", *np.shape(each)) for i, each in enumerate(arguments)]
-    state, later = symbols("state", len(free) + 1), kernel(*fresh[:4])
-    outcome = np.concatenate([_change(fresh[4], fresh[5], later[0], later[1], fresh[6]), [1.0]])
+    state, later = symbols("state", len(free) + 1), kernel(*fresh[: len(middle)])
+    now_G, now_free, sent = fresh[-3:]
+    outcome = np.concatenate([_change(now_G, now_free, later[0], later[1], sent), [1.0]])
     step = ca.Function(
         "bounds_change", [to_sx(each) for each in (state, *fresh)], ca.cse([to_sx(outcome)]), {"never_inline": True}
     )

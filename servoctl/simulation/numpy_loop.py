@@ -51,7 +51,10 @@ class NumpyLoop(Loop):
 
     def _law(self, state: State, d: Array, memory: Array) -> Array:
         """The law's part of a row at an estimated state."""
-        return self._control(estimated.disturbed(self._terms(state), d), memory, self.system)
+        terms = estimated.disturbed(self._terms(state), d)
+        if foreseeing(self.system) and terms.finite is not False:
+            terms = with_mean_bounds(terms, memory, self.system, self._matrices, d)
+        return self._control(terms, memory, self.system)
 
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         state, _ = self.split(t, x)

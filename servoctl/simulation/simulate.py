@@ -18,6 +18,7 @@ from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import bound_events
 from servoctl.run_folder.funnels import funnel_events
+from servoctl.run_folder.search import SEARCH, search_events
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
@@ -53,6 +54,7 @@ class Columns:
         concedes = () if loop.system.law is None else loop.system.law.concedes
         self._concedes = [model.task_rows[i].name for i in concedes]
         self._bounds = [] if loop.system.law is None else list(loop.system.law.bounded)
+        self._searches = loop.system.law is not None and loop.system.law.searches
         self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
 
     def units(self) -> dict[str, str]:
@@ -76,6 +78,7 @@ class Columns:
             "bound_active": self._bounds,
             "bound_lack": self._bounds,
             "given_up": self._concedes,
+            "search": SEARCH if self._searches else (),
             "disturbance": self._observed,
             **{part: list(self._coordinates) for part in shown_parts(self._loop.system.estimator)},
             "violation": [row.name for row in model.task_rows],
@@ -310,7 +313,8 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += [*bound_events(trajectory), *funnel_events(trajectory), *outlier_events(trajectory)]
+    events += [*bound_events(trajectory), *funnel_events(trajectory), *search_events(trajectory)]
+    events += outlier_events(trajectory)
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

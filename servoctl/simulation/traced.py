@@ -93,7 +93,15 @@ class TracedLoop(Loop):
         """The command part of a row with an estimator."""
         system = self._symbolic
         plant = TracedPlant(system, p, self._matrices_at)
-        law = TracedLaw(system, p, self._matrices_at, lambda terms, memory: self._control(terms, memory, system))
+
+        def row(terms: Terms, memory: Array, d: Array) -> Array:
+            """The command at the estimated state, with the bounds as they are when it acts."""
+            if foreseeing(system):
+                terms = with_traced_mean_bounds(terms, memory, system, p, self._matrices_at, d)
+            traced: Array = trace(self._control, terms, memory, system)
+            return traced
+
+        law = TracedLaw(system, p, self._matrices_at, row)
         command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
         return command
 
@@ -210,6 +218,20 @@ class TracedLoop(Loop):
         self.evaluations += 1
         rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
         return rates, log
+
+    def log_call(self, x: Array, command: Array, log: Array) -> Callable[[float], None]:
+        kernel, time, parameters = self.motion_kernel, np.zeros(1), self.parameters.copy()
+        if len(kernel.inputs) > 4:  # NumPy evaluates the plant before each call
+            return super().log_call(x, command, log)
+        rates = np.zeros(kernel.outputs["rates"])
+        call = kernel.bound([time, x, parameters, command], [rates, log])
+
+        def evaluate(t: float, kept: Array = rates) -> None:
+            self.evaluations += 1
+            time[0], parameters[:] = t, self.parameters
+            call()
+
+        return evaluate
 
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         self.evaluations += 1

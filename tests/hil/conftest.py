@@ -9,6 +9,7 @@ ON_THE_WALL_CLOCK = {
     "test_bad_rigs",
     "test_bus_python_can",
     "test_bus_vcan",
+    "test_damiao_vcan",
     "test_emulator_process",
     "test_exported_loop",
     "test_moteus_vcan",

@@ -7,6 +7,7 @@ import pytest
 
 import servoctl as sc
 from hil.assembly.prepare import load
+from hil.loop import Controller
 from hil.replay.replay import replay
 from hil.session.start import Request, start
 
@@ -41,3 +42,15 @@ def test_the_estimator_knows_the_lag_of_the_current_loop() -> None:
     assert estimator is not None
     assert estimator.commands.lag == (0.002,)
     assert estimator.commands.late == 1
+
+
+def test_an_estimator_that_starts_again_knows_the_torques_that_hold_the_machine() -> None:
+    """Otherwise it would expect the machine to fall while commands are on their way: 250 standard deviations."""
+    setup = load("coordinated_robots", ["estimation.kind=model"], "vm")
+    controller, hold = Controller(setup.loop), setup.gravity_compensation(0.0, setup.start.q).u
+    controller.sent(hold, moves=False)
+    apart = setup.loop.layout.slices["estimate.innovation"]
+    for _ in range(5):
+        controller.command(0.0, setup.start.q, np.zeros(5))
+        assert controller.row[apart].max() < 0.1
+        controller.sent(hold)

@@ -53,7 +53,7 @@ def test_a_time_out_at_start_names_what_the_drive_said_last(
 
 def test_shadow_says_why_it_hears_nothing() -> None:
     setup = load("coordinated_robots", engine="vm")
-    done = HilRun(setup, in_lockstep(setup, "vm"), Stage.SHADOW, 2.0, None, {}).run(lambda event: None)
+    done = HilRun(setup, in_lockstep(setup, "vm"), Stage.SHADOW, 0.3, None, {}).run(lambda event: None)
     (lost,) = [event for event in done.events if event.kind is EventKind.LOST]
     assert "these drives send only when they are started and asked" in lost.detail
     assert "--calibrate, which enables nothing" in lost.detail

@@ -89,8 +89,8 @@ class Law:
     def remember(self, elapsed: float) -> None:
         self.remembered += elapsed
 
-    def sent(self, torques: Array | None) -> None:
-        self.moved.append(torques is not None)
+    def sent(self, torques: Array, moves: bool = True) -> None:
+        self.moved.append(moves)
 
     def reason(self, task_time: float) -> str:
         return f"{Status.from_code(self.status).name} at {task_time:g} s"

@@ -13,6 +13,7 @@ from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, Numbers
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Status
 
 CIRCLE_ONCE = 4.0
 
@@ -98,6 +99,20 @@ def test_a_speed_is_kept_over_the_period_while_the_other_joint_moves() -> None:
     assert min(run["bound.a"].min(), run["bound.b"].min()) > -4e-4
 
 
+def test_an_estimated_speed_is_kept_over_the_period_as_well() -> None:
+    """From positions alone, by an estimator that knows nothing of accelerations."""
+    fast = {"a": sc.Holonomic("a - 0.4*sin(4*t)"), "b": sc.Holonomic("b - 1 - 0.8*sin(9*t)")}
+    limits = {"a": sc.CoordinateSpeed.of({"a": 0.9}), "b": sc.CoordinateSpeed.of({"b": 4.0})}
+    how = {"q": [0.0, 1.0], "v": [0.5, 3.0], "duration": 1.2, "period": 0.005, "bounds": limits}
+    estimator = sc.Estimator(kind="alpha_beta", noise=1e-7, acceleration=20.0)
+    run = sc.simulate(Arm(), fast, LAW, **how, estimation=estimator, engine="vm")
+    settled = run.t > 0.15
+    error = np.abs(run["estimate.v.a"] - run["v.a"])[settled].max()
+    assert run["bound_active.a"].sum() > 50
+    # with the acceleration at the beginning of the period for that of the whole period, a passes by 3.4e-3
+    assert run["bound.a"][settled].min() > -2.0 * error > -2.6e-3
+
+
 def test_a_short_period_gives_the_row_of_a_continuous_law() -> None:
     assert barrier(0.3, -0.7, 12.0, 1e-7) == pytest.approx(barrier(0.3, -0.7, 12.0, None), rel=1e-5)
 
@@ -147,6 +162,29 @@ def test_every_engine_holds_the_same_bounds(engine: str) -> None:
     assert vm["bound_active.disc"].sum() > 10
     assert np.abs(vm.u - other.u).max() < 1e-6
     assert np.abs(vm["bound.disc"] - other["bound.disc"]).max() < 1e-9
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_a_law_that_only_damps_keeps_its_bounds_with_the_torques_next_to_the_damping_ones(engine: str) -> None:
+    """Rows that contradict each other from the second tick on, and joints that coast towards a wall."""
+    task = {
+        "push": sc.SecondOrder(
+            lambda q, v, t: np.array([[1.0, 0.0], [1.0, 0.0]]),
+            lambda q, v, t: np.array([0.0, sc.where(t > 0.005, 1.0, 0.0)]),
+        )
+    }
+    law = sc.ConstraintFollowing(on_infeasible="damp", input_damping=0.1, limits={"u1": 30.0, "u2": 0.05})
+    bounds = {"wall": sc.Holonomic("0.25 - a")}
+    how = {"q": [0.0, 1.0], "v": [1.0, 0.0], "duration": 0.6, "period": 0.01}
+    run = sc.simulate(Arm(), task, law, **how, bounds=bounds, engine=engine)
+    assert (run["status"][1:] == Status.DAMPED.code).all()
+    assert run["bound.wall"].min() >= 0.0
+    held = run["bound_active.wall"][1:] > 0.5
+    assert held.sum() > 20 and (~held).sum() > 10
+    u, damping = run.u[1:], -0.1 * run.v[1:]
+    damping[:, 1] = np.clip(damping[:, 1], -0.05, 0.05)
+    np.testing.assert_allclose(u[~held], damping[~held], rtol=0, atol=1e-12)
+    assert np.abs(u[held] - damping[held]).max() > 0.1
 
 
 def test_a_start_outside_returns_without_going_further_out() -> None:

@@ -10,7 +10,7 @@ from inequality_problems import DEGENERATE, Problem, any_problem, cascade, unpro
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import decompose
 from servoctl.laws import limit_search
-from servoctl.laws.limits import within_limits
+from servoctl.laws.limits import Start, within_limits
 from servoctl.types import Array
 
 WIDE = np.full(4, 1e3)
@@ -142,7 +142,7 @@ def test_the_last_answer_is_a_good_start() -> None:
     for _ in range(300):
         problem = any_problem(random)
         last, after = problem.solve(), problem.moved(random, 0.01)
-        cold, warm = after.solve(), after.solve(start=last.u, start_binding=last.binding)
+        cold, warm = after.solve(), after.solve(start=Start(last.u, last.held))
         np.testing.assert_allclose(warm.u, cold.u, rtol=0, atol=1e-9)
         if warm.iterations:
             steps.append(warm.iterations)
@@ -155,10 +155,10 @@ def test_a_search_cut_short_stays_inside_the_limits_and_says_so(monkeypatch: pyt
     unfinished = 0
     for _ in range(100):
         problem = any_problem(random)
-        last = np.inf
+        last, nothing = np.inf, np.zeros(len(problem.s) + len(problem.g))
         for most in range(1, 40):
             monkeypatch.setattr(limit_search, "most_steps", lambda _, most=most: most)
-            found = problem.solve(start=np.clip(problem.s, problem.lower, problem.upper), start_binding=0.0 * problem.g)
+            found = problem.solve(start=Start(np.clip(problem.s, problem.lower, problem.upper), nothing))
             assert (found.u >= problem.lower).all() and (found.u <= problem.upper).all()
             lack = problem.costs(found.u)[0]
             assert lack <= last * (1 + 1e-9) + 1e-12

@@ -27,7 +27,7 @@ from scipy.optimize import linprog, lsq_linear
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import decompose
 from servoctl.laws.limit_search import SearchSize, most_steps, search_function, step_function
-from servoctl.laws.limits import Limited, within_limits
+from servoctl.laws.limits import Limited, Start, within_limits
 from servoctl.types import Array
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
@@ -232,14 +232,16 @@ def test_the_inputs_of_the_previous_tick_are_a_good_start() -> None:
     random = np.random.default_rng(6)
     T, change = random.standard_normal((2, 3, 6))
     before, after = 4.0 * random.standard_normal((2, 3))
-    ones, last, cold, warm = np.ones(6), np.zeros(6), 0, 0
+    ones, last, cold, warm = np.ones(6), Start(np.zeros(6), np.zeros(6)), 0, 0
     for tick in range(200):
         t = 0.01 * tick
         level = (T + 0.3 * np.sin(t) * change, np.cos(2 * t) * before + np.sin(3 * t) * after)
-        found, again = within_limits([level], -ones, ones), within_limits([level], -ones, ones, start=last)
+        found = within_limits([level], -ones, ones)
+        again = within_limits([level], -ones, ones, start=last)
         np.testing.assert_allclose(again.u, found.u, rtol=0, atol=1e-12)
         assert again.converged and (again.iterations == 0) == (found.iterations == 0)
-        cold, warm, last = cold + found.iterations, warm + again.iterations, again.u
+        cold, warm = cold + found.iterations, warm + again.iterations
+        last = Start(again.u, again.held)
     assert warm < 0.6 * cold
 
 
