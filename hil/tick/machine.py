@@ -214,7 +214,7 @@ class Machine:
     def encoded(self) -> list[Any]:
         """Where C writes the command of each drive: its id, 4 bytes, and its payload."""
         encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
-        return [self._ffi.buffer(each.frame, 4 + each.length) for each in encodings]
+        return [self.ffi.buffer(each.frame, 4 + each.length) for each in encodings]
 
     @property
     def trouble(self) -> str:

@@ -176,6 +176,7 @@ static int begin_task(void)
     K->travel[i] = 0.0;
   }
   for (int i = 0; i < K->m; ++i) K->previous[i] = K->carried[i] = nodes[i].hold;
+  if (K->estimates) memcpy(K->controller_memory + K->memory - 1 - K->m, K->previous, (size_t)K->m * sizeof(double));
   memcpy(K->q, start_q, sizeof start_q);
   memset(K->v, 0, sizeof start_q);
   *K->sync = *K->sync_before = -1;
