@@ -78,10 +78,11 @@ def peak(code: str) -> int:
 
 def _run(words: list[str], folder: str, environment: Mapping[str, str]) -> str:
     search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": search, **environment},
+        env={**own, "PYTHONPATH": search, **environment},
         capture_output=True,
         text=True,
         timeout=TIME_LIMIT,

@@ -12,11 +12,16 @@ from servoctl.assembly.classes import load_class
 from servoctl.assembly.system import make_system
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable, at_most
 from servoctl.bench.robots_case import on_c
+from servoctl.bench.spatial_chain import target, tree
+from servoctl.bench.timing import children_time
+from servoctl.engine.compiler import compiler
 from servoctl.engine.pairwise import pairwise
+from servoctl.engine.select_engine import affordable
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, PFeedback
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.task.pose import Position
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.divided import division
@@ -29,8 +34,11 @@ CHAINS = (2, 4, 6, 8, 10, 12, 15, 20, 30)
 ARMS = (3, 4, 6, 8, 11, 15)
 """Links per arm of two robots that hold one object; the object counts for both."""
 
-IN_C = 15
-"""Coordinates beyond which C is not tried: compiling alone takes minutes."""
+TREES = (10, 20, 30, 50)
+"""Joints of a robot with arms of `BRANCH` joints on one link."""
+
+BRANCH = 5
+"""Joints of an arm of a tree."""
 
 DENSE = 400
 """Coordinates beyond which dense algebra in NumPy is not tried: an evaluation takes seconds."""
@@ -44,7 +52,7 @@ LIMITS = {
 """Machine -> target of one evaluation, of law and motion, on its fastest engine [s]."""
 
 HEADER = (
-    "machine", "coordinates", "task rows", "parts", "auto", "make [s]", "auto [us]", "vm [us]", "cc [s]", "c [us]",
+    "machine", "coordinates", "task rows", "parts", "auto", "make [s]", "auto [us]", "vm [us]", "cc CPU [s]", "c [us]",
     "numpy [us]",
 )  # fmt: skip
 
@@ -69,7 +77,7 @@ class Case:
 
 
 def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
-    """Cost of one closed-loop evaluation: swarms to 1,000 robots, open and closed chains to 30 links, engine by engine.
+    """Cost of one closed-loop evaluation: swarms to 1,000, chains to 30 links, closed or not, trees to 50 joints.
 
     Args:
         effort: Quick takes only the small machines.
@@ -79,17 +87,21 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
     cases += list(_pairwise_swarms(PAIRWISE[:1] if effort.quick else PAIRWISE))
     cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))
     cases += list(_robots(ARMS[:1] if effort.quick else ARMS))
+    cases += list(_trees(TREES[:1] if effort.quick else TREES))
     rows = []
     for i, case in enumerate(cases):
-        rows.append(_measured(case, 0 if effort.quick else IN_C))
+        rows.append(_measured(case, not effort.quick))
         progress(i / len(cases))
     shown = [[_shown(row[key]) for key in HEADER] for row in rows]
     notes = [
-        "auto: the engine that `--engine auto` chooses; make: tracing; cc: compiling to C, or loading from the cache; "
-        "parts: laws of their own; pairwise: the swarm's rule written with sc.pairwise; -: not tried at this size"
+        "auto: the engine that `--engine auto` chooses; make: tracing; cc CPU: processor time of the C "
+        "compiler, 0 where the cache has the library; -: the compiler would take more than 5 s; "
+        "parts: laws of their own; pairwise: the swarm's rule written with sc.pairwise"
     ]
     table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
-    return BenchReport("Scaling: swarms, chains and closed chains", [table], {"rows": rows}, notes, _findings(rows))
+    return BenchReport(
+        "Scaling: swarms, chains, closed chains and trees", [table], {"rows": rows}, notes, _findings(rows)
+    )
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[Comparison]:
@@ -161,8 +173,16 @@ def _robots(sizes: tuple[int, ...]) -> Iterator[Case]:
         yield Case(f"robots of {2 * s - 1}", pair(s=s, L=float(np.cos(q).sum())), task, law, q)
 
 
-def _measured(case: Case, in_c: int) -> dict[str, Any]:
-    """A row of the table; C is tried up to `in_c` coordinates."""
+def _trees(sizes: tuple[int, ...]) -> Iterator[Case]:
+    for joints in sizes:
+        law = ConstraintFollowing(correction=Baumgarte(10.0, 10.0))
+        q = 0.4 * np.sin(1.0 + np.arange(joints))
+        task: dict[str, Constraint] = {"tip": Position(f"link{joints}", target(BRANCH))}
+        yield Case(f"tree of {joints}", tree(joints, BRANCH), task, law, q)
+
+
+def _measured(case: Case, in_c: bool) -> dict[str, Any]:
+    """A row of the table, with C or without."""
     n = len(case.q)
     start = State(0.0, case.q, np.zeros(n))
     system = make_system(case.plant, case.task, case.law, {}, start, None, 1e-6)
@@ -178,19 +198,19 @@ def _measured(case: Case, in_c: int) -> dict[str, Any]:
         unrolled = _cost(make_loop(system, "vm"), x) if n <= UNROLLED else None
     numeric = _cost(make_loop(system, "numpy"), x) if n <= DENSE else None
     rows, engine = len(system.model.task_rows), auto.engine
-    compiling, in_machine_code = _in_c(auto, x) if n <= in_c else (None, None)
+    compiling, in_machine_code = _in_c(auto, x) if in_c else (None, None)
     figures = (case.name, n, rows, parts, engine, made, cost, unrolled, compiling, in_machine_code, numeric)
     return dict(zip(HEADER, figures, strict=True))
 
 
 def _in_c(loop: Loop, x: Array) -> tuple[float | None, float | None]:
-    """Time to compile to C [s] and of one evaluation there [us]; None where C is impossible."""
-    if not isinstance(loop, CompiledLoop):
+    """Processor time of the compiler [s] and time of one evaluation in C [us]; None where `auto` would not take it."""
+    if not isinstance(loop, CompiledLoop) or compiler() is None or affordable(loop.program(None))[1]:
         return None, None
-    began = time.perf_counter()
+    began = children_time()
     if on_c(loop, None) is not None:
         return None, None
-    return time.perf_counter() - began, _cost(loop, x)
+    return children_time() - began, _cost(loop, x)
 
 
 def _cost(loop: Loop, x: Array) -> float:

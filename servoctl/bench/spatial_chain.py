@@ -82,11 +82,17 @@ def axes_of(joints: int) -> list[Vector3]:
 
 def chain(joints: int) -> Robot:
     """A chain of equal links, whose joints turn about z, y and x in turn."""
+    return tree(joints, joints)
+
+
+def tree(joints: int, branch: int) -> Robot:
+    """The first link of a chain of `branch` links carries chains of as many links, until there are enough joints."""
     names = ["base", *(f"link{i}" for i in range(1, joints + 1))]
     links = [LinkDescription(names[0]), *(LinkDescription(name, _inertial()) for name in names[1:])]
+    parents = [names[i if i % branch or not i else 1] for i in range(joints)]
     parts = [
         JointDescription(
-            f"joint{i + 1}", "continuous", names[i], names[i + 1], Placement.at((0.0, 0.0, LENGTH if i else 0.0)),
+            f"joint{i + 1}", "continuous", parents[i], names[i + 1], Placement.at((0.0, 0.0, LENGTH if i else 0.0)),
             axis,
         )
         for i, axis in enumerate(axes_of(joints))

@@ -127,6 +127,7 @@ def _processes(quick: bool) -> dict[str, ProcessCost]:
     command = ["-m", "servoctl", "run", CONFIG, *(["--set", "run.duration=0.1"] if quick else [])]
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
         first, whole = Path(folder) / "first", Path(folder) / "whole"
+        cost(["-c", "import servoctl.assembly, servoctl.cli.run"], first)  # the files that installation makes
         return {
             FIRST: cost(["-c", FIRST_ROWS.format(config=CONFIG)], first),
             WHOLE: cost(command, whole),

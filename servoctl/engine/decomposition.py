@@ -18,9 +18,10 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine import loops
 from servoctl.engine.banded import BandedDecomposition, decompose_banded
 from servoctl.engine.finite import is_finite
-from servoctl.engine.products import product, project, sum_of_squares
+from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
 from servoctl.engine.structured import Sparse, entries_of
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, maximum, to_sx, where
 from servoctl.types import Array
@@ -79,6 +80,11 @@ def _back_substitution(R: Array, y: Array) -> Array:
         return y
     if not is_symbolic(R, y):
         return np.linalg.solve(R, np.asarray(y, dtype=float))
+    if R.size >= WORTH:
+        rows: Array = y.T.reshape(-1, len(R))
+        (solved,) = called(loops.upper_function(*rows.shape), (R.T, rows), rows.shape)
+        transposed: Array = solved.T.reshape(y.shape)
+        return transposed
     x = np.array(y, dtype=object)
     for i in reversed(range(len(R))):
         x[i] = (x[i] - R[i, i + 1 :] @ x[i + 1 :]) / R[i, i] if i < len(R) - 1 else x[i] / R[i, i]
@@ -91,6 +97,15 @@ def frobenius(A: Array | Sparse) -> Any:
     if not is_symbolic(total):
         return float(np.sqrt(total))
     return where(total > 0.0, np.sqrt(where(total > 0.0, total, 1.0)), 0.0)
+
+
+def longer_rows(A: Array, limit: Any) -> tuple[Array, Array]:
+    """Whether each row is longer than a limit, 1 or 0, shape (r,), and A with zeros in the other rows, shape (r, n)."""
+    if not is_symbolic(A) or A.size < WORTH:
+        counted = np.array([where(frobenius(row) > limit, 1.0, 0.0) for row in A])
+        return counted, counted.reshape(-1, 1) * A
+    longer, kept = called(loops.longer_function(*A.shape), (A, np.array(limit)), (len(A),), A.shape)
+    return longer, kept
 
 
 def decompose_rows(A: Array | Sparse, tolerance: Any, scale: Any = None) -> Decomposition | BandedDecomposition:
@@ -118,7 +133,7 @@ def decompose(A: Array, tolerance: Any, scale: Any = None, masked: bool = False)
     scale = frobenius(A) if scale is None else scale
     scale = where(scale > 0.0, scale, 1.0) if is_symbolic(scale) else (scale if scale > 0.0 else 1.0)
     if is_symbolic(A, scale, tolerance):
-        return _symbolic(A / scale, tolerance, scale, masked)
+        return _symbolic(divided(A, scale), tolerance, scale, masked)
     return _numeric(np.asarray(A, dtype=float) / scale, float(tolerance), scale)
 
 

@@ -7,16 +7,16 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.banded import BandedDecomposition
-from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, pinv
+from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, longer_rows, pinv
 from servoctl.engine.finite import is_finite
-from servoctl.engine.products import called, product, project
+from servoctl.engine.products import called, column_sizes, product, project
 from servoctl.engine.structured import Diagonal, Sparse
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 
 __all__ = [
-    "BandedDecomposition", "Decomposition", "cholesky", "decompose", "decompose_rows", "frobenius", "is_finite", "pinv",
-    "product", "project", "solve_lower", "solve_upper",
+    "BandedDecomposition", "Decomposition", "cholesky", "column_sizes", "decompose", "decompose_rows", "frobenius",
+    "is_finite", "longer_rows", "pinv", "product", "project", "solve_lower", "solve_upper",
 ]  # fmt: skip
 
 WRITTEN_OUT = 6

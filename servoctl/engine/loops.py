@@ -126,3 +126,29 @@ def total_function(count: int) -> Any:
     """CasADi function of a vector -> the sum of its entries."""
     x = ca.MX.sym("x", count)
     return _called(f"total_{count}", [x], [ca.sum1(x)])
+
+
+@cache
+def longer_function(rows: int, n: int) -> Any:
+    """CasADi function (A, limit) -> (1 or 0 for each row: whether it is longer, the rows or zeros)."""
+    A, limit = ca.SX.sym("A", rows, n), ca.SX.sym("limit")
+    counted = ca.SX(rows, 1)
+    for i in range(rows):
+        total = ca.sumsqr(A[i, :])  # its root has a finite derivative at zero, as in `decomposition.frobenius`
+        counted[i] = ca.if_else(total > 0, ca.sqrt(ca.if_else(total > 0, total, 1)), 0) > limit
+    kept = ca.vertcat(*(ca.if_else(counted[i], A[i, :], 0) for i in range(rows)))
+    return _called(f"longer_{rows}x{n}", [A, limit], [ca.densify(counted), ca.densify(kept)])
+
+
+@cache
+def sizes_function(rows: int, n: int) -> Any:
+    """CasADi function of a matrix -> the sum of the absolute values in each column."""
+    A = ca.SX.sym("A", rows, n)
+    return _called(f"sizes_{rows}x{n}", [A], [ca.densify(ca.sum1(ca.fabs(A)))])
+
+
+@cache
+def divided_function(count: int) -> Any:
+    """CasADi function (x, divisor) -> x / divisor."""
+    x, divisor = _kind(20 * count).sym("x", count), _kind(20 * count).sym("divisor")
+    return _called(f"divided_{count}", [x, divisor], [ca.densify(x / divisor)])

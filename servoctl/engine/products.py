@@ -63,3 +63,24 @@ def sum_of_squares(A: Array) -> Any:
         return np.sum(A * A) if A.size else 0.0
     (total,) = called(loops.squares_function(A.size), ((A.T if _transposed(A) else A).ravel(order="F"),), ())
     return total
+
+
+def column_sizes(A: Array) -> Array:
+    """The sum of the absolute values in each column, shape (n,)."""
+    if not is_symbolic(A) or A.size < WORTH:
+        sums: Array = np.abs(A).sum(axis=0)
+        return sums
+    (sums,) = called(loops.sizes_function(*A.shape), (A,), (A.shape[1],))
+    return sums
+
+
+def divided(A: Array, divisor: Any) -> Array:
+    """A / divisor, entry by entry."""
+    if not is_symbolic(A) or A.size < WORTH:
+        quotient: Array = A / divisor
+        return quotient
+    transposed = _transposed(A)
+    lying = (A.T if transposed else A).ravel(order="F")
+    (entries,) = called(loops.divided_function(A.size), (lying, np.array(divisor)), lying.shape)
+    quotient = entries.reshape(A.T.shape if transposed else A.shape, order="F")
+    return quotient.T if transposed else quotient

@@ -73,6 +73,9 @@ LOOPS = {
     ),
     "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 3), lambda count: count + 4),
     "total": Loops("total.h", ("COUNT",), lambda count: Cost(count + 7), lambda count: 8),
+    "longer": Loops("longer.h", ("ROWS", "N"), lambda rows, n: Cost(rows * (3 * n + 3), rows), lambda rows, n: 3),
+    "sizes": Loops("sizes.h", ("ROWS", "N"), lambda rows, n: Cost(2 * rows * n), lambda rows, n: 3),
+    "divided": Loops("divided.h", ("COUNT",), lambda count: Cost(count + 1, 1), lambda count: 2),
     "decompose": Loops(
         "decompose.h", ("ROWS", "N"), decomposition_cost, decomposition_numbers,
         lambda rows, n: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}", "MASKED": 0},

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius, product, project
+from servoctl.engine.linalg import Decomposition, decompose, frobenius, longer_rows, product, project
 from servoctl.engine.symbol import where
 from servoctl.types import Array
 
@@ -51,8 +51,8 @@ def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: 
     """
     HS = product(H, S)
     # rows of round-off are set to zero, so that their gain is exactly 0 and `counted` says so
-    counted = np.array([where(frobenius(row) > rank_tolerance * scale, 1.0, 0.0) for row in HS])
-    split = decompose(counted.reshape(-1, 1) * HS, rank_tolerance, scale)
+    counted, kept = longer_rows(HS, rank_tolerance * scale)
+    split = decompose(kept, rank_tolerance, scale)
     Z = split.row_basis
     return Realised(x + product(S, split.solve(b - product(H, x))), project(Z, S.T).T, counted, split)
 

@@ -175,6 +175,19 @@ def spread_of(n: int) -> tuple[Array, Array, Array]:
     return L, RNG.normal(size=(3, n)), np.linalg.qr(RNG.normal(size=(n, 2)))[0].T
 
 
+def test_rows_longer_than_a_limit_are_kept_in_c_and_on_the_virtual_machine() -> None:
+    A = RNG.normal(size=(4, 14))
+    A[1], A[3] = 0.0, np.nan  # a row that is not finite is not longer
+    limit = np.full((1, 1), float(np.linalg.norm(A[2])))
+    A[0] *= 1.0001 * limit[0, 0] / np.linalg.norm(A[0])  # row 2 is as long as the limit, and does not count
+    expected = np.zeros((4, 14))
+    expected[0] = A[0]
+    function = loops.longer_function(4, 14)
+    for counted, kept in (in_c(function, A, limit), [np.array(each) for each in function(A, limit)]):
+        np.testing.assert_array_equal(counted.ravel(), [1.0, 0.0, 0.0, 0.0])
+        np.testing.assert_array_equal(kept, expected)
+
+
 @pytest.mark.parametrize("n", [3, 7, 14, 19, 52])  # of 52 the virtual machine takes other functions
 def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> None:
     L, X, Z = spread_of(n)
@@ -191,6 +204,11 @@ def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> N
         "X Z^T, transposed": (in_c(loops.product_function(3, n, 2, True), X, Z)[0], X @ Z.T),
         "X (I - Z^T Z)": (in_c(loops.project_function(2, n, 3), Z, X)[0], X - X @ Z.T @ Z),
         "sum of X": (in_c(loops.total_function(3 * n), X.ravel()[:, None])[0], np.full((1, 1), np.sum(X))),
+        "|X| by columns": (in_c(loops.sizes_function(3, n), X)[0], np.abs(X).sum(axis=0)[None]),
+        "X / 3": (
+            in_c(loops.divided_function(3 * n), X.ravel()[:, None], np.full((1, 1), 3.0))[0],
+            X.reshape(-1, 1) / 3.0,
+        ),
         "|X|^2": (in_c(loops.squares_function(3 * n), X.ravel()[:, None])[0], np.full((1, 1), np.sum(X * X))),
     }
     for name, (found, expected) in solved.items():

@@ -7,7 +7,7 @@ import pytest
 
 import servoctl as sc
 from hil.assembly.prepare import load
-from hil.loop import Controller
+from hil.loop.controller import Controller
 from hil.replay.replay import replay
 from hil.session.start import Request, start
 
