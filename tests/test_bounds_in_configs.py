@@ -7,6 +7,7 @@ import pytest
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
+from servoctl.check.bound_return import return_time
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
@@ -228,6 +229,37 @@ def test_check_names_a_bound_that_the_path_of_the_task_leaves() -> None:
     assert paths["mid"]["share"] == pytest.approx(np.arccos(2.0 / 3.0) / np.pi, abs=0.03)  # 0.9 + 0.3 cos < 0.7
     assert sum("bounds: far: the task's path is outside at every time" in warning for warning in report.warnings) == 1
     assert not [warning for warning in report.warnings if "bounds: mid" in warning]
+
+
+def test_check_names_a_speed_that_the_path_of_the_task_exceeds() -> None:
+    limits = "bounds=[{name: speeds, velocity: {theta1: 0.3, theta2: 5}}]"
+    report = check(sc.load("arm_obstacle", [limits, "run.duration=4.188"], engine="vm", strict=False))
+    facts = report.values["bounds"]
+    t = np.linspace(0.0, 2.0 * np.pi / 1.5, 4001)
+    x, y = 0.9 + 0.3 * np.cos(1.5 * t), 0.3 + 0.3 * np.sin(1.5 * t)
+    first = np.arctan2(y, x) - np.arccos(np.hypot(x, y) / 1.4)  # two links of 0.7 m
+    rate = np.gradient(first, t)
+    assert facts["speeds.theta1"]["path"]["share"] == pytest.approx(np.mean(np.abs(rate) > 0.3), abs=0.03)
+    assert facts["speeds.theta1"]["path"]["least"] == pytest.approx(0.3 - np.abs(rate).max(), abs=5e-3)
+    assert "path" not in facts["speeds.theta2"]
+
+
+def test_a_speed_that_the_free_motion_can_keep_is_no_conflict_with_the_path() -> None:
+    """The tip needs two of three joints, so the first one may turn slower than it does."""
+    changes = ["bounds=[{name: first, velocity: {theta1: 0.3}}]", "task.tool.priority=2"]
+    report = check(sc.load("elbow_above_table", changes, engine="vm", strict=False))
+    assert "path" not in report.values["bounds"]["first"]
+    assert not report.values["bounds"]["first"]["inside"]  # the start moves faster
+
+
+def test_the_time_back_inside_is_that_of_the_closed_form() -> None:
+    """From rest 2 e^(-pt) - e^(-2pt) of the distance is left."""
+    x = 1.0 - np.sqrt(1.0 - 0.01)
+    assert return_time("barrier", -1.0, 0.0, 15.0, np.inf, None) == pytest.approx(-np.log(x) / 15.0, rel=0.01)
+    assert return_time("barrier", -1.0, 0.0, 15.0, np.inf, 0.001) == pytest.approx(-np.log(x) / 15.0, rel=0.01)
+    assert return_time("decay", -1.0, 0.0, 2.0, np.inf, 0.001) == pytest.approx(np.log(100.0) / 2.0, abs=2e-3)
+    assert return_time("speed", -1.0, 0.0, 15.0, np.inf, 0.005) == 0.005
+    assert return_time("decay", -1.0, 0.0, 0.01, np.inf, 0.1) is None
 
 
 def test_a_bound_that_the_free_motion_can_keep_is_no_conflict_with_the_path() -> None:

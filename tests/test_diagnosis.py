@@ -10,6 +10,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.assembly.diagnosis import of_task
+from servoctl.check.sections import together
 from servoctl.cli import main
 from servoctl.engine import compiler
 from servoctl.run_folder.missed import missed_tasks
@@ -329,3 +330,8 @@ def test_an_input_output_row_without_a_value_anywhere_near_is_refused_by_name(
     code, _, err = answer(capsys, "run", str(tmp_path / "craft.yaml"))
     assert code == 2
     assert "task rows far have no finite value at the start and at 5 states near it" in err
+
+
+def test_check_prints_neighbouring_rows_with_the_same_text_in_one_line() -> None:
+    lines = ["a.0: slow", *(f"b.{i}: fast" for i in range(4)), "c: slow", "d: slow"]
+    assert together(lines) == ["a.0: slow", "b.0 to b.3 (4 rows): fast", "c: slow", "d: slow"]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from hil.assembly.environment import Environment, TamperedController
 from hil.assembly.prepare import RigSetup
 from hil.bus import Health
@@ -196,7 +198,8 @@ class HilRun:
             loop = TickLoop(self._rig, clock, period, round(WAIT_SHARE * period))
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
-                with without_collector():
+                # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
+                with without_collector(), np.errstate(all="ignore"):
                     loop.run(self._decide, self._log)
             finally:
                 self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu

@@ -3,6 +3,7 @@
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,8 +11,9 @@ from servoctl.assembly import load
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
 from servoctl.bench.two_link_arm import TwoLinkArm
-from servoctl.identification import identify
-from servoctl.identification.result import Identification
+
+if TYPE_CHECKING:
+    from servoctl.identification import Identification
 
 SEEDS, QUICK = 100, 5
 """Number of logs, and with `--quick`."""
@@ -50,11 +52,13 @@ def truth() -> dict[str, float]:
     return plant | {f"friction.{kind}.{name}": x for kind, each in FRICTION.items() for name, x in each.items()}
 
 
-def identified(seed: int, folder: Path) -> Identification:
+def identified(seed: int, folder: Path) -> "Identification":
     """The identification from the arm's log with the noise of a seed; the run is written into the folder."""
     config = folder / "arm.yaml"
     config.write_text(CONFIG)
     load(config, [f"run.seed={seed}"]).simulate(folder / "run")
+    from servoctl.identification import identify  # a second and a half, which the other benchmarks do not need
+
     return identify(folder / "run")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions
+from servoctl.check.bound_return import return_time
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import NEARBY
@@ -47,10 +48,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         unit = units.get(name, "")
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
         facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
-        parts = [
-            f"{name}: h = {h[i]:.4g}{unit} at the start"
-            + ("" if facts["inside"] else ", outside: the law returns inside")
-        ]
+        parts = [f"{name}: h = {h[i]:.4g}{unit} at the start" + _returning(run, law, name, facts)]
         if row is not None:
             facts |= _of_row(law, row, period)
             parts += _in_words(held.rows[row], facts, period, unit)
@@ -67,7 +65,8 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         lines.append("; ".join(parts))
         values[name] = facts
         if not facts["inside"]:
-            warnings.append(f"bounds: {name}: the start is outside (h = {h[i]:.4g}); the law returns inside")
+            told = _returning(run, law, name, facts).removeprefix(", outside: ")
+            warnings.append(f"bounds: {name}: the start is outside (h = {h[i]:.4g}); {told}")
     if law.observed:
         lines.append(
             "law.observer acts on the task alone: a bound knows no disturbance (estimation: {kind: model} tells it, or "
@@ -76,6 +75,26 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     if late:
         lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
     return lines, values, warnings
+
+
+def _returning(run: Run, law: BoundConstraintFollowing, name: str, facts: dict[str, Any]) -> str:
+    """What follows from a start outside, in words; its time is added to the facts. Empty for a start inside."""
+    assert law.bounds is not None
+    if facts["inside"]:
+        return ""
+    rows = [i for i, row in enumerate(law.bounds.rows) if row.name == name]
+    times = []
+    if rows:
+        of = run.system.model.rows_of_bounds(run.start)
+        for i in rows:
+            h = float(of.violation[i] - law.bound_margins[i])
+            numbers = float(of.violation_rate[i]), law.bound_rates[i], law.bound_braking[i], law.bounds.period
+            times += [return_time(law.bounds.rows[i].kind, h, *numbers)] if h < 0.0 else []
+    known = [time for time in times if time is not None]
+    if not known:
+        return ", outside: the law returns inside"
+    facts["return_time"] = max(known)
+    return f", outside: the law brings it back by 99 % within {max(known):.3g} s while the inputs suffice"
 
 
 def _of_row(law: BoundConstraintFollowing, row: int, period: float | None) -> dict[str, Any]:

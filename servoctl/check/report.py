@@ -16,7 +16,7 @@ from servoctl.check.model import add_hierarchy, add_passive, add_plant, add_reac
 from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
-from servoctl.check.sections import SHOWN, CheckReport, counted, shortened
+from servoctl.check.sections import SHOWN, CheckReport, counted, shortened, together
 from servoctl.check.speeds import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.engine.compiler import compiler
@@ -64,8 +64,8 @@ def _gains(run: Run, report: CheckReport) -> None:
     if run.system.passive.projection and passive and not any(gain.corrects for gain in passive):
         lines = ["passive constraints: projected at the end of each step (plant.passive.projection)"]
     else:
-        lines = shortened([gain.line for gain in passive])
-    lines += shortened([gain.line for gain in task])
+        lines = shortened(together([gain.line for gain in passive]))
+    lines += shortened(together([gain.line for gain in task]))
     lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
     report.sections.append(("corrections", lines))
     report.values["gains"] = {gain.name: gain.to_dict() for gain in task}
@@ -75,7 +75,7 @@ def _gains(run: Run, report: CheckReport) -> None:
     if run.loaded is None or spacing is None or not task:
         return
     task = list(task_gains(run.system, spacing))
-    report.sections.append((f"corrections on drives: {spacing}", shortened([gain.line for gain in task])))
+    report.sections.append((f"corrections on drives: {spacing}", shortened(together([gain.line for gain in task]))))
     report.values["hil_gains"] = {gain.name: gain.to_dict() for gain in task}
     _recommended(report, "recommended on drives", "hil_recommended", recommend(run, spacing))
     where = run.loaded.where("hil", "period")

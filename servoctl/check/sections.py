@@ -1,6 +1,7 @@
 """What the report of `servoctl check` is made of."""
 
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from servoctl.run_folder.trajectory import plain
@@ -28,6 +29,22 @@ class CheckReport:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
+
+
+FEW = 3
+"""Up to so many neighbours with the same text have a line each."""
+
+
+def together(lines: list[str]) -> list[str]:
+    """Lines `name: text`; neighbours with the same text become one line, with the first and the last name."""
+    found: list[str] = []
+    for text, group in groupby((line.partition(": ") for line in lines), key=lambda parts: parts[2]):
+        names = [name for name, _, _ in group]
+        if len(names) > FEW:
+            found.append(f"{names[0]} to {names[-1]} ({len(names)} rows): {text}")
+        else:
+            found += [f"{name}: {text}" for name in names]
+    return found
 
 
 def shortened(lines: list[str]) -> list[str]:

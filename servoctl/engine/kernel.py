@@ -128,7 +128,7 @@ class Kernel:
             if array.size:
                 buffer.set_res(index, _view(array))
 
-        def call(kept: Any = buffer) -> object:
+        def call(kept: Any = (buffer, arguments, results)) -> object:
             return evaluate()
 
         return call

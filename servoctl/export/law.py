@@ -22,7 +22,7 @@ def law(facts: Facts) -> str:
 """
     held = held if active.stop > active.start else ""
     search = slices["search"]
-    proven = f"  out->proven = row[{search.start} + 1] < 0.5;\n" if search.stop > search.start else ""
+    proven = f"  out->proven = row[{search.start} + 1] < number(0.5);\n" if search.stop > search.start else ""
     start = slices["memory_rate"].start
     rates = f"  for (i = 0; i < {memory}; ++i) out->memory_rate[i] = row[{start} + i];\n" if memory else ""
     return f"""/* {comment(f"The control law of {facts.title}: see {name}_law.h.")} */

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 import servoctl.bench.faults.run as faults_run
+from hil.emulator.host_faults import HostFaults
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
@@ -171,3 +172,10 @@ def test_frames_outside_the_limits_and_drives_enabled_again_are_counted() -> Non
     result = play(make("law says NaN", "odrive", "at speed", 1))
     (line,) = tabulate([replace(result, over_limits=2), replace(result, enabled_again=1)])
     assert (line.runs, line.over_limits, line.enabled_again) == (2, 2, 1)
+
+
+def test_a_division_by_zero_in_a_tick_gives_its_status_and_never_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings are errors in this test, and would end the run as an exception."""
+    monkeypatch.setattr(HostFaults, "tamper", lambda self, u: 0.0 * u / 0.0 if self.tampers else u)
+    result = play(make("law says NaN", "odrive", "at speed", 1))
+    assert (result.ended_by, result.problems) == ("non_finite", ())
