@@ -39,6 +39,7 @@ LEVELS = (
     ("hil.tick",),
     ("hil.assembly",),
     ("hil.session", "hil.replay"),
+    ("hil.export",),
     ("servoctl.bench",),
     ("servoctl.cli",),
     ("servoctl.__main__",),

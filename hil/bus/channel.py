@@ -214,7 +214,7 @@ class SocketChannel(Channel):
                 if timeout <= 0.0 or not select.select([self._socket], [], [], timeout)[0]:
                     return None
             else:
-                if sender != self.own_address:
+                if self.own_address is None or sender != self.own_address:
                     break
             timeout = 0.0
         seconds, rest = _STAMP.unpack(extra[0][2])

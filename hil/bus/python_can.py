@@ -18,7 +18,7 @@ from contextlib import suppress
 import can
 
 from hil.bus.base import Bus, BusError, Health, Link
-from hil.bus.channel import Channel, PythonCanChannel, Received, UnreadableError
+from hil.bus.channel import Channel, PythonCanChannel, Received, SocketCanChannel, UnreadableError
 from hil.bus.echoes import Echoes
 from hil.bus.error_frames import report, worse
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
@@ -146,6 +146,43 @@ class PythonCanBus(Bus):
             self._invalid, self._lost,
         )  # fmt: skip
 
+    @property
+    def descriptor(self) -> int | None:
+        """Descriptor of its socket, for the tick in C; None if its records are not SocketCAN's, or echoes come."""
+        usual = self._system_time and self._sent_lately is None and isinstance(self._channel, SocketCanChannel)
+        return self._socket.fileno() if usual and self._socket is not None else None
+
+    @property
+    def carries_fd(self) -> bool:
+        """Whether the bus carries FD frames."""
+        return self._fd
+
+    @property
+    def earliest(self) -> int:
+        """The next frame comes after this moment [ns]."""
+        return self._earliest
+
+    def exchanged(self, sent: int, received: int, invalid: int, earliest: int) -> None:
+        """Takes note of what the tick in C has done on the socket: numbers of frames, and a new `earliest` [ns]."""
+        self._sent, self._received, self._invalid = (
+            self._sent + sent,
+            self._received + received,
+            self._invalid + invalid,
+        )
+        self._earliest = earliest
+
+    def failed(self, number: int, refused: int) -> BusError:
+        """The failure of the tick in C: `errno`, and the number of frames that the controller did not accept."""
+        self._refused += refused
+        return self._down(OSError(number, os.strerror(number)))
+
+    def report_error(self, frame: Frame) -> None:
+        """Takes note of an error frame."""
+        self._errors += 1
+        link, sentence = report(frame)
+        if worse(link, self._link) is link:
+            self._link, self._reason = link, sentence
+
     def close(self) -> None:
         if not self._closed:
             self._lost = self.health.lost
@@ -181,10 +218,7 @@ class PythonCanBus(Bus):
             self._echoes += 1
             return None
         if error:
-            self._errors += 1
-            link, sentence = report(frame)
-            if worse(link, self._link) is link:
-                self._link, self._reason = link, sentence
+            self.report_error(frame)
             return None
         return frame
 

@@ -25,13 +25,17 @@ class Clock(ABC):
 
 
 class WallClock(Clock):
-    """The machine's monotonic clock, 0 when it is made."""
+    """The machine's monotonic clock, 0 when it is made.
+
+    Attributes:
+        origin: Time of the machine's clock at 0 [ns].
+    """
 
     def __init__(self) -> None:
-        self._origin = time.monotonic_ns()
+        self.origin = time.monotonic_ns()
 
     def now(self) -> int:
-        return time.monotonic_ns() - self._origin
+        return time.monotonic_ns() - self.origin
 
     def sleep_until(self, moment: int) -> None:
         left = moment - self.now()

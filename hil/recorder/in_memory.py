@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from hil.frame import Frame
-from hil.recorder.memory import named_columns
+from hil.recorder.memory import FRAME, named_columns, unpacked
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
@@ -38,6 +38,10 @@ class InMemory:
     def frame(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
         """Records a frame; arguments as for `Recorder.frame`."""
         self.frames.append((bus, sent, frame, time))
+
+    def frame_records(self, records: memoryview) -> None:
+        """Records frames; argument as for `Recorder.frame_records`."""
+        self.frames.extend(unpacked(*each) for each in FRAME.iter_unpack(records))
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         """Records an event; arguments as for `Recorder.event`."""

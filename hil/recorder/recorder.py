@@ -110,6 +110,12 @@ class Recorder:
         if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
             self._frames.pack(FRAME, *values)
 
+    def frame_records(self, records: memoryview) -> None:
+        """Records frames that the tick in C has written as `FRAME`."""
+        count = len(records) // FRAME.size
+        if not self._frames.put_bytes(records) and self._no_room(self._frames, count) >= 0:
+            self._frames.put_bytes(records)
+
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         """Records an event. It takes about 10 us, so it is for rare events.
 
@@ -129,7 +135,7 @@ class Recorder:
             wall.sleep(PATIENCE)
             if (slot := ring.slot(count)) >= 0:
                 return slot
-        ring.lose()
+        ring.lose(1 if ring is self._events else count)
         return -1
 
     @property

@@ -77,19 +77,20 @@ class Ring:
         self._head = self._counts[HEAD] = head + 1
         return True
 
-    def lose(self) -> None:
-        """Producer: counts a record that found no room."""
-        self._counts[LOST] += 1
+    def lose(self, count: int = 1) -> None:
+        """Producer: counts records that found no room."""
+        self._counts[LOST] += count
 
-    def put_bytes(self, data: bytes) -> bool:
-        """Producer of a ring of bytes: puts all of them; False if there is no room for all."""
-        start = self.slot(len(data))
+    def put_bytes(self, data: bytes | memoryview) -> bool:
+        """Producer: puts whole records, one after the other; False if there is no room for all."""
+        count = len(data) // self.size
+        start = self.slot(count) * self.size
         if start < 0:
             return False
-        first = min(len(data), self.capacity - start)
+        first = min(len(data), self.capacity * self.size - start)
         self.slots[start : start + first] = data[:first]
         self.slots[: len(data) - first] = data[first:]
-        self.publish(len(data))
+        self.publish(count)
         return True
 
     def take(self) -> bytes:

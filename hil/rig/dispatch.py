@@ -77,6 +77,10 @@ class Dispatch:
             return
         self._record(line.number, True, frame, self._now())
 
+    def failed(self, bus: str, error: BusError) -> None:
+        """Takes note of a bus that failed in the tick in C."""
+        self._down[bus] = str(error)
+
     def synchronise(self) -> None:
         """Sends SYNC on every bus with nodes that sample after SYNC."""
         for bus in self._synced:

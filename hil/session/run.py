@@ -159,7 +159,7 @@ class HilRun:
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
-        in_c = tick_in_c(self._rig, setup, self._controller, self._stages, limits)
+        in_c = tick_in_c(self._rig, setup, self._controller, self._stages, limits, self.recorder.frame_records)
         self.facts["tick"] = in_c
         parts = self._controller, self._rig, self._stages
         self._logbook = Logbook(setup, *parts, self._table, self.recorder, environment.truth is not None)

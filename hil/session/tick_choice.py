@@ -1,5 +1,7 @@
 """Whether the ordinary ticks of a run are done in C or in Python."""
 
+from collections.abc import Callable
+
 from hil.assembly.prepare import RigSetup
 from hil.loop.controller import Controller
 from hil.safety.limits import Limits
@@ -12,7 +14,14 @@ from servoctl.errors import CompileError, ConfigError
 ON_VM = "the law or the sensing does not run in C"
 
 
-def tick_in_c(rig: TickRig, setup: RigSetup, controller: Controller, stages: Stages, limits: Limits) -> str:
+def tick_in_c(
+    rig: TickRig,
+    setup: RigSetup,
+    controller: Controller,
+    stages: Stages,
+    limits: Limits,
+    record: Callable[[memoryview], None],
+) -> str:
     """Lets ordinary ticks run in C if the config and the machine allow it; returns what does them, in words.
 
     Raises:
@@ -21,25 +30,32 @@ def tick_in_c(rig: TickRig, setup: RigSetup, controller: Controller, stages: Sta
     values = setup.settings.values
     if values.tick == "python":
         return "Python, as the config says"
+    machine, why = machine_of(setup, controller)
+    if why and values.tick == "c":
+        raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
+    if machine is None:
+        return f"Python, because {why}"
+    rig.run_in_c(machine, stages, limits, record)
+    return "C" if rig.sockets is None else "C, sockets included"
+
+
+def machine_of(setup: RigSetup, controller: Controller) -> tuple[Machine | None, str]:
+    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
     nodes = (*setup.drives, *setup.sensors)
     wires, why = wires_of(nodes)
     why = why or _obstacle(setup, controller)
-    if not why:
-        try:
-            law = setup.loop.system.law
-            machine = Machine(
-                setup.drives, nodes, wires, {name: i for i, name in enumerate(setup.settings.buses)}, setup.sensing,
-                setup.prediction, controller, setup.bounds, values.prediction,
-                frozenset() if law is None else law.stops_on,
-            )  # fmt: skip
-        except CompileError as error:
-            why = str(error)
-    if why and values.tick == "c":
-        raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
     if why:
-        return f"Python, because {why}"
-    rig.run_in_c(machine, wires, stages, limits)
-    return "C"
+        return None, why
+    law, buses = setup.loop.system.law, {name: i for i, name in enumerate(setup.settings.buses)}
+    stops_on = frozenset[int]() if law is None else law.stops_on
+    try:
+        machine = Machine(
+            setup.drives, nodes, wires, buses, setup.sensing, setup.prediction, controller, setup.bounds,
+            setup.settings.values.prediction, stops_on,
+        )  # fmt: skip
+    except CompileError as error:
+        return None, str(error)
+    return machine, ""
 
 
 def _obstacle(setup: RigSetup, controller: Controller) -> str:

@@ -1,5 +1,6 @@
 """The C of the tick, compiled once per machine: what differs between configs is in its tables."""
 
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,32 @@ from servoctl.engine.ccode import CSource
 
 _FOLDER = Path(__file__).parent / "c"
 
+SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
+"""Whether the tick in C may send and receive on sockets itself."""
+
+HEAD = "#include <math.h>\n#include <string.h>\n"
+
+HEAD_WITH_SOCKETS = (
+    "#define _GNU_SOURCE /* recvmmsg, sendmmsg, ppoll */\n"
+    + HEAD
+    + "".join(f"#include <{name}.h>\n" for name in ("errno", "poll", "sys/socket", "sys/uio", "time"))
+)
+
 
 def header() -> str:
     """Tables, state and functions in C."""
-    return (_FOLDER / "tick.h").read_text()
+    return text("tick.h") + (text("sockets.h") if SOCKETS else "")
+
+
+def source() -> str:
+    """All of the C."""
+    code = header() + text("tick.c")
+    return HEAD_WITH_SOCKETS + code + text("sockets.c") if SOCKETS else HEAD + code
+
+
+def text(name: str) -> str:
+    """A C file of this package."""
+    return (_FOLDER / name).read_text()
 
 
 @lru_cache
@@ -21,5 +44,4 @@ def library() -> tuple[Any, Any]:
     Raises:
         CompileError: There is no compiler, or it fails.
     """
-    head = "#include <math.h>\n#include <string.h>\n"
-    return CSource(lambda: head + header() + (_FOLDER / "tick.c").read_text(), [header()]).opened()
+    return CSource(source, [header()], lanes=0).opened()

@@ -39,10 +39,12 @@ class Machine:
         stops_on: Codes of the statuses of the law that stop the run.
 
     Attributes:
+        ffi: cffi of the functions.
         tick: The struct in C.
         functions: The functions of `c/tick.h`.
         numbers: Name -> array of doubles.
         times: Name -> array of whole numbers, mostly times [ns].
+        wires: What the frames of each node mean.
     """
 
     def __init__(
@@ -58,8 +60,9 @@ class Machine:
         predicts: bool,
         stops_on: frozenset[int],
     ) -> None:
-        self._ffi, self.functions = library()
-        self.tick: Any = self._ffi.new("tick *")
+        self.ffi, self.functions = library()
+        self.wires = wires
+        self.tick: Any = self.ffi.new("tick *")
         self._kept: list[Any] = []
         n, m = len(controller.tick.q), len(drives)
         self._sizes(n, m, len(nodes))
@@ -115,17 +118,17 @@ class Machine:
 
     def _pointer(self, kind: str, array: Array) -> Any:
         self._kept.append(array)
-        return self._ffi.cast(f"{kind} *", array.ctypes.data)
+        return self.ffi.cast(f"{kind} *", array.ctypes.data)
 
     def _array(self, kind: str, count: int) -> Any:
-        made = self._ffi.new(f"{kind}[]", max(1, count))
+        made = self.ffi.new(f"{kind}[]", max(1, count))
         self._kept.append(made)
         return made
 
     def _connect(self, target: Any, entry: Entry) -> None:
-        target.function = self._ffi.cast("tick_function", entry.function)
-        target.arguments = self._ffi.cast("double **", entry.arguments)
-        target.results = self._ffi.cast("double **", entry.results)
+        target.function = self.ffi.cast("tick_function", entry.function)
+        target.arguments = self.ffi.cast("double **", entry.arguments)
+        target.results = self.ffi.cast("double **", entry.results)
 
     def _settings(self, sensing: Sensing, bounds: Bounds, predicts: bool) -> None:
         tick, follows = self.tick, sensing.tracking
@@ -203,7 +206,7 @@ class Machine:
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
 
     def take_commands(self, wires: Sequence[Wire]) -> None:
-        """Takes the commands as the drivers would send them now."""
+        """Takes the commands as the drivers would send them now; the encodings stay where they are."""
         for i, wire in enumerate(wires):
             if wire.command is not None:
                 fill_encoding(self.tick.encoding[i], wire.command)
@@ -211,10 +214,10 @@ class Machine:
     def encoded(self) -> list[Any]:
         """Where C writes the command of each drive: its id, 4 bytes, and its payload."""
         encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
-        return [self._ffi.buffer(each.frame, 4 + each.length) for each in encodings]
+        return [self.ffi.buffer(each.frame, 4 + each.length) for each in encodings]
 
     @property
     def trouble(self) -> str:
         """Why the last tick was given back; empty if it was not."""
         text = self.tick.trouble
-        return "" if text == self._ffi.NULL else self._ffi.string(text).decode()
+        return "" if text == self.ffi.NULL else self.ffi.string(text).decode()

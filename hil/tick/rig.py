@@ -6,17 +6,17 @@ the same tick from the same frames: its reaction is that of a run without C, in 
 know cannot be wrong there. Stages, stop, heartbeats and records are Python's in any case.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from hil.drives.wire import Wire
 from hil.frame import Frame
-from hil.loop import SECOND, Reading, Tick
+from hil.loop import SECOND, Reading, Tick, WallClock
 from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import Machine
+from hil.tick.sockets import TickSockets, socket_buses
 from hil.tick.tables import flags_of, frame_bytes
 from servoctl.types import Array
 
@@ -37,12 +37,28 @@ class TickRig(CanRig):
     ticks = 0
     given_back: Mapping[str, int] = MappingProxyType({})
     _machine: Machine | None = None
+    sockets: TickSockets | None = None
     _loaded = _decided = False
     _pause = 0
 
-    def run_in_c(self, machine: Machine, wires: Sequence[Wire], stages: Stages, limits: Limits) -> None:
-        """From now on ordinary ticks of the task run in C."""
+    def run_in_c(
+        self,
+        machine: Machine,
+        stages: Stages,
+        limits: Limits,
+        record: Callable[[memoryview], None],
+    ) -> None:
+        """From now on ordinary ticks of the task run in C.
+
+        Args:
+            machine: Tables and state.
+            stages: Decides whether a tick is an ordinary one.
+            limits: Last limits before a torque is sent.
+            record: Records frames that C has received or sent.
+        """
+        wires = machine.wires
         self._machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
+        self._record = record
         self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.clamped
         self._numbers, self._times = machine.numbers, machine.times
         self._names = list(self._dispatch.buses)
@@ -54,16 +70,47 @@ class TickRig(CanRig):
         self._now = self._dispatch.clock.now
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
+        clock, buses = self.clock, socket_buses(self._dispatch.buses, self.clock)
+        if buses and isinstance(clock, WallClock):
+            pairs = [(d, w.command) for d, w in zip(self._drives, wires, strict=False) if w.command is not None]
+            self.sockets = TickSockets(machine, buses, self._nodes, pairs, clock)
 
     def read(self, deadline: int) -> Reading:
         self._decided = False
         if not self._goes_in_c():
             return super().read(deadline)
-        dispatch, now = self._dispatch, self._now
-        self._began = began = now()
+        self._began = self._now()
         if self._truth is not None:
             self.true = self._truth()
-        self._functions.tick_begin(self._tick, began)
+        if self.sockets is not None:
+            return self._read_sockets(self.sockets, deadline)
+        return self._read_frames(deadline)
+
+    def _read_sockets(self, sockets: TickSockets, deadline: int) -> Reading:
+        """A read in which C sends and receives."""
+        in_order, dispatch = sockets.read(self._began, deadline), self._dispatch
+        if in_order:
+            self._record(sockets.records)
+            dispatch.unknown += sockets.unknown
+            return self._reading()
+        self._count()
+        self._store()
+        for number, error in sockets.failures():
+            dispatch.failed(self._names[number], error)
+        for number, frame in sockets.received():
+            bus = self._names[number]
+            if frame.error:
+                sockets.buses[number].report_error(frame)
+            else:
+                dispatch.deliver(bus, frame)
+        self._record(sockets.records)
+        dispatch.wait(deadline, self._missing)
+        return self._sense()
+
+    def _read_frames(self, deadline: int) -> Reading:
+        """A read in which C gets each frame from Python."""
+        dispatch = self._dispatch
+        self._functions.tick_begin(self._tick, self._began)
         self._received.clear()
         dispatch.taker = self._take
         try:
@@ -71,7 +118,7 @@ class TickRig(CanRig):
             dispatch.wait(deadline, self._missing)
         finally:
             dispatch.taker = None
-        if self._loaded and self._functions.tick_sense(self._tick, now()):
+        if self._loaded and self._functions.tick_sense(self._tick, self._now()):
             self._give_back()
         if not self._loaded:
             return self._sense()
@@ -102,6 +149,8 @@ class TickRig(CanRig):
         self._encoded = machine.encoded()
         self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
         self._last.clear()
+        if self.sockets is not None:
+            self.sockets.begin()
         self._loaded = True
         return True
 
@@ -144,9 +193,7 @@ class TickRig(CanRig):
         if tick.skipped or not (stages.ordinary and self._dispatch.healthy):
             self._store()
             return None
-        if self._functions.tick_decide(
-            self._tick, self._now(), tick.elapsed / SECOND, stages.next_task_time
-        ):  # fmt: skip
+        if not self._decides(tick.elapsed / SECOND, stages.next_task_time):
             self._count()
             self._store()
             return None
@@ -156,11 +203,25 @@ class TickRig(CanRig):
         torques: Array = self._numbers["torques"].copy()
         return torques
 
+    def _decides(self, elapsed: float, task_time: float) -> bool:
+        """Law and limits in C, which also sends the torques where it has the sockets; False: it gives the tick back."""
+        if self.sockets is not None:
+            return self.sockets.write(elapsed, task_time)
+        answer: int = self._functions.tick_decide(self._tick, self._now(), elapsed, task_time)
+        return answer == 0
+
     def write(self, command: Array) -> None:
         if not self._decided:
             super().write(command)
             return
         self._command = self._numbers["carried"].copy()
+        if self.sockets is not None:
+            self._written = int(self._times["written"][0])
+            self._record(self.sockets.records)
+            for number, error in self.sockets.failures():
+                self._dispatch.failed(self._names[number], error)
+            self._dispatch.keep_alive()
+            return
         send = self._dispatch.send
         for (bus, like), memory in zip(self._templates, self._encoded, strict=True):
             identity, data = frame_bytes(memory)
@@ -185,6 +246,9 @@ class TickRig(CanRig):
         """Gives the state back to Python."""
         assert self._machine is not None
         self._loaded = False
+        if self.sockets is not None:
+            self.sockets.end()
+            self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last())}
         handover.store_positions(self._machine, self._nodes)
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)

@@ -24,6 +24,7 @@ from servoctl.bench.spatial_chain import spatial_chain
 from servoctl.bench.startup import memory, startup
 from servoctl.bench.sweep import sweep
 from servoctl.bench.tick import tick
+from servoctl.bench.tick_c import tick_c
 from servoctl.bench.tune import tune
 from servoctl.bench.two_arms import two_arms
 from servoctl.bench.view import view
@@ -31,6 +32,7 @@ from servoctl.bench.wrong_model import wrong_model
 
 BENCHMARKS: dict[str, Benchmark] = {
     "tick": tick,
+    "tick_c": tick_c,
     "bounds": bounds,
     "dynamics": dynamics,
     "closed_loop": closed_loop_run,

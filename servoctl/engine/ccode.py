@@ -66,7 +66,7 @@ class CSource:
         Args:
             write: Gives code over the number V of `c/numbers.h`.
             declarations: C declarations of the functions that Python calls.
-            lanes: How many doubles V holds.
+            lanes: How many doubles V holds; 0: the code does not use V.
             content: A text that stands for the source: equal texts mean equal sources, which are then written only
                 where they are needed; None: there is none.
 
@@ -84,7 +84,7 @@ class CSource:
         Raises:
             CompileError: An operation has no C.
         """
-        return over_numbers(self._lanes) + self._write()
+        return (over_numbers(self._lanes) if self._lanes else "") + self._write()
 
     @property
     def length(self) -> int:

@@ -56,6 +56,7 @@ class BufferedCall:
         outputs: Name -> array; every call overwrites it.
         evaluate: The call itself.
         entry: Addresses of this call for other C code; None: it does not run in C.
+        function: The CasADi function.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
@@ -64,6 +65,7 @@ class BufferedCall:
         self.outputs = {name: np.zeros(shape, order="F") for name, shape in kernel.outputs.items()}
         self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))
         self.entry: Entry | None = getattr(self.evaluate, "entry", None)
+        self.function = kernel.function
 
     def __call__(self) -> None:
         """Evaluates."""

@@ -444,18 +444,18 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
 }
 
 /* The whole tick: a pure function of the state and the frames. The frames to send are in `encoding`. */
-int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long now, double elapsed,
-                double task_time)
+int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long sensed, long long decided,
+                double elapsed, double task_time)
 {
   tick_begin(k, began);
   for (int i = 0; i < count; ++i) {
     const tick_frame *each = &in[i];
-    if (tick_take(k, each->bus, each->id, each->flags, each->length, each->data, each->time) == GIVEN_BACK) {
+    if (tick_take(k, each->bus, each->id, each->flags >> 1 & 15, each->length, each->data, each->time) == GIVEN_BACK) {
       tick_undo(k);
       return GIVEN_BACK;
     }
   }
-  if (tick_sense(k, now) || tick_decide(k, now, elapsed, task_time)) {
+  if (tick_sense(k, sensed) || tick_decide(k, decided, elapsed, task_time)) {
     tick_undo(k);
     return GIVEN_BACK;
   }

@@ -114,12 +114,12 @@ int tick_sense(tick *k, long long now);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 void tick_undo(tick *k);
 
-typedef struct {
-  int bus, flags, length;
+typedef struct { /* a frame as hil.recorder.memory.FRAME has it, flags included */
+  long long time; /* [ns] */
   unsigned id;
-  long long time;
+  unsigned char bus, flags, length, unused;
   unsigned char data[64];
 } tick_frame;
 
-int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long now, double elapsed,
-                double task_time);
+int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long sensed, long long decided,
+                double elapsed, double task_time);

@@ -1,0 +1,20 @@
+/* A loop without Python: tick.c and sockets.c, bring-up and stop as frames, and a main. */
+
+typedef struct { /* of the bring-up of a node: a frame to send, or one to wait for, of which the masked bits must agree */
+  int awaits;
+  tick_frame frame;
+  unsigned char mask[64];
+} loop_step;
+
+typedef struct { /* a frame that is sent every so many ticks */
+  int every;
+  tick_frame frame;
+} loop_alive;
+
+typedef struct {
+  const char *name;
+  int first_step, steps;         /* bring-up */
+  int first_brake, brakes;       /* frames that make a drive brake */
+  int first_off, offs;           /* frames that switch it off */
+  double start, hold;            /* position at the start pose; torque that holds it, 0 for an encoder node */
+} loop_node;

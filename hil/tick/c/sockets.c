@@ -1,0 +1,274 @@
+/* A tick with the sends and receives on sockets. Frames, their times and what is dropped are those of
+   hil.bus.python_can; as in tick.c, whatever is not ordinary is Python's. */
+
+enum { BATCH = 16, CLASSIC_RECORD = 16, FD_RECORD = 72 };
+enum { SENT = 1, EXTENDED = 2, REMOTE = 4, ERROR_FRAME = 8, FD = 16, BRS = 32 }; /* as in hil.recorder.memory */
+
+static const unsigned LONG_ID = 0x80000000u, ASKS = 0x40000000u, REPORTS = 0x20000000u; /* linux/can.h */
+
+static long long clock_of(clockid_t id)
+{
+  struct timespec t;
+  clock_gettime(id, &t);
+  return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Time on the run's clock [ns]. */
+long long sockets_now(const tick_sockets *s) { return clock_of(CLOCK_MONOTONIC) - s->origin; }
+
+static size_t pack_record(const tick_frame *f, unsigned char *record)
+{
+  unsigned word = f->id | (f->flags & EXTENDED ? LONG_ID : 0) | (f->flags & REMOTE ? ASKS : 0);
+  size_t size = f->flags & FD ? FD_RECORD : CLASSIC_RECORD;
+  memset(record, 0, size);
+  memcpy(record, &word, sizeof word);
+  record[4] = f->length;
+  if (f->flags & FD) record[5] = f->flags & BRS ? 5 : 4; /* CANFD_FDF, CANFD_BRS */
+  memcpy(record + 8, f->data, f->length);
+  return size;
+}
+
+static int size_fits(int length)
+{
+  return length <= 8 || length == 12 || length == 16 || length == 20 || length == 24 || length == 32 ||
+         length == 48 || length == 64;
+}
+
+/* Reads a record; 0 if it is no frame of this bus. */
+static int unpack_record(const unsigned char *record, size_t size, int fd, tick_frame *f)
+{
+  unsigned word;
+  int most = size == FD_RECORD ? 64 : 8;
+  if (size != CLASSIC_RECORD && !(size == FD_RECORD && fd)) return 0;
+  memcpy(&word, record, sizeof word);
+  memset(f, 0, sizeof *f);
+  f->length = record[4];
+  if (f->length > most || !size_fits(f->length)) return 0;
+  if (word & LONG_ID) f->flags |= EXTENDED;
+  if (word & ASKS) f->flags |= REMOTE;
+  if (word & REPORTS) f->flags |= ERROR_FRAME;
+  if (size == FD_RECORD) f->flags |= FD | (record[5] & 1 ? BRS : 0);
+  if (size == FD_RECORD && f->flags & REMOTE) return 0;
+  f->id = word & (f->flags & (EXTENDED | ERROR_FRAME) ? 0x1FFFFFFFu : 0x7FFu);
+  if (!(f->flags & REMOTE)) memcpy(f->data, record + 8, f->length);
+  return 1;
+}
+
+/* Sends frames in their order, without waiting; returns how many the buses refused. */
+int sockets_send(tick_sockets *s, const tick_frame *frames, int count)
+{
+  unsigned char records[BATCH][FD_RECORD];
+  struct iovec parts[BATCH];
+  struct mmsghdr messages[BATCH];
+  int refused = 0;
+  for (int first = 0; first < count;) {
+    tick_bus *bus = &s->bus[frames[first].bus];
+    int many = 0, done;
+    while (many < BATCH && first + many < count && frames[first + many].bus == frames[first].bus) {
+      memset(&messages[many], 0, sizeof messages[many]);
+      parts[many].iov_base = records[many];
+      parts[many].iov_len = pack_record(&frames[first + many], records[many]);
+      messages[many].msg_hdr.msg_iov = &parts[many];
+      messages[many].msg_hdr.msg_iovlen = 1;
+      ++many;
+    }
+    done = sendmmsg(bus->socket, messages, (unsigned)many, MSG_DONTWAIT);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) {
+      bus->error = errno;
+      ++bus->refused;
+      ++refused;
+      done = 0;
+    }
+    for (int i = 0; i < done && s->count < s->room; ++i) {
+      tick_frame *kept = &s->frames[s->count];
+      *kept = frames[first + i];
+      kept->flags |= SENT;
+      kept->time = sockets_now(s);
+      s->number[s->count++] = -1;
+    }
+    bus->sent += done;
+    first += done ? done : 1; /* the frame that was refused is left out */
+  }
+  s->failed += refused;
+  return refused;
+}
+
+/* System time at which the kernel received a message [ns]; -1: it does not say. */
+static long long stamp_of(struct msghdr *message)
+{
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPNS) {
+      struct timespec t;
+      memcpy(&t, CMSG_DATA(c), sizeof t);
+      return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+  return -1;
+}
+
+/* Takes a frame; the rest of a batch that was given back is kept for Python. */
+static int take_frame(tick *k, tick_sockets *s, int given_back)
+{
+  tick_frame *f = &s->frames[s->count];
+  int number = -1;
+  if (!given_back) {
+    if (f->flags & ERROR_FRAME) given_back = give_back(k, "an error frame");
+    else {
+      number = tick_take(k, f->bus, f->id, f->flags >> 1 & 15, f->length, f->data, f->time);
+      given_back = number == GIVEN_BACK ? GIVEN_BACK : 0;
+      s->unknown += number == UNKNOWN;
+    }
+  }
+  s->number[s->count++] = number;
+  return given_back;
+}
+
+/* Takes every frame that has arrived on a bus; returns 0 or GIVEN_BACK. */
+int sockets_take(tick *k, tick_sockets *s, int number)
+{
+  tick_bus *bus = &s->bus[number];
+  unsigned char records[BATCH][FD_RECORD + 1]; /* one more byte shows a record that is too long */
+  long long extra[BATCH][8]; /* a time stamp with its head */
+  struct iovec parts[BATCH];
+  struct mmsghdr messages[BATCH];
+  int given_back = 0, got;
+  do {
+    long long before = sockets_now(s), now, system;
+    if (s->count + BATCH > s->room) return give_back(k, "more frames than a tick takes");
+    memset(messages, 0, sizeof messages);
+    for (int i = 0; i < BATCH; ++i) {
+      parts[i].iov_base = records[i];
+      parts[i].iov_len = sizeof records[i];
+      messages[i].msg_hdr.msg_iov = &parts[i];
+      messages[i].msg_hdr.msg_iovlen = 1;
+      messages[i].msg_hdr.msg_control = extra[i];
+      messages[i].msg_hdr.msg_controllen = sizeof extra[i];
+    }
+    got = recvmmsg(bus->socket, messages, BATCH, MSG_DONTWAIT, 0);
+    if (got < 0) {
+      if (errno == EINTR) { got = BATCH; continue; }
+      if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        bus->error = errno;
+        ++s->failed;
+        return give_back(k, "a bus that is down");
+      }
+      bus->earliest = before;
+      return given_back;
+    }
+    now = sockets_now(s);
+    system = clock_of(CLOCK_REALTIME);
+    for (int i = 0; i < got; ++i) {
+      tick_frame *f = &s->frames[s->count];
+      long long stamp = stamp_of(&messages[i].msg_hdr), time = stamp < 0 ? now : now + stamp - system;
+      if (time > now) time = now;
+      else if (time < bus->earliest) time = bus->earliest;
+      bus->earliest = time;
+      if (!unpack_record(records[i], messages[i].msg_len, bus->fd, f)) {
+        ++bus->invalid;
+        continue;
+      }
+      f->time = time;
+      f->bus = (unsigned char)number;
+      if (!(f->flags & ERROR_FRAME)) ++bus->received;
+      given_back = take_frame(k, s, given_back);
+    }
+  } while (!given_back && got == BATCH);
+  return given_back;
+}
+
+/* Waits for a frame on any bus, until a moment at most; returns whether one may be there. */
+static int wait_for_frame(tick_sockets *s, long long deadline)
+{
+  struct pollfd waiting[16];
+  long long left = deadline - sockets_now(s);
+  struct timespec most;
+  int ready;
+  for (int i = 0; i < s->buses; ++i) {
+    waiting[i].fd = s->bus[i].socket;
+    waiting[i].events = POLLIN;
+  }
+  if (left < 0) left = 0;
+  most.tv_sec = left / 1000000000;
+  most.tv_nsec = left % 1000000000;
+  ready = ppoll(waiting, (nfds_t)s->buses, &most, 0);
+  return ready > 0 || (ready < 0 && errno == EINTR && left > 0);
+}
+
+/* Sleeps through the time in which no sample is expected: every frame would wake the thread, for 10 to 20 us each. */
+static void sleep_for_samples(const tick *k, const tick_sockets *s, long long deadline)
+{
+  long long end = *k->began + s->rest;
+  struct timespec moment;
+  if (s->rest <= 0 || tick_missing(k) < 0) return;
+  if (end > deadline) end = deadline;
+  end += s->origin;
+  moment.tv_sec = end / 1000000000;
+  moment.tv_nsec = end % 1000000000;
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, 0);
+}
+
+/* Learns when the last sample of a tick comes; a quarter of that time is left for a tick in which it comes earlier. */
+static void learn_rest(const tick *k, tick_sockets *s)
+{
+  long long latest = *k->began;
+  if (tick_missing(k) >= 0) {
+    s->rest = 0;
+    return;
+  }
+  for (int i = 0; i < k->channels; ++i)
+    if (k->channel[i].awaited && k->sample_time[i] > latest) latest = k->sample_time[i];
+  s->rest = (latest - *k->began) * 3 / 4;
+}
+
+static int exchange(tick *k, tick_sockets *s, long long deadline)
+{
+  tick_frame sync;
+  memset(&sync, 0, sizeof sync);
+  sync.id = 0x80;
+  for (int i = 0; i < s->buses; ++i) {
+    sync.bus = (unsigned char)i;
+    if (s->bus[i].synced) sockets_send(s, &sync, 1);
+  }
+  if (s->failed) return give_back(k, "a bus that refuses frames");
+  sleep_for_samples(k, s, deadline);
+  do {
+    for (int i = 0; i < s->buses; ++i)
+      if (sockets_take(k, s, i)) return GIVEN_BACK;
+  } while (tick_missing(k) >= 0 && wait_for_frame(s, deadline));
+  learn_rest(k, s);
+  return 0;
+}
+
+/* Sends SYNC, receives the samples and computes the state of the machine. Given back, the state is as before, and
+   Python delivers the frames. */
+int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline)
+{
+  s->count = s->failed = s->unknown = 0;
+  tick_begin(k, began);
+  if (exchange(k, s, deadline) || tick_sense(k, sockets_now(s))) {
+    tick_undo(k);
+    return GIVEN_BACK;
+  }
+  for (int i = 0; i < s->count; ++i) {
+    int number = s->number[i];
+    if (number < 0) continue;
+    s->last[number] = s->frames[i];
+    s->order[number] = ++s->turn;
+  }
+  return 0;
+}
+
+/* Decides and sends the torques. */
+int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_time)
+{
+  s->count = s->failed = 0;
+  if (tick_decide(k, sockets_now(s), elapsed, task_time)) return GIVEN_BACK;
+  for (int i = 0; i < s->commands; ++i) {
+    const unsigned char *whole = k->encoding[i].frame;
+    s->command[i].id = (unsigned)whole[0] << 24 | (unsigned)whole[1] << 16 | (unsigned)whole[2] << 8 | whole[3];
+    memcpy(s->command[i].data, whole + 4, s->command[i].length);
+  }
+  *k->written = sockets_now(s); /* a reply to the first torque may come before the last one is sent */
+  sockets_send(s, s->command, s->commands);
+  return 0;
+}

@@ -1,0 +1,170 @@
+"""The exported loop: a C program that brings drives up, runs the task and stops them, without Python."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hil.assembly.prepare import load
+from hil.export.loop import export_loop
+from hil.loop.controller import Controller
+from hil.recorder.memory import FRAME, SENT
+from hil.session.tick_choice import machine_of
+from hil.tick.compiled import SOCKETS
+from servoctl.cli.app import app
+from servoctl.errors import ConfigError
+from tests.hil.wall_clock import write_config
+
+pytestmark = pytest.mark.skipif(not SOCKETS, reason="the exported loop needs Linux")
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-ffp-contract=off")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The exported loop of a cart with one drive and one encoder, compiled without a warning, and its config."""
+    folder = tmp_path_factory.mktemp("exported")
+    keys = {"interface": "emulated", "bitrate": 1_000_000}
+    config = write_config(folder / "cart.yaml", "cia402", keys, 30.0, stale=0.4, tick="c")
+    done = CliRunner().invoke(app, ["export", str(config), "--loop", "--out", str(folder / "c")])
+    assert done.exit_code == 0, done.output
+    assert "buses, in the order of its arguments: main" in done.output
+    (source,) = (folder / "c").iterdir()
+    built = folder / "cart_loop"
+    subprocess.run(["cc", *STRICT, "-o", built, source, "-lm"], check=True)
+    return built, config
+
+
+class Drives:
+    """Emulated drives in a process of their own, and what they say that they do."""
+
+    def __init__(self, folder: Path, config: Path, end: socket.socket) -> None:
+        command = [sys.executable, "-m", "servoctl.bench.socket_pair", str(config), str(end.fileno())]
+        self.process = subprocess.Popen(
+            command, pass_fds=[end.fileno()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
+        )
+        assert self.process.stdout is not None and self.process.stdout.readline() == "ready\n"
+
+    def end(self) -> str:
+        self.process.terminate()
+        said: str = self.process.communicate(timeout=30)[0]
+        return said
+
+
+@contextmanager
+def started(folder: Path, program: tuple[Path, Path], *words: str) -> Iterator[tuple[Any, Drives]]:
+    """The program against emulated drives on a pair of sockets."""
+    built, config = program
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with here, there:
+        drives = Drives(folder, config, there)
+        there.close()
+        command = [built, "--armed", *words, f"fd:{here.fileno()}"]
+        loop = subprocess.Popen(command, pass_fds=[here.fileno()], stderr=subprocess.PIPE, text=True, cwd=folder)
+        here.close()
+        try:
+            yield loop, drives
+        finally:
+            for process in (loop, drives.process):
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+            for stream in (loop.stderr, drives.process.stdout):
+                if stream is not None:
+                    stream.close()
+
+
+def begun(loop: Any) -> list[str]:
+    """What the program says until its task begins."""
+    said = []
+    while not said or "the task begins" not in said[-1]:
+        said.append(loop.stderr.readline())
+        assert said[-1], said
+    return said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_switches_every_drive_off(tmp_path: Path, program: tuple[Path, Path], number: signal.Signals) -> None:
+    with started(tmp_path, program) as (loop, drives):
+        begun(loop)
+        loop.send_signal(number)
+        assert loop.wait(30) == 130
+        assert "every drive is off" in loop.stderr.read()
+        told = drives.end()
+    assert [line.split("F: ")[1].split(",")[0] for line in told.splitlines() if "F: " in line][-1] == "torque off", told
+
+
+def test_drives_that_fall_silent_end_the_task(tmp_path: Path, program: tuple[Path, Path]) -> None:
+    with started(tmp_path, program) as (loop, drives):
+        begun(loop)
+        drives.process.send_signal(signal.SIGSTOP)
+        try:
+            assert loop.wait(30) == 3
+        finally:
+            drives.process.send_signal(signal.SIGCONT)
+        said = loop.stderr.read()
+    assert "the task ends: an old sample" in said or "the task ends: a missing heartbeat" in said
+    assert "F: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop" in said
+
+
+def test_its_torques_are_those_of_the_tick_in_python_s_process_to_the_bit(
+    tmp_path: Path, program: tuple[Path, Path]
+) -> None:
+    with started(tmp_path, program, "--duration", "0.6", "--record", "ticks") as (loop, _):
+        assert loop.wait(30) == 0, loop.stderr.read()
+    data = (tmp_path / "ticks").read_bytes()
+    setup = load(program[1])
+    machine, why = machine_of(setup, Controller(setup.loop))
+    assert machine is not None, why
+    tick, ffi = machine.tick, machine.ffi
+    place, ticks = 0, 0
+
+    def take(size: int) -> bytes:
+        nonlocal place
+        place += size
+        return data[place - size : place]
+
+    def frames() -> bytes:
+        return take(FRAME.size * int.from_bytes(take(8), "little"))
+
+    ffi.memmove(tick.numbers, take(8 * tick.doubles), 8 * tick.doubles)
+    ffi.memmove(tick.times, take(8 * tick.integers), 8 * tick.integers)
+    tick.missed, tick.tracks = setup.bounds.stale_age, 0
+    while place < len(data):
+        elapsed, task_time = ffi.from_buffer("double[]", take(16))
+        records = frames()
+        sensed, decided, began = ffi.from_buffer("long long[]", take(24))
+        received = [records[i : i + FRAME.size] for i in range(0, len(records), FRAME.size)]
+        arrived = b"".join(record for record in received if not record[13] & SENT)
+        given = ffi.from_buffer("tick_frame[]", arrived)
+        assert not machine.functions.tick_frames(
+            tick, given, len(arrived) // FRAME.size, began, sensed, decided, elapsed, task_time
+        ), machine.trouble
+        sent = frames()
+        encoding = tick.encoding[0]
+        torque = bytes(encoding.frame[4 : 4 + encoding.length])[2:]  # after the controlword, which the driver sets
+        assert sent[16 + 2 : 16 + encoding.length] == torque and sent[13] & SENT
+        ticks += 1
+    assert ticks >= 55
+
+
+def test_it_sends_nothing_without_being_armed(tmp_path: Path, program: tuple[Path, Path]) -> None:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with here, there:
+        done = subprocess.run([program[0], f"fd:{here.fileno()}"], pass_fds=[here.fileno()], capture_output=True)
+        there.setblocking(False)
+        assert done.returncode == 2 and b"--armed" in done.stderr
+        with pytest.raises(BlockingIOError):
+            there.recv(100)
+
+
+def test_a_config_that_c_cannot_run_is_refused(program: tuple[Path, Path]) -> None:
+    with pytest.raises(ConfigError, match="--loop: speeds are filtered from positions"):
+        export_loop(program[1], ["hil.velocity=filter"])

@@ -1,0 +1,223 @@
+"""The tick in C that sends and receives on sockets itself: the same frames, the same bits, the same reactions."""
+
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hil.assembly.prepare import load
+from hil.bus.python_can import PythonCanBus
+from hil.frame import FD_SIZES, Frame
+from hil.loop import WallClock
+from hil.loop.realtime import prepare
+from hil.recorder.memory import FRAME, SENT, unpacked
+from hil.replay.replay import replay
+from hil.safety import EventKind
+from hil.safety.plan import Stage
+from hil.session.run import HilRun
+from hil.tick.compiled import SOCKETS, library
+from hil.tick.rig import GIVEN_BACK
+from servoctl.bench.socket_pair import bus_on
+from servoctl.bench.tick_c import on_pair
+from tests.hil.interfaces import keys_of
+from tests.hil.wall_clock import Child, emulated, summary_of, write_config
+
+pytestmark = pytest.mark.skipif(not SOCKETS, reason="the tick in C has sockets on Linux only")
+
+
+class Ends:
+    """One end of a pair for C, the other one as a bus of python-can."""
+
+    def __init__(self) -> None:
+        self.clock, self.there = WallClock(), WallClock()
+        self.here, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.bus: PythonCanBus = bus_on(other, "main", self.there, True)
+        self.other = other
+        lent = bus_on(self.here, "main", self.clock, True)  # sets the options of the socket as a run does
+        self.lent = lent
+        ffi, self.functions = library()
+        self.ffi = ffi
+        self.tick, self.sockets = ffi.new("tick *"), ffi.new("tick_sockets *")
+        self.kept = [ffi.new("tick_bus[]", 1), ffi.new("tick_frame[]", 256), ffi.new("int[]", 256)]
+        self.sockets.bus, self.sockets.frames, self.sockets.number = self.kept
+        self.sockets.buses, self.sockets.room, self.sockets.origin = 1, 256, self.clock.origin
+        self.kept[0][0].socket, self.kept[0][0].fd = lent.descriptor, 1
+
+    def taken(self) -> list[Frame]:
+        self.sockets.count = 0
+        self.answer = self.functions.sockets_take(self.tick, self.sockets, 0)
+        records = self.ffi.buffer(self.kept[1])[0 : FRAME.size * self.sockets.count]
+        return [unpacked(*each)[2] for each in FRAME.iter_unpack(records)]
+
+    def close(self) -> None:
+        self.bus.close()
+        self.lent.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    made = Ends()
+    yield made
+    made.close()
+
+
+def some_frame(chance: random.Random, i: int) -> Frame:
+    fd, extended = bool(i % 2), chance.random() < 0.5
+    size = FD_SIZES[i // 2 % len(FD_SIZES)] if fd else chance.randrange(9)
+    identity = chance.randrange(1 << 29 if extended else 1 << 11)
+    return Frame(identity, chance.randbytes(size), extended, fd=fd, brs=fd and chance.random() < 0.5)
+
+
+def plain(frame: Frame) -> tuple[Any, ...]:
+    return frame.id, frame.data, frame.extended, frame.remote, frame.fd, frame.brs
+
+
+def test_frames_of_every_size_arrive_in_c_as_they_do_in_python(ends: Ends) -> None:
+    chance, before = random.Random(5), 0
+    for start in range(0, 320, 16):
+        sent = [some_frame(chance, start + i) for i in range(16)]
+        for frame in sent:
+            ends.bus.send(frame)
+        taken = ends.taken()
+        assert [plain(frame) for frame in taken] == [plain(frame) for frame in sent]
+        for frame in taken:
+            assert before <= frame.time <= ends.clock.now()
+            before = frame.time
+    assert ends.kept[0][0].received == 320 and ends.sockets.unknown == 320
+
+
+def test_frames_of_every_size_leave_c_as_they_leave_python(ends: Ends) -> None:
+    chance = random.Random(6)
+    frames = [some_frame(chance, i) for i in range(64)]
+    many = ends.ffi.new("tick_frame[]", len(frames))
+    for place, frame in zip(many, frames, strict=True):
+        place.id, place.length, place.data = frame.id, len(frame.data), frame.data.ljust(64, b"\0")
+        place.flags = frame.extended << 1 | frame.fd << 4 | frame.brs << 5
+    assert ends.functions.sockets_send(ends.sockets, many, len(frames)) == 0
+    arrived = [ends.bus.receive(0) for _ in frames]
+    assert [plain(frame) for frame in arrived if frame is not None] == [plain(frame) for frame in frames]
+    assert ends.sockets.count == 64 and all(frame.flags & SENT for frame in ends.kept[1][0:64])
+
+
+def test_records_that_are_no_frames_are_counted_and_error_frames_are_given_back(ends: Ends) -> None:
+    long, odd = b"\x01\0\0\0\x09" + bytes(11), b"\x01\0\0\0\x0b\x04" + bytes(66)
+    for wrong in (b"", b"short", bytes(15), bytes(17), bytes(73), long, odd):
+        ends.other.send(wrong)
+    assert ends.taken() == [] and ends.kept[0][0].invalid == 7 and not ends.answer
+    ends.other.send(b"\x01\0\0\0\x02\0\0\0ab" + bytes(6))
+    ends.other.send((0x20000040).to_bytes(4, "little") + b"\x08\0\0\0" + bytes(8))
+    ends.other.send(b"\x02\0\0\0\x02\0\0\0cd" + bytes(6))
+    taken = ends.taken()
+    assert ends.answer == GIVEN_BACK and [frame.error for frame in taken] == [False, True, False]
+    assert taken[2].data == b"cd"  # what came with it is not lost
+
+
+def test_a_bus_that_is_gone_is_reported_and_the_others_go_on(ends: Ends) -> None:
+    frames = ends.ffi.new("tick_frame[]", 2)
+    ends.bus.close()
+    assert ends.functions.sockets_send(ends.sockets, frames, 2) == 2
+    assert ends.kept[0][0].refused == 2 and ends.kept[0][0].error and not ends.sockets.count
+
+
+class Checked(HilRun):
+    """A run in which each tick on sockets is done once more from its frames alone."""
+
+    def _assemble(self, signals: Any) -> None:
+        super()._assemble(signals)
+        rig = self._rig
+        assert rig.sockets is not None and rig._machine is not None
+        self.machine, self.sockets, self.checked = rig._machine, rig.sockets, 0
+        self._read, self._write = rig.sockets.read, rig.sockets.write
+        rig.sockets.read, rig.sockets.write = self._reads, self._writes  # type: ignore[method-assign]
+
+    def _state(self) -> list[bytes]:
+        tick, ffi = self.machine.tick, self.machine.ffi
+        parts = [(tick.numbers, 8 * tick.doubles), (tick.times, 8 * tick.integers)]
+        parts += [(tick.controller_memory, 8 * tick.memory), (tick.encoding, ffi.sizeof("tick_encoding") * tick.m)]
+        parts += [(tick.torques, 8 * tick.m), (tick.law_q, 8 * tick.n), (tick.law_v, 8 * tick.n)]
+        self._parts = [(ffi.cast("char *", start), size) for start, size in parts]
+        return [bytes(ffi.buffer(start, size)) for start, size in self._parts]
+
+    def _restore(self, state: list[bytes]) -> None:
+        for (start, size), each in zip(self._parts, state, strict=True):
+            self.machine.ffi.memmove(start, each, size)
+
+    def _reads(self, began: int, deadline: int) -> bool:
+        self._before = self._state()
+        in_order = self._read(began, deadline)
+        records = bytes(self.sockets.records)
+        each = [records[i : i + FRAME.size] for i in range(0, len(records), FRAME.size)]
+        self._frames = b"".join(record for record in each if not record[13] & SENT)
+        return in_order
+
+    def _writes(self, elapsed: float, task_time: float) -> bool:
+        in_order, times, ffi = self._write(elapsed, task_time), self.machine.times, self.machine.ffi
+        if in_order:
+            after, written = self._state(), int(times["written"][0])
+            moments = int(times["began"][0]), int(times["now"][0]), int(times["limits_time"][0])
+            self._restore(self._before)
+            frames = ffi.from_buffer("tick_frame[]", self._frames)
+            count = len(self._frames) // FRAME.size
+            assert not self.machine.functions.tick_frames(
+                self.machine.tick, frames, count, *moments, elapsed, task_time
+            ), self.machine.trouble
+            times["written"][0] = written
+            assert self._state() == after
+            self.checked += 1
+        return in_order
+
+
+def run_on_sockets(folder: Path, kind: type[HilRun], duration: float = 0.5) -> tuple[Any, Any]:
+    keys = {"interface": "emulated", "bitrate": 1_000_000}
+    config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c"))
+    setup = load(config)
+    with on_pair(setup, config) as environment:
+        run = kind(setup, environment, Stage.FULL, duration, folder, {})
+        with prepare():
+            return run, run.run(lambda event: None)
+
+
+def test_a_tick_on_sockets_equals_that_on_buffers_to_the_bit(tmp_path: Path) -> None:
+    run, ended = run_on_sockets(tmp_path / "run", Checked)
+    facts = ended.trajectory.metadata
+    assert ended.exit_code == 0 and not ended.unconfirmed, ended.events
+    assert run.checked > 30 and run.checked == facts["ticks_in_c"] and facts["tick"] == "C, sockets included"
+    again = replay(tmp_path / "run")
+    assert again.agrees and again.samples > 40 and again.sent is not None and again.sent.frames > 40
+
+
+class Killed(HilRun):
+    """A run whose bus dies in the task."""
+
+    def _decide(self, tick: Any, reading: Any) -> Any:
+        for bus in self._environment.buses.values() if self._rig.ticks == 20 else ():
+            assert isinstance(bus, PythonCanBus) and bus.descriptor is not None
+            with socket.socket(fileno=socket.dup(bus.descriptor)) as same:
+                same.shutdown(socket.SHUT_RDWR)
+        return super()._decide(tick, reading)
+
+
+def test_a_bus_that_dies_in_a_tick_on_sockets_ends_the_run(tmp_path: Path) -> None:
+    run, ended = run_on_sockets(tmp_path / "run", Killed, 5.0)
+    kinds = {event.kind for event in ended.events}
+    assert EventKind.BUS in kinds and EventKind.NOT_CONFIRMED in kinds and ended.exit_code == 3
+    assert 20 <= run._rig.ticks <= 21
+
+
+@pytest.mark.vcan
+def test_c_sends_and_receives_on_a_real_socketcan(tmp_path: Path) -> None:
+    with keys_of("socketcan") as keys:
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 1.0, watchdog=1.0, stale=0.8, tick="c")
+        with emulated(tmp_path, config, "--vcan"):
+            words = "hil", str(config), "--out", str(tmp_path / "run"), "--stage", "full", "--armed"
+            loop = Child(tmp_path, *words)
+            try:
+                assert loop.end() == 0, loop.said
+            finally:
+                loop.close()
+    summary = summary_of(tmp_path)
+    assert summary["tick"] == "C, sockets included" and summary["ticks_in_c"] > 20
+    assert replay(tmp_path / "run").agrees
