@@ -36,10 +36,12 @@ class Observer:
     def watch(self, wire: Wire) -> None:
         """Checks the frames on a wire."""
         readers: dict[int, list[CommandReader]] = {}
-        for reader in self._readers:
-            for identity in reader.identities if reader.bus == wire.name else ():
+        families: dict[int, dict[int, list[CommandReader]]] = {}  # mask -> the bits under it -> readers
+        for reader in [each for each in self._readers if each.bus == wire.name]:
+            for identity in reader.identities:
                 readers.setdefault(identity, []).append(reader)
-        families = [(reader.family, reader) for reader in self._readers if reader.family and reader.bus == wire.name]
+            if reader.family is not None:
+                families.setdefault(reader.family.mask, {}).setdefault(reader.family.value, []).append(reader)
 
         def tap(frame: Frame, sender: Station) -> None:
             if not sender.host or frame.remote:
@@ -47,8 +49,8 @@ class Observer:
             number = key(frame)
             for reader in readers.get(number, ()):
                 reader.see(frame, sender)
-            for family, reader in families:
-                if number in family:
+            for mask, members in families.items():
+                for reader in members.get(number & mask, ()):
                     reader.see(frame, sender)
 
         wire.taps.append(tap)
