@@ -46,6 +46,8 @@ FEEDBACK_BITS = 0x1F00_FFFF
 
 COMMAND_TORQUE = Field(-3, 2, big=True)
 """The torque in a command: bits 8 to 23 of its id."""
+MODE = Field(-3, 1, shift=6)
+"""The mode in feedback: bits 22 and 23 of its id."""
 POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first in range(0, 8, 2))
 
 _FOUR = layout(POSITION, VELOCITY, TORQUE, TEMPERATURE)

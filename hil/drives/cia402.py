@@ -20,7 +20,7 @@ from hil.drives.guard import after, motor_torque, refuse_fault
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import Encoding, Expects, Message, Operation, Quantity, Reads, Rounding, Wire, joint_torque
+from hil.drives.wire import Encoding, Expects, Message, Off, Operation, Quantity, Reads, Rounding, Wire, joint_torque
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
@@ -189,7 +189,12 @@ class Cia402Drive(Cia402Encoder, Drive):
         )
         target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
         command = Encoding(self.command(0.0), codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque)
-        return Wire((*received.messages, status), command)
+        off = tuple(
+            Off(status.id, status.length, (Expects(codec.STATUSWORD, mask, value),))
+            for mask, value, state in codec.PATTERNS
+            if CONDITIONS[state] is Condition.DISABLED or state is Cia402State.FAULT
+        )
+        return Wire((*received.messages, status), command, off)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The target torque, which follows the controlword."""

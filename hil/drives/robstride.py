@@ -22,7 +22,7 @@ from hil.drives.options import flag, number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Message, Wire
+from hil.drives.wire import Expects, Message, Off, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -153,7 +153,9 @@ class RobstrideDrive(Drive):
         identity = codec.feedback_identifier(settings.node, self._options.host, codec.RUN)
         command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, MOST_16)
         feedback = Message(identity, codec.SIZE, reads, sample=True, alive=True)
-        return Wire((feedback,), command._replace(back=None))
+        reset = Expects(codec.MODE, codec.MODE.mask, codec.RESET)
+        off = Off(self._feedback_id, codec.SIZE, (reset,), mask=codec.FEEDBACK_BITS)
+        return Wire((feedback,), command._replace(back=None), (off,))
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The id and all bytes of a command: the torque is in the id."""

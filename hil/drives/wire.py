@@ -103,6 +103,28 @@ class Message(NamedTuple):
     alive: bool = False
 
 
+class Off(NamedTuple):
+    """A frame that proves that a drive makes no torque.
+
+    Another frame of the same id, length and `selects` says that it may make torque, if no `Off` of the drive fits.
+
+    Attributes:
+        id: Its id; above 0x7FF it has 29 bits.
+        length: Its bytes.
+        bits: What proves it.
+        selects: What tells it from frames of other nodes with the same id.
+        mask: Bits of the id that do not depend on the state.
+        answers: How many must come after the drive was told to switch off.
+    """
+
+    id: int
+    length: int
+    bits: tuple[Expects, ...]
+    selects: tuple[Expects, ...] = ()
+    mask: int = 0x1FFF_FFFF
+    answers: int = 1
+
+
 class Encoding(NamedTuple):
     """How a torque is sent.
 
@@ -132,10 +154,12 @@ class Wire(NamedTuple):
     Attributes:
         messages: Frames that it sends.
         command: Its command; None for an encoder node.
+        off: Frames that prove that it makes no torque; if there are none, its loop cannot be exported.
     """
 
     messages: tuple[Message, ...]
     command: Encoding | None = None
+    off: tuple[Off, ...] = ()
 
 
 def motor_torque(settings: DriveSettings) -> Chain:

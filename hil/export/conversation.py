@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import RigSetup
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
-from hil.drives.wire import Message, Wire
+from hil.drives.wire import Wire
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
@@ -53,6 +53,8 @@ class Conversation(NamedTuple):
 
     Attributes:
         bring_up: Of each node, drives first.
+        first_enable: Of each node, the number of the step that begins to enable it.
+        resting: Of each drive, the frame that it gets once per period until it is enabled; None: none.
         alive: What keeps the drives alive.
         brake: Frames of each drive that make it brake by itself.
         off: Frames of each drive that switch it off.
@@ -62,6 +64,8 @@ class Conversation(NamedTuple):
     """
 
     bring_up: Sequence[Sequence[Step]]
+    first_enable: Sequence[int]
+    resting: Sequence[Frame | None]
     alive: Sequence[Alive]
     brake: Sequence[Sequence[Frame]]
     off: Sequence[Sequence[Frame]]
@@ -87,51 +91,90 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
     """Brings emulated drives up to the enabled state, and notes what was said.
 
     Raises:
-        ConfigError: Some drive does not say what keeps it alive at a constant interval.
+        ConfigError: Some drive does not say what keeps it alive at a constant interval, or what proves that it is off.
         DriveError: A drive does not come up.
     """
-    environment = in_lockstep(setup, engine)
     nodes: list[Node] = [*setup.drives, *setup.sensors]
-    said: list[tuple[int, bool, Frame]] = []
+    _wires(setup, nodes)
+    environment = in_lockstep(setup, engine)
     names = list(environment.buses)
+    period = setup.settings.values.period
+    hold = setup.gravity_compensation(0.0, setup.start.q).u.tolist() if setup.falls else [0.0] * len(setup.drives)
+    said: list[tuple[int, bool, Frame]] = []
 
     def record(bus: int, sent: bool, frame: Frame, time: int) -> None:
         if not (sent and dispatch.serving):
             said.append((bus, sent, frame))
 
     dispatch = _Recording(environment.buses, nodes, environment.clock, record)
-    period = setup.settings.values.period
-    hold = setup.gravity_compensation(0.0, setup.start.q).u.tolist() if setup.falls else [0.0] * len(setup.drives)
-    bring_up = []
+
+    def steps_of(node: Node, steps: Steps) -> list[Step]:
+        said.clear()
+        _perform(node, steps, dispatch, environment.clock, period)
+        return _answers(node, names, said)
+
+    bring_up, first_enable, resting = [], [], []
     try:
         for i, node in enumerate(nodes):
-            said.clear()
-            exchange = BusExchange(dispatch, node.settings.bus, period)
-            _perform(
-                node, _steps(node, exchange, hold[i] if i < len(hold) else 0.0), dispatch, environment.clock, period
-            )
-            bring_up.append(_answers(node, names, said))
+            steps = steps_of(node, _prepared(node, BusExchange(dispatch, node.settings.bus, period)))
+            first_enable.append(len(steps))
+            if isinstance(node, Drive):
+                resting.append(_resting(node))
+                enabled = steps_of(node, _enabled(node, hold[i]))
+                torque = Step(node.settings.bus, node.command(hold[i]), None)
+                if resting[i] is not None and enabled[:1] != [torque]:
+                    enabled.insert(0, torque)  # the driver sends it as what keeps the drive alive
+                steps += enabled
+            bring_up.append(steps)
         alive = [each for drive in setup.drives for each in _alive(drive)]
-        wires, why = wires_of(nodes)
-        if why:
-            raise ConfigError(f"{setup.run.name}: --loop: {why}")
+        wires = _wires(setup, nodes)
         holding = [drive.command(torque) for drive, torque in zip(setup.drives, hold, strict=True)]
         brake = [list(drive.quick_stop_frames()) for drive in setup.drives]
         off = [list(drive.disable_frames()) for drive in setup.drives]
     finally:
         dispatch.close()
-    return Conversation(bring_up, list(dict.fromkeys(alive)), brake, off, wires, hold, holding)
+    return Conversation(
+        bring_up, first_enable, resting, list(dict.fromkeys(alive)), brake, off, wires, hold, holding
+    )  # fmt: skip
 
 
-def _steps(node: Node, exchange: BusExchange, hold: float) -> Steps:
+def _wires(setup: RigSetup, nodes: Sequence[Node]) -> Sequence[Wire]:
+    """What the frames of each node mean.
+
+    Raises:
+        ConfigError: That is not known, or not by which frames a drive proves that it is off.
+    """
+    wires, why = wires_of(nodes)
+    silent = [node.settings for node, wire in zip(nodes, wires, strict=False) if wire.command and not wire.off]
+    if silent:
+        names = ", ".join(f"{each.name} ({each.protocol})" for each in silent)
+        why = f"its program could not see that a drive is off: {names} (run them with servoctl hil)"
+    if why:
+        raise ConfigError(f"{setup.run.name}: --loop: {why}")
+    return wires
+
+
+def _prepared(node: Node, exchange: BusExchange) -> Steps:
+    """What comes before a drive is enabled, or before an encoder is read."""
     yield from node.identify(exchange)
     if isinstance(node, Drive):
         yield from node.configure(exchange)
-        node.enable_requested = True
-        yield from node.enable(hold)
-        yield HandshakeStep([], lambda: node.condition is Condition.ENABLED, 1.0, "the state enabled")
     elif node.feedback is not Feedback.REPLY:
         yield HandshakeStep([], lambda: node.sample is not None, 1.0, "a sample")
+
+
+def _enabled(drive: Drive, hold: float) -> Steps:
+    drive.enable_requested = True
+    yield from drive.enable(hold)
+    yield HandshakeStep([], lambda: drive.condition is Condition.ENABLED, 1.0, "the state enabled")
+
+
+def _resting(drive: Drive) -> Frame | None:
+    """The torque that a drive gets in each tick until it is enabled; None: its driver sends none."""
+    drive.alive_frames()  # of a tick in which it may have got a frame
+    fed = [frame for frame in drive.alive_frames() if drive.torque_bytes(frame) is not None]
+    command = drive.command(0.0)
+    return next((frame for frame in fed if frame.id & drive.command_bits == command.id & drive.command_bits), None)
 
 
 def _perform(node: Node, steps: Steps, dispatch: Dispatch, clock: Clock, period: float) -> None:
@@ -143,8 +186,7 @@ def _perform(node: Node, steps: Steps, dispatch: Dispatch, clock: Clock, period:
 
 def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, Frame]]) -> list[Step]:
     """The steps of a node: frames sent in its bring-up, and its answers before each of them."""
-    wire = node.wire()
-    messages = () if wire is None else wire.messages
+    wire = node.wire() or Wire(())
     steps: list[Step] = []
     answers: dict[tuple[int, bytes], Step] = {}
     for bus, sent, frame in said:
@@ -152,10 +194,9 @@ def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, F
         if sent:
             steps += [*_awaited(answers.values()), Step(name, frame, None)]
             answers.clear()
-        elif (
-            name == node.settings.bus and node.takes(frame.id) and (step := _answer(name, frame, messages)) is not None
-        ):
-            key = frame.id, frame.data if _exact(step) else b""
+        elif name == node.settings.bus and node.takes(frame.id) and (step := _answer(name, frame, wire)) is not None:
+            like = next((off.id for off in wire.off if frame.id & off.mask == off.id), frame.id)
+            key = like, frame.data if _exact(step) else b""
             answers.pop(key, None)  # of a state the last one counts
             answers[key] = step
     return [*steps, *_awaited(answers.values())]
@@ -171,23 +212,26 @@ def _exact(step: Step) -> bool:
     return step.mask == b"\xff" * len(step.frame.data)
 
 
-def _answer(bus: str, frame: Frame, messages: Sequence[Message]) -> Step | None:
-    """The answer that a received frame is; None: it is a sample, or of another node."""
-    for message in messages:
-        if message.id != frame.id or message.length != len(frame.data):
-            continue
-        if not message.expects:
-            return None
-        mask = bytearray(len(frame.data))
-        for each in (*message.selects, *message.expects):
-            field = each.field
-            bits = (each.mask & field.mask) << field.shift
-            for k in range(field.size):
-                at = field.first + (field.size - 1 - k if field.big else k)
-                if 0 <= at < len(mask):
-                    mask[at] |= bits >> 8 * k & 0xFF
-        return Step(bus, frame, bytes(mask))
-    return Step(bus, frame, b"\xff" * len(frame.data))
+def _answer(bus: str, frame: Frame, wire: Wire) -> Step | None:
+    """The answer that a received frame is; None: it is a sample."""
+    size = len(frame.data)
+    messages = [each for each in wire.messages if each.id == frame.id and each.length == size]
+    offs = [each for each in wire.off if frame.id & each.mask == each.id and each.length == size]
+    if not messages and not offs:
+        return Step(bus, frame, b"\xff" * size)
+    known = [expects for each in messages[:1] for expects in (*each.selects, *each.expects)]
+    known += [expects for each in offs for expects in (*each.selects, *each.bits)]
+    if not known:
+        return None
+    mask = bytearray(size)
+    for each in known:
+        field = each.field
+        bits = (each.mask & field.mask) << field.shift
+        for k in range(field.size):
+            at = field.first + (field.size - 1 - k if field.big else k)
+            if 0 <= at < size:
+                mask[at] |= bits >> 8 * k & 0xFF
+    return Step(bus, frame, bytes(mask))
 
 
 def _alive(drive: Drive) -> list[Alive]:

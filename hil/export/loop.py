@@ -21,6 +21,7 @@ from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, text
 from hil.tick.machine import Machine
+from hil.tick.tables import fill_expects
 from servoctl.config.overrides import Override
 from servoctl.engine.ccode import Program
 from servoctl.errors import ConfigError
@@ -116,7 +117,7 @@ def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Co
     code = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
     files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")]
-    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), _talk(setup, said)]
+    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), _talk(setup, said, machine.ffi)]
     parts = [_about(setup, name), head, RENAMED, code, "#undef select\n", *files, *tables, text("loop.c")]
     return "\n".join(parts)
 
@@ -236,7 +237,7 @@ def _buses(setup: RigSetup, machine: Machine, lines: list[str], said: Conversati
     return "\n".join([*arrays, *text]) + "\n"
 
 
-def _talk(setup: RigSetup, said: Conversation) -> str:
+def _talk(setup: RigSetup, said: Conversation, ffi: Any) -> str:
     """Bring-up, stop and what keeps alive, as tables of frames."""
     buses = list(setup.settings.buses)
     nodes = (*setup.drives, *setup.sensors)
@@ -250,18 +251,38 @@ def _talk(setup: RigSetup, said: Conversation) -> str:
         places = [len(stops), len(brake), len(stops) + len(brake), len(off)]
         stops += [_frame(bus, frame) for frame in (*brake, *off)]
         torque = said.hold[i] if i < len(said.hold) else 0.0
-        numbers_of = ", ".join(map(str, (first, count, *places)))
+        begins = (first + said.first_enable[i], int(i < len(said.resting) and said.resting[i] is not None))
+        numbers_of = ", ".join(map(str, (first, count, *begins, *places)))
         rows.append(f'{{"{comment(node.settings.name)}", {numbers_of}, {number(start[i])}, {number(torque)}}}')
         first += count
     holding = [_frame(buses.index(d.settings.bus), f) for d, f in zip(setup.drives, said.holding, strict=True)]
+    resting = ["{0, 0, 0, 0, 0, 0, {0}}" if frame is None else _frame(buses.index(d.settings.bus), frame)
+               for d, frame in zip(setup.drives, said.resting, strict=True)]  # fmt: skip
     alive = [f"{{{each.every}, {_frame(buses.index(each.bus), each.frame)}}}" for each in said.alive]
     empty = "{0, {0, 0, 0, 0, 0, 0, {0}}}"
     tables = [
         ("const loop_step steps", steps), ("const loop_alive alive", alive or [empty]),
-        ("const tick_frame stops", stops), ("const tick_frame holding", holding), ("const loop_node nodes", rows),
+        ("const tick_frame stops", stops), ("const tick_frame holding", holding), ("const tick_frame resting", resting),
+        ("const loop_off offs", _offs(setup, said, ffi)), ("const loop_node nodes", rows),
         ("const double start_q", [number(q) for q in setup.start.q.tolist()]),
     ]  # fmt: skip
     return "\n".join(f"static {kind}[] = {{\n  " + ",\n  ".join(rows) + "\n};" for kind, rows in tables) + "\n"
+
+
+def _offs(setup: RigSetup, said: Conversation, ffi: Any) -> list[str]:
+    """Each a `loop_off`."""
+    buses, rows = list(setup.settings.buses), []
+    for i, (drive, wire) in enumerate(zip(setup.drives, said.wires, strict=False)):
+        for off in wire.off:
+            expects = []
+            for part in (off.selects, off.bits):
+                place = ffi.new("tick_expects[1]")
+                for target, each in zip(place, part, strict=False):
+                    fill_expects(target, each)
+                expects.append(initialiser(ffi, place))
+            head = (i, buses.index(drive.settings.bus), off.length, off.answers, off.id, off.mask)
+            rows.append(f"{{{', '.join(map(str, (*head, len(off.selects), len(off.bits), *expects)))}}}")
+    return rows
 
 
 def _step(buses: Sequence[str], step: Step) -> str:

@@ -30,7 +30,7 @@ def fill_message(target: Any, message: Message, bus: int, node: int, fd: bool) -
     target.reads_count = len(message.reads)
     for place, each in [*zip(target.selects, message.selects, strict=False),
                         *zip(target.expects, message.expects, strict=False)]:  # fmt: skip
-        _fill_expects(place, each)
+        fill_expects(place, each)
     for place, reads in zip(target.reads, message.reads, strict=False):
         place.quantity = reads.quantity
         fill_field(place.field, reads.field)
@@ -66,7 +66,8 @@ def fill_field(target: Any, field: Field) -> None:
     target.mask = field.mask
 
 
-def _fill_expects(target: Any, expects: Expects) -> None:
+def fill_expects(target: Any, expects: Expects) -> None:
+    """Writes a `tick_expects`."""
     fill_field(target.field, expects.field)
     target.mask, target.value = expects.mask, expects.value
 

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +28,26 @@ pytestmark = pytest.mark.skipif(not SOCKETS, reason="the exported loop needs Lin
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-ffp-contract=off")
 
 
+KEYS = {"interface": "emulated", "bitrate": 1_000_000}
+
+OTHERS = ("odrive", "mit damiao", "mit cubemars", "mit none", "robstride")
+
+
+def config_of(folder: Path, kind: str) -> Path:
+    """A cart with one drive and one encoder; `kind` is a protocol, and for MIT drives their status."""
+    protocol, _, status = kind.partition(" ")
+    config = write_config(folder / "cart.yaml", protocol, KEYS, 30.0, stale=0.4, tick="c")
+    if status and status != "damiao":
+        text = config.read_text().replace("status: damiao", f"status: {status}")
+        config.write_text(text.replace("drive_watchdog: true", "drive_watchdog: false"))
+    return config
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The exported loop of a cart with one drive and one encoder, compiled without a warning, and its config."""
+    """The exported loop of a cart with a CiA 402 drive, compiled without a warning, and its config."""
     folder = tmp_path_factory.mktemp("exported")
-    keys = {"interface": "emulated", "bitrate": 1_000_000}
-    config = write_config(folder / "cart.yaml", "cia402", keys, 30.0, stale=0.4, tick="c")
+    config = config_of(folder, "cia402")
     done = CliRunner().invoke(app, ["export", str(config), "--loop", "--out", str(folder / "c")])
     assert done.exit_code == 0, done.output
     assert "buses, in the order of its arguments: main" in done.output
@@ -40,6 +55,16 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     built = folder / "cart_loop"
     subprocess.run(["cc", *STRICT, "-o", built, source, "-lm"], check=True)
     return built, config
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same for a drive of another protocol."""
+    folder = tmp_path_factory.mktemp("other")
+    config = config_of(folder, request.param)
+    (folder / "loop.c").write_text(export_loop(config).files["cart_loop.c"])
+    subprocess.run(["cc", "-std=c99", "-ffp-contract=off", "-o", folder / "loop", folder / "loop.c", "-lm"], check=True)
+    return folder / "loop", config
 
 
 class Drives:
@@ -90,6 +115,11 @@ def begun(loop: Any) -> list[str]:
     return said
 
 
+def last_word(told: str) -> str:
+    """What the emulated drive did last."""
+    return [line.split("F: ")[1].split(",")[0] for line in told.splitlines() if "F: " in line][-1]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_switches_every_drive_off(tmp_path: Path, program: tuple[Path, Path], number: signal.Signals) -> None:
     with started(tmp_path, program) as (loop, drives):
@@ -98,11 +128,35 @@ def test_a_signal_switches_every_drive_off(tmp_path: Path, program: tuple[Path, 
         assert loop.wait(30) == 130
         assert "every drive is off" in loop.stderr.read()
         told = drives.end()
-    assert [line.split("F: ")[1].split(",")[0] for line in told.splitlines() if "F: " in line][-1] == "torque off", told
+    assert last_word(told) == "torque off", told
 
 
 def test_drives_that_fall_silent_end_the_task(tmp_path: Path, program: tuple[Path, Path]) -> None:
     with started(tmp_path, program) as (loop, drives):
+        begun(loop)
+        drives.process.send_signal(signal.SIGSTOP)
+        try:
+            assert loop.wait(30) == 3
+        finally:
+            drives.process.send_signal(signal.SIGCONT)
+        said = loop.stderr.read()
+    assert "the task ends: an old sample" in said or "the task ends: a missing heartbeat" in said
+    assert "F: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop" in said
+
+
+def test_a_signal_switches_a_drive_of_every_protocol_off(tmp_path: Path, other: tuple[Path, Path]) -> None:
+    with started(tmp_path, other) as (loop, drives):
+        begun(loop)
+        time.sleep(0.1)  # some ticks
+        loop.send_signal(signal.SIGINT)
+        assert loop.wait(30) == 130, loop.stderr.read()
+        assert "every drive is off" in loop.stderr.read()
+        told = drives.end()
+    assert last_word(told) == "torque off", told
+
+
+def test_a_drive_of_every_protocol_that_falls_silent_ends_the_task(tmp_path: Path, other: tuple[Path, Path]) -> None:
+    with started(tmp_path, other) as (loop, drives):
         begun(loop)
         drives.process.send_signal(signal.SIGSTOP)
         try:

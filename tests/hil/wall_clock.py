@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cia402": {**CIA402, "status_every": 5},
     "odrive": ODRIVE,
     "mit": {"motor": "ak80-9", "status": "damiao", "drive_watchdog": True},
+    "robstride": {"motor": "rs-02"},
 }
 
 

@@ -9,7 +9,10 @@ static tick *const K = &machine;
 static tick_sockets *const S = &wires;
 static volatile sig_atomic_t signalled;
 static int enabled, begun; /* drives whose bring-up is complete, and nodes whose bring-up has begun */
-static int expected_from[64], expected_to[64], confirmed[64];
+static int enabling = -1, stopping; /* the drive that is being enabled; whether all are being switched off */
+static int expected_from[64], expected_to[64];
+static int confirmed[64], proofs[64]; /* whether a drive is off, and how many frames in a row have proved it */
+static unsigned char amiss[sizeof message_table / sizeof message_table[0]]; /* the last frame was not as expected */
 static unsigned char answered[sizeof steps / sizeof steps[0]];
 static long long alive_ticks, served;
 static tick_frame latest; /* the last frame with an id that is awaited */
@@ -54,9 +57,30 @@ static int matches(const loop_step *step, const tick_frame *f)
   return 1;
 }
 
+/* Whether a frame proves that its drive is off, or that it may be on. */
+static void judge(const tick_frame *f)
+{
+  unsigned char whole[4 + 64];
+  int node = -1, answers = 0;
+  for (int i = 0; i < 4; ++i) whole[i] = (unsigned char)(f->id >> 8 * (3 - i));
+  memcpy(whole + 4, f->data, sizeof f->data);
+  for (int i = 0; i < (int)(sizeof offs / sizeof offs[0]); ++i) {
+    const loop_off *each = &offs[i];
+    if ((f->id & each->mask) != each->id || f->bus != each->bus || f->length != each->length) continue;
+    if (!(f->flags & EXTENDED) != (each->id <= 0x7FF)) continue;
+    if (!as_expected(each->selects, each->selects_count, whole + 4)) continue;
+    node = each->node;
+    if (as_expected(each->bits, each->bits_count, whole + 4)) answers = each->answers;
+  }
+  if (node < 0) return;
+  proofs[node] = answers ? proofs[node] + 1 : 0;
+  confirmed[node] = answers && proofs[node] >= answers;
+}
+
 /* Looks at a frame outside the cyclic tick: samples, answers that are awaited, and whether a drive is off. */
 static void look_at(const tick_frame *f, int node)
 {
+  if (f->flags & (REMOTE | ERROR_FRAME)) return;
   tick_take(K, f->bus, f->id, f->flags >> 1 & 15, f->length, f->data, f->time);
   if (node >= 0)
     for (int i = expected_from[node]; i < expected_to[node]; ++i) {
@@ -70,11 +94,12 @@ static void look_at(const tick_frame *f, int node)
     const tick_message *each = &K->message[i];
     if (each->id != f->id || each->bus != f->bus || each->length != f->length || !each->expects_count) continue;
     if (as_expected(each->selects, each->selects_count, f->data))
-      confirmed[each->node] = !as_expected(each->expects, each->expects_count, f->data);
+      amiss[i] = !as_expected(each->expects, each->expects_count, f->data);
   }
+  judge(f);
 }
 
-/* Sends SYNC, what keeps the drives alive, and the torques that hold the enabled ones. */
+/* Sends SYNC, what keeps the drives alive, and the torques: those that hold the enabled ones, none to the others. */
 static void serve(void)
 {
   tick_frame sync;
@@ -88,7 +113,9 @@ static void serve(void)
   for (int i = 0; i < (int)(sizeof alive / sizeof alive[0]); ++i)
     if (alive[i].every && alive_ticks % alive[i].every == 0) sockets_send(S, &alive[i].frame, 1);
   ++alive_ticks;
-  for (int i = 0; i < enabled && i < K->m; ++i) sockets_send(S, &holding[i], 1);
+  for (int i = 0; i < K->m && !stopping; ++i)
+    if (i < enabled || (i == enabling && nodes[i].rests)) sockets_send(S, &holding[i], 1);
+    else if (nodes[i].rests) sockets_send(S, &resting[i], 1);
 }
 
 /* Receives until a moment, and serves once per period. */
@@ -149,7 +176,10 @@ static int bring_up(int node)
     }
     expected_from[node] = expected_to[node] = i;
     S->count = S->failed = 0;
-    while (i < last && !steps[i].awaits) sockets_send(S, &steps[i++].frame, 1);
+    for (; i < last && !steps[i].awaits; ++i) {
+      if (i == n->first_enable) enabling = node;
+      sockets_send(S, &steps[i].frame, 1);
+    }
     if (S->failed) return say(n->name, "the bus refuses a frame"), 0;
     for (expected_from[node] = expected_to[node] = i; expected_to[node] < last && steps[expected_to[node]].awaits;)
       ++expected_to[node]; /* an answer may come at once */
@@ -161,9 +191,10 @@ static int bring_up(int node)
 static int begin_task(void)
 {
   long long now = sockets_now(S);
+  for (int i = 0; i < K->messages; ++i)
+    if (amiss[i] && K->message[i].node < K->m) return say(nodes[K->message[i].node].name, "is no longer enabled"), 0;
   for (int i = 0; i < K->channels; ++i) {
     if (!K->sample_time[i] || now - K->sample_time[i] > K->missed) return say(nodes[i].name, "has sent no new sample"), 0;
-    if (i < K->m && confirmed[i]) return say(nodes[i].name, "is no longer enabled"), 0;
     if (!(fabs(K->position[i] - nodes[i].start) <= START_TOLERANCE)) {
       fprintf(stderr, "%s: at the start pose %.6g is expected, measured is %.6g (start_tolerance %g)\n", nodes[i].name,
               nodes[i].start, K->position[i], START_TOLERANCE);
@@ -252,9 +283,13 @@ static int stop_drives(void)
   int missing;
   signalled = 0; /* a second signal does not keep drives on */
   enabled = 0;
-  memset(confirmed, 0, sizeof confirmed);
+  stopping = 1;
   do {
     int braking = sockets_now(S) - began < BRAKE;
+    if (braking) { /* what counts comes after the command to switch off */
+      memset(confirmed, 0, sizeof confirmed);
+      memset(proofs, 0, sizeof proofs);
+    }
     S->count = 0;
     for (int i = 0; i < K->m; ++i) {
       int first = braking ? nodes[i].first_brake : nodes[i].first_off;

@@ -11,9 +11,17 @@ typedef struct { /* a frame that is sent every so many ticks */
   tick_frame frame;
 } loop_alive;
 
+typedef struct { /* a frame that proves that a drive makes no torque: hil.drives.wire.Off */
+  int node, bus, length, answers;
+  unsigned id, mask;
+  int selects_count, bits_count;
+  tick_expects selects[1], bits[1];
+} loop_off;
+
 typedef struct {
   const char *name;
   int first_step, steps;         /* bring-up */
+  int first_enable, rests;       /* the step that begins to enable it; whether it is fed by torques before */
   int first_brake, brakes;       /* frames that make a drive brake */
   int first_off, offs;           /* frames that switch it off */
   double start, hold;            /* position at the start pose; torque that holds it, 0 for an encoder node */
