@@ -181,7 +181,11 @@ class MoteusDrive(Drive):
         return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
 
     def wire(self) -> Wire:
-        """Answers in position mode without a fault, in the form of `codec.state`."""
+        """Answers in position mode without a fault, in the form of `codec.state`.
+
+        No `off`: an exported loop awaits the answers of the emulated drive bit by bit, and those of a real one hold its
+        serial number and texts of its console.
+        """
         settings, turn = self.settings, (Operation.TIMES, self._turn)
         reads = (
             Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),

@@ -19,6 +19,7 @@ from hil.loop.controller import Controller
 from hil.recorder.memory import FRAME, SENT
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import SOCKETS
+from servoctl.cli import main
 from servoctl.cli.app import app
 from servoctl.errors import ConfigError
 from tests.hil.wall_clock import write_config
@@ -52,9 +53,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     assert done.exit_code == 0, done.output
     assert "buses, in the order of its arguments: main" in done.output
     (source,) = (folder / "c").iterdir()
-    built = folder / "cart_loop"
-    subprocess.run(["cc", *STRICT, "-o", built, source, "-lm"], check=True)
-    return built, config
+    subprocess.run(["cc", *STRICT, "-o", folder / "cart_loop", source, "-lm"], check=True)
+    return folder / "cart_loop", config
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -62,9 +62,14 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """The same for a drive of another protocol."""
     folder = tmp_path_factory.mktemp("other")
     config = config_of(folder, request.param)
-    (folder / "loop.c").write_text(export_loop(config).files["cart_loop.c"])
+    return built(folder, export_loop(config).files["cart_loop.c"]), config
+
+
+def built(folder: Path, text: str) -> Path:
+    """A program, compiled quickly."""
+    (folder / "loop.c").write_text(text)
     subprocess.run(["cc", "-std=c99", "-ffp-contract=off", "-o", folder / "loop", folder / "loop.c", "-lm"], check=True)
-    return folder / "loop", config
+    return folder / "loop"
 
 
 class Drives:
@@ -86,12 +91,12 @@ class Drives:
 @contextmanager
 def started(folder: Path, program: tuple[Path, Path], *words: str) -> Iterator[tuple[Any, Drives]]:
     """The program against emulated drives on a pair of sockets."""
-    built, config = program
+    path, config = program
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with here, there:
         drives = Drives(folder, config, there)
         there.close()
-        command = [built, "--armed", *words, f"fd:{here.fileno()}"]
+        command = [path, "--armed", *words, f"fd:{here.fileno()}"]
         loop = subprocess.Popen(command, pass_fds=[here.fileno()], stderr=subprocess.PIPE, text=True, cwd=folder)
         here.close()
         try:
@@ -166,6 +171,48 @@ def test_a_drive_of_every_protocol_that_falls_silent_ends_the_task(tmp_path: Pat
         said = loop.stderr.read()
     assert "the task ends: an old sample" in said or "the task ends: a missing heartbeat" in said
     assert "F: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop" in said
+
+
+def test_a_joint_beyond_its_limits_ends_the_task_and_switches_the_drive_off(
+    tmp_path: Path, program: tuple[Path, Path]
+) -> None:
+    text = export_loop(program[1], ["hil.drives.0.speed_limit=0.01"]).files["cart_loop.c"]
+    with started(tmp_path, (built(tmp_path, text), program[1])) as (loop, drives):
+        assert loop.wait(30) == 3
+        said, told = loop.stderr.read(), drives.end()
+    assert "the task ends: a joint beyond its limits" in said and "every drive is off" in said
+    assert last_word(told) == "torque off", told
+
+
+def test_a_loop_that_is_held_up_ends_the_task_and_switches_the_drive_off(
+    tmp_path: Path, program: tuple[Path, Path]
+) -> None:
+    (source,) = (program[1].parent / "c").iterdir()
+    text = source.read_text()
+    assert "#define LATE_TICKS 1000\n" in text
+    path = built(tmp_path, text.replace("#define LATE_TICKS 1000\n", "#define LATE_TICKS 0\n"))
+    with started(tmp_path, (path, program[1])) as (loop, drives):
+        begun(loop)
+        while loop.poll() is None:  # shorter than the watchdog of the drive
+            loop.send_signal(signal.SIGSTOP)
+            time.sleep(0.05)
+            loop.send_signal(signal.SIGCONT)
+            time.sleep(0.02)
+        assert loop.returncode == 3
+        said, told = loop.stderr.read(), drives.end()
+    assert "the task ends: too many periods without a tick" in said and "every drive is off" in said
+    assert last_word(told) == "torque off", told
+
+
+def test_a_drive_that_does_not_say_that_it_is_off_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"interface": "emulated", "bitrate": 1_000_000, "fd": True, "data_bitrate": 5_000_000}
+    config = write_config(tmp_path / "cart.yaml", "moteus", keys, 30.0)
+    config.write_text(config.read_text().replace("encoder_bits: 16", "encoder_bits: 16\n    fd: true"))
+    assert main(["export", str(config), "--loop", "--out", str(tmp_path / "c")]) == 2
+    assert "--loop: its program could not see that a drive is off: F (moteus)" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
 
 
 def test_its_torques_are_those_of_the_tick_in_python_s_process_to_the_bit(

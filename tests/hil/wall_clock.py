@@ -29,6 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "odrive": ODRIVE,
     "mit": {"motor": "ak80-9", "status": "damiao", "drive_watchdog": True},
     "robstride": {"motor": "rs-02"},
+    "moteus": {},
 }
 
 

@@ -145,6 +145,24 @@ static void say_frame(const tick_frame *f)
   for (int i = 0; i < f->length; ++i) fprintf(stderr, "%02X", f->data[i]);
 }
 
+/* Sends frames up to the next answer; a full bus gets them a little later. */
+static int send_steps(int node, int *next, long long end)
+{
+  int last = nodes[node].first_step + nodes[node].steps, to = *next;
+  while (to < last && !steps[to].awaits) ++to;
+  for (expected_from[node] = expected_to[node] = to; expected_to[node] < last && steps[expected_to[node]].awaits;)
+    ++expected_to[node]; /* an answer may come at once */
+  while (*next < to) {
+    if (*next == nodes[node].first_enable) enabling = node;
+    S->count = 0;
+    if (!sockets_send(S, &steps[*next].frame, 1)) ++*next;
+    else if (sockets_now(S) > end) return say(nodes[node].name, "the bus refuses a frame"), 0;
+    else listen_until(sockets_now(S) + PERIOD / 4, node);
+    if (signalled) return 0;
+  }
+  return 1;
+}
+
 /* Frames to send, then the answers, in any order among themselves. */
 static int bring_up(int node)
 {
@@ -174,15 +192,7 @@ static int bring_up(int node)
         }
       return 0;
     }
-    expected_from[node] = expected_to[node] = i;
-    S->count = S->failed = 0;
-    for (; i < last && !steps[i].awaits; ++i) {
-      if (i == n->first_enable) enabling = node;
-      sockets_send(S, &steps[i].frame, 1);
-    }
-    if (S->failed) return say(n->name, "the bus refuses a frame"), 0;
-    for (expected_from[node] = expected_to[node] = i; expected_to[node] < last && steps[expected_to[node]].awaits;)
-      ++expected_to[node]; /* an answer may come at once */
+    if (!send_steps(node, &i, end)) return 0;
   }
   return 1;
 }
