@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import RigSetup
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
-from hil.drives.wire import Wire
+from hil.drives.wire import Off, Wire
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
@@ -108,15 +108,18 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
 
     dispatch = _Recording(environment.buses, nodes, environment.clock, record)
 
-    def steps_of(node: Node, steps: Steps) -> list[Step]:
+    def steps_of(node: Node, steps: Steps, settled: bool = True) -> list[Step]:
         said.clear()
         _perform(node, steps, dispatch, environment.clock, period)
-        return _answers(node, names, said)
+        return _answers(node, names, said, settled)
 
     bring_up, first_enable, resting = [], [], []
     try:
         for i, node in enumerate(nodes):
-            steps = steps_of(node, _prepared(node, BusExchange(dispatch, node.settings.bus, period)))
+            exchange = BusExchange(dispatch, node.settings.bus, period)
+            steps = steps_of(node, _prepared(node, exchange), settled=False)
+            if isinstance(node, Drive):
+                steps += steps_of(node, node.reset())
             first_enable.append(len(steps))
             if isinstance(node, Drive):
                 resting.append(_resting(node))
@@ -184,42 +187,51 @@ def _perform(node: Node, steps: Steps, dispatch: Dispatch, clock: Clock, period:
         dispatch.wait(min(clock.now() + step, dispatch.service(step)), lambda: node.settings.bus)
 
 
-def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, Frame]]) -> list[Step]:
-    """The steps of a node: frames sent in its bring-up, and its answers before each of them."""
+def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, Frame]], settled: bool) -> list[Step]:
+    """The steps of a node: frames sent in its bring-up, and its answers before each of them.
+
+    Until a drive is settled by its reset, it may report a fault: of its state only counts that it is off.
+    """
     wire = node.wire() or Wire(())
     steps: list[Step] = []
     answers: dict[tuple[int, bytes], Step] = {}
     for bus, sent, frame in said:
         name = names[bus]
         if sent:
-            steps += [*_awaited(answers.values()), Step(name, frame, None)]
+            steps += [*_awaited(answers.values(), wire), Step(name, frame, None)]
             answers.clear()
-        elif name == node.settings.bus and node.takes(frame.id) and (step := _answer(name, frame, wire)) is not None:
-            like = next((off.id for off in wire.off if frame.id & off.mask == off.id), frame.id)
+        elif name == node.settings.bus and node.takes(frame.id) and (step := _answer(name, frame, wire, settled)):
+            like = next((off.id for off in wire.off if _fits(off, frame)), frame.id)
             key = like, frame.data if _exact(step) else b""
             answers.pop(key, None)  # of a state the last one counts
             answers[key] = step
-    return [*steps, *_awaited(answers.values())]
+    return [*steps, *_awaited(answers.values(), wire)]
 
 
-def _awaited(answers: Iterable[Step]) -> list[Step]:
+def _awaited(answers: Iterable[Step], wire: Wire) -> list[Step]:
     """The answers to wait for: states, which come by a timer too, only where nothing else answers."""
     found = list(answers)
-    return [step for step in found if _exact(step)] or found
+    states = [step for step in found if any(_fits(off, step.frame) for off in wire.off)]
+    return [step for step in found if _exact(step)] or states or found
+
+
+def _fits(off: Off, frame: Frame) -> bool:
+    return frame.id & off.mask == off.id and off.length == len(frame.data)
 
 
 def _exact(step: Step) -> bool:
     return step.mask == b"\xff" * len(step.frame.data)
 
 
-def _answer(bus: str, frame: Frame, wire: Wire) -> Step | None:
+def _answer(bus: str, frame: Frame, wire: Wire, settled: bool) -> Step | None:
     """The answer that a received frame is; None: it is a sample."""
     size = len(frame.data)
     messages = [each for each in wire.messages if each.id == frame.id and each.length == size]
-    offs = [each for each in wire.off if frame.id & each.mask == each.id and each.length == size]
+    offs = [each for each in wire.off if _fits(each, frame)]
     if not messages and not offs:
         return Step(bus, frame, b"\xff" * size)
-    known = [expects for each in messages[:1] for expects in (*each.selects, *each.expects)]
+    told = messages[:1] if settled or not offs else []
+    known = [expects for each in told for expects in (*each.selects, *each.expects)]
     known += [expects for each in offs for expects in (*each.selects, *each.bits)]
     if not known:
         return None

@@ -117,7 +117,12 @@ def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Co
     code = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
     files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")]
-    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), _talk(setup, said, machine.ffi)]
+    tables = [
+        _settings(setup, name),
+        _tables(machine),
+        _set_up(setup, machine, functions, said),
+        _talk(setup, said, machine.ffi),
+    ]
     parts = [_about(setup, name), head, RENAMED, code, "#undef select\n", *files, *tables, text("loop.c")]
     return "\n".join(parts)
 
