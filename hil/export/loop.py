@@ -114,16 +114,13 @@ def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Co
     calls = {"predict": setup.prediction.call, "sense": setup.sensing.coordinates.call}
     functions = {name: _compiled(call.function, call.evaluate) for name, call in calls.items()}
     functions["law"] = _compiled(loop.control_kernel.function, controller.tick.evaluate)
-    code = Program([each.function for each in functions.values()]).source
+    law = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
     files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")]
-    tables = [
-        _settings(setup, name),
-        _tables(machine),
-        _set_up(setup, machine, functions, said),
-        _talk(setup, said, machine.ffi),
-    ]
-    parts = [_about(setup, name), head, RENAMED, code, "#undef select\n", *files, *tables, text("loop.c")]
+    talk = _talk(setup, said, machine.ffi)
+    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), talk]
+    code = [text(name) for name in ("bring_up.c", "loop.c")]
+    parts = [_about(setup, name), head, RENAMED, law, "#undef select\n", *files, *tables, *code]
     return "\n".join(parts)
 
 
@@ -232,14 +229,9 @@ def _buses(setup: RigSetup, machine: Machine, lines: list[str], said: Conversati
               "static tick_frame commands[] = {\n  " + ",\n  ".join(commands) + "\n};"]  # fmt: skip
     lines += [f"  wires.commands = {many};", "  wires.command = commands;", "  wires.last = last_frames;",
               "  wires.number = frame_numbers;", "  wires.order = frame_order;"]  # fmt: skip
-    early = [
-        f"  wires.buses = {len(buses)};",
-        "  wires.room = 4096;",
-        "  wires.bus = buses;",
-        "  wires.frames = frames;",
-    ]
-    text = ["static void set_up(void)", "{", *early, *lines, "}"]
-    return "\n".join([*arrays, *text]) + "\n"
+    early = [f"  wires.buses = {len(buses)};", "  wires.room = 4096;",
+             "  wires.bus = buses;", "  wires.frames = frames;"]  # fmt: skip
+    return "\n".join([*arrays, "static void set_up(void)", "{", *early, *lines, "}"]) + "\n"
 
 
 def _talk(setup: RigSetup, said: Conversation, ffi: Any) -> str:
