@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from servoctl.engine.compiler import LONG
 
-MANY = 2000
+MANY = 4000
 """A function of more statements is written in pieces."""
 
 SIZE = 1000
