@@ -4,11 +4,12 @@
 
 `then` is the state at which the command begins to act, `middle` half a period later; see `laws.held_bounds`.
 
-Design: the rows at the middle are a function that is called, on symbols as on numbers, so that generated C holds it
-once. It stands behind a branch: where commands act at once, and the last one leaves all bounds far from binding, the
-rows of now serve. The task is not looked at there: bounds that do not hold leave the command as it was. A bound of
-what a task moves has the direction of the task's row, which G(middle) would miss by a little; inputs that meet both
-would be enormous. So the rows keep the direction that they have now, and are exact for the last command.
+Design: what the last command does to the bounds at the middle is a function that is called, so that generated C holds
+it once; the command is its only input, which spares the map of all inputs. It stands behind a branch: where commands
+act at once, and the last one leaves all bounds far from binding, the rows of now serve. The task is not looked at
+there: bounds that do not hold leave the command as it was. A bound of what a task moves has the direction of the task's
+row, which G(middle) would miss by a little; inputs that meet both would be enormous. So the rows keep the direction
+that they have now, and are exact for the last command.
 """
 
 import hashlib
@@ -127,7 +128,7 @@ def _under_command(matrices: Matrices, u: Array) -> Matrices:
 
 
 def _values(law: BoundLaw, terms: Terms) -> Array:
-    """What the bounds limit, where 1 is the only input."""
+    """`G u + free` where the only input is 1."""
     G, free, _ = law.bound_rows(terms)
     values: Array = G[:, 0] + free
     return values
