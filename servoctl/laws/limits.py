@@ -127,9 +127,10 @@ def within_limits(
     x, held = root * whole, np.concatenate([high - low, -short])
     if start is not None:
         high, low = above(start.held, 0.5), above(-0.5, start.held)
-        begun = where(high[:m], upper, where(low[:m], lower, start.u))
-        inputs = where(high[:m], 1.0, where(low[:m], -1.0, 0.0))[: len(box[0])]
-        there = np.concatenate([inputs, where(high[m:], -1.0, 0.0)])
+        there, begun = where(high[m:], -1.0, 0.0), start.u
+        if limited:
+            begun = where(high[:m], upper, where(low[:m], lower, begun))
+            there = np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), there])
         x, held = where(start.known, root * begun, x), where(start.known, there, held)
     x = clip(x, *box) if limited else x
     x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))

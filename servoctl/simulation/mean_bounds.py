@@ -4,11 +4,12 @@
 
 `then` is the state at which the command begins to act, `middle` half a period later; see `laws.held_bounds`.
 
-Design: the rows at the middle are a function that is called, on symbols as on numbers, so that generated C holds it
-once. It stands behind a branch: where commands act at once, and the last one leaves all bounds far from binding, the
-rows of now serve. The task is not looked at there: bounds that do not hold leave the command as it was. A bound of
-what a task moves has the direction of the task's row, which G(middle) would miss by a little; inputs that meet both
-would be enormous. So the rows keep the direction that they have now, and are exact for the last command.
+Design: what the last command does to the bounds at the middle is a function that is called, so that generated C holds
+it once; the command is its only input, which spares the map of all inputs. It stands behind a branch: where commands
+act at once, and the last one leaves all bounds far from binding, the rows of now serve. The task is not looked at
+there: bounds that do not hold leave the command as it was. A bound of what a task moves has the direction of the task's
+row, which G(middle) would miss by a little; inputs that meet both would be enormous. So the rows keep the direction
+that they have now, and are exact for the last command.
 """
 
 import hashlib
@@ -20,12 +21,13 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.linalg import product
 from servoctl.engine.repeat import repeat
 from servoctl.engine.symbol import from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import PlantFunctions
 from servoctl.laws.active_set import above, at_least, greatest
-from servoctl.laws.law import Acceleration
+from servoctl.laws.law import Acceleration, BoundLaw
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import NumericPlant, TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System
@@ -62,11 +64,12 @@ def with_mean_bounds(
     G, free, scale = law.bound_rows(terms)
     least = law.bound_least(matrices(then).bounds if late else terms.matrices.bounds)
     last, change = law.last_sent(memory), np.zeros(len(free))
-    if late or _near(G, free, least, last):
-        at = system.terms(middle, matrices(middle))
+    effect = G @ last
+    if late or _near(effect, free, least):
+        at = system.terms(middle, _under_command(matrices(middle), last))
         at = at if d is None else disturbed(at, d)
         if at.finite is not False and at.positive is not False:
-            change = _change(G, free, *law.bound_rows(at)[:2], last)
+            change = _change(effect + free, _values(law, at))
     return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
 
 
@@ -90,14 +93,14 @@ def with_traced_mean_bounds(
     assert law is not None
     plant = TracedPlant(system, p, matrices)
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
-    at_middle = trace(system.terms, State(given["t"][0], given["q"], given["v"]), matrices(given))
-    moved, more = given, []
+    moved, more = {**given, **inputs({"u": (system.model.m,)})}, []
+    state, pushed = State(given["t"][0], given["q"], given["v"]), trace(_under_command, matrices(given), moved["u"])
+    at_middle = trace(system.terms, state, pushed)
     if d is not None:
-        moved, more = {**given, **inputs({"d": (n,)})}, [d]
+        moved, more = {**moved, **inputs({"d": (n,)})}, [d]
         at_middle = trace(disturbed, at_middle, moved["d"])
-    G, free, _ = trace(law.bound_rows, at_middle)
     sound = where(at_middle.finite, at_middle.positive, 0.0)
-    kernel = called_kernel("bounds", moved, {"G": G, "free": where(sound, free, np.nan)})
+    kernel = called_kernel("bounds", moved, {"values": where(sound, trace(_values, law, at_middle), np.nan)})
     rows = at_middle.matrices.bounds
     values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
     at_then = None if values is None else called_kernel("bound_values", given, values)
@@ -110,24 +113,36 @@ def with_traced_mean_bounds(
             of = replace(of, violation=h, violation_rate=rate)
         G, free, scale = law.bound_rows(terms)
         least, last = law.bound_least(of), law.last_sent(memory)
-        far = 0.0 if late else 1.0 - _near(G, free, least, last)
-        change = _lazy_change(kernel, far, [np.array([middle.t]), middle.q, middle.v, p, *more], G, free, last)
+        effect = G @ last
+        far = 0.0 if late else 1.0 - _near(effect, free, least)
+        change = _lazy_change(kernel, far, [np.array([middle.t]), middle.q, middle.v, p, last, *more], effect + free)
         return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
 
     found: Terms = trace(held, memory)
     return found
 
 
-def _near(G: Array, free: Array, least: Array, last: Array) -> Any:
-    """Whether any bound is near under the last command, as 1 or 0."""
-    effect = G @ last
+def _under_command(matrices: Matrices, u: Array) -> Matrices:
+    """The matrices with what the inputs u do as their only input, in units of u."""
+    return replace(matrices, B=product(matrices.B, u)[:, None])
+
+
+def _values(law: BoundLaw, terms: Terms) -> Array:
+    """`G u + free` where the only input is 1."""
+    G, free, _ = law.bound_rows(terms)
+    values: Array = G[:, 0] + free
+    return values
+
+
+def _near(effect: Array, free: Array, least: Array) -> Any:
+    """Whether any bound is near where an input has this effect on the rows, as 1 or 0."""
     room, size = effect + free - least, np.abs(effect) + np.abs(free) + np.abs(least)
     return greatest(where(at_least(room, NEAR * size), 0.0, 1.0))  # NaN is near
 
 
-def _change(G: Array, free: Array, later_G: Array, later_free: Array, last: Array) -> Array:
-    """By how much `G u + free` changes until later under the last command; 0 where it is not known."""
-    change = (later_G - G) @ last + later_free - free
+def _change(now: Array, later: Array) -> Array:
+    """By how much what the bounds limit changes; 0 where it is not known."""
+    change = later - now
     known: Array = where(above(np.inf, np.abs(change)), change, 0.0)
     return known
 
@@ -139,18 +154,17 @@ def _under(plant: PlantFunctions, d: Array | None) -> Acceleration:
     return lambda state, u: plant.acceleration(state, u) + d
 
 
-def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], G: Array, free: Array, last: Array) -> Array:
-    """`_change` on symbols, with the arguments of the kernel; 0, and not evaluated, if `far` is 1."""
-    arguments = [*middle, G, free, last]
+def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], now: Array) -> Array:
+    """`_change` on symbols until later, with the arguments of the kernel; 0, and not evaluated, if `far` is 1."""
+    arguments = [*middle, now]
     fresh = [symbols(f"x{i}", *np.shape(each)) for i, each in enumerate(arguments)]
-    state, later = symbols("state", len(free) + 1), kernel(*fresh[: len(middle)])
-    now_G, now_free, sent = fresh[-3:]
-    outcome = np.concatenate([_change(now_G, now_free, later[0], later[1], sent), [1.0]])
+    state, (later,) = symbols("state", len(now) + 1), kernel(*fresh[:-1])
+    outcome = np.concatenate([_change(fresh[-1], later), [1.0]])
     step = ca.Function(
         "bounds_change", [to_sx(each) for each in (state, *fresh)], ca.cse([to_sx(outcome)]), {"never_inline": True}
     )
     # what is repeated is known by its name, in the whole program
     name = f"bounds_change_{hashlib.sha256(step.serialize().encode()).hexdigest()[:16]}"
-    start = to_sx(np.append(np.zeros(len(free)), far))
-    after = repeat(name, step, 1, done=len(free))(start, *map(to_sx, arguments))
-    return from_sx(after, (len(free) + 1,))[:-1]
+    start = to_sx(np.append(np.zeros(len(now)), far))
+    after = repeat(name, step, 1, done=len(now))(start, *map(to_sx, arguments))
+    return from_sx(after, (len(now) + 1,))[:-1]
