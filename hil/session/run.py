@@ -281,7 +281,8 @@ class HilRun:
         if stages.mode is Phase.FULL:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(*self._table.parts[2:])
-        self._outliers.tick(tick.began / SECOND, self._table.parts[2], stages.mode is Phase.FULL)
+        task_time = stages.task_time if stages.mode is Phase.FULL else 0.0
+        self._outliers.tick(tick.began / SECOND, self._table.parts[2], task_time)
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self._reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)

@@ -107,7 +107,7 @@ def test_the_code_of_a_long_tree_has_no_statements_for_pairs_of_joints() -> None
         given = inputs({"q": (joints,), "v": (joints,), "p": (len(parameter_values(robot)),)})
         bound = with_parameters(robot, given["p"])
         made = Kernel.compile("force", given, {"Q": bound.force(given["q"], given["v"], 0.0)})
-        return sum(each.statements for each in emitted([made.function]).values())
+        return sum(each.text.count(";") for each in emitted([made.function]).values())
 
     assert statements(40) < 1.8 * statements(20) < 3600
 
@@ -119,7 +119,7 @@ def test_the_law_of_a_chain_of_32_hinges_runs_traced_in_few_statements_and_equal
     x = np.concatenate([q, v])
     for found, expected in zip(traced.rates(0.0, x), numeric.rates(0.0, x), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
-    statements = sum(each.statements for each in emitted([traced.control_kernel.function]).values())
+    statements = sum(each.text.count(";") for each in emitted([traced.control_kernel.function]).values())
     assert statements < 32 * 100  # written out, the triangle's inverse alone takes 32^3 / 6 = 5,500
 
 
