@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,9 @@ PATIENT = (
     "hil.safety.late_share=0.99", "hil.safety.zero_time=0.2", "hil.safety.ramp_time=0.3",
 )  # fmt: skip
 """A busy machine must not end the measurement."""
+
+TRIES = 6
+"""Most runs for one measurement: where real-time rights are missing, other programs hold up one in four."""
 
 
 class Ticks(NamedTuple):
@@ -120,6 +123,14 @@ def on_pair(setup: RigSetup, config: str) -> Iterator[Environment]:
 
 
 def measured(rate: float, duration: float, kind: str, config: str = CONFIG) -> Ticks:
+    """As `once`; a run that another program held up is repeated."""
+    for _ in range(TRIES - 1):
+        with suppress(RigError):
+            return once(rate, duration, kind, config)
+    return once(rate, duration, kind, config)
+
+
+def once(rate: float, duration: float, kind: str, config: str = CONFIG) -> Ticks:
     """Runs a config on a pair of sockets.
 
     Args:
