@@ -49,7 +49,7 @@ class Alive(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What is said to the nodes besides torques.
+    """The frames of a run on drives, other than torques.
 
     Attributes:
         bring_up: Of each node, drives first.
@@ -247,7 +247,7 @@ def _answer(bus: str, frame: Frame, wire: Wire, settled: bool) -> Step | None:
 
 
 def _alive(drive: Drive) -> list[Alive]:
-    """What keeps a drive alive besides its commands."""
+    """Frames that keep a drive alive, other than its commands."""
     first: dict[Frame, int] = {}
     for tick in range(LONGEST_INTERVAL):
         drive.command(0.0)

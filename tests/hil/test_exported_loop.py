@@ -125,43 +125,19 @@ def last_word(told: str) -> str:
     return [line.split("F: ")[1].split(",")[0] for line in told.splitlines() if "F: " in line][-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_switches_every_drive_off(tmp_path: Path, program: tuple[Path, Path], number: signal.Signals) -> None:
-    with started(tmp_path, program) as (loop, drives):
-        begun(loop)
-        loop.send_signal(number)
-        assert loop.wait(30) == 130
-        assert "every drive is off" in loop.stderr.read()
-        told = drives.end()
-    assert last_word(told) == "torque off", told
-
-
-def test_drives_that_fall_silent_end_the_task(tmp_path: Path, program: tuple[Path, Path]) -> None:
-    with started(tmp_path, program) as (loop, drives):
-        begun(loop)
-        drives.process.send_signal(signal.SIGSTOP)
-        try:
-            assert loop.wait(30) == 3
-        finally:
-            drives.process.send_signal(signal.SIGCONT)
-        said = loop.stderr.read()
-    assert "the task ends: an old sample" in said or "the task ends: a missing heartbeat" in said
-    assert "F: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop" in said
-
-
-def test_a_signal_switches_a_drive_of_every_protocol_off(tmp_path: Path, other: tuple[Path, Path]) -> None:
-    with started(tmp_path, other) as (loop, drives):
+def assert_a_signal_ends_it(folder: Path, program: tuple[Path, Path], number: signal.Signals) -> None:
+    with started(folder, program) as (loop, drives):
         begun(loop)
         time.sleep(0.1)  # some ticks
-        loop.send_signal(signal.SIGINT)
+        loop.send_signal(number)
         assert loop.wait(30) == 130, loop.stderr.read()
         assert "every drive is off" in loop.stderr.read()
         told = drives.end()
     assert last_word(told) == "torque off", told
 
 
-def test_a_drive_of_every_protocol_that_falls_silent_ends_the_task(tmp_path: Path, other: tuple[Path, Path]) -> None:
-    with started(tmp_path, other) as (loop, drives):
+def assert_silence_ends_it(folder: Path, program: tuple[Path, Path]) -> None:
+    with started(folder, program) as (loop, drives):
         begun(loop)
         drives.process.send_signal(signal.SIGSTOP)
         try:
@@ -171,6 +147,23 @@ def test_a_drive_of_every_protocol_that_falls_silent_ends_the_task(tmp_path: Pat
         said = loop.stderr.read()
     assert "the task ends: an old sample" in said or "the task ends: a missing heartbeat" in said
     assert "F: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_switches_every_drive_off(tmp_path: Path, program: tuple[Path, Path], number: signal.Signals) -> None:
+    assert_a_signal_ends_it(tmp_path, program, number)
+
+
+def test_drives_that_fall_silent_end_the_task(tmp_path: Path, program: tuple[Path, Path]) -> None:
+    assert_silence_ends_it(tmp_path, program)
+
+
+def test_a_signal_switches_a_drive_of_every_protocol_off(tmp_path: Path, other: tuple[Path, Path]) -> None:
+    assert_a_signal_ends_it(tmp_path, other, signal.SIGINT)
+
+
+def test_a_drive_of_every_protocol_that_falls_silent_ends_the_task(tmp_path: Path, other: tuple[Path, Path]) -> None:
+    assert_silence_ends_it(tmp_path, other)
 
 
 def test_a_joint_beyond_its_limits_ends_the_task_and_switches_the_drive_off(

@@ -1,6 +1,6 @@
 """Lines and planes of bounds, for pictures: where `h(q) = n . p(q) + c >= 0` with a point p that the plant draws.
 
-Design: nobody says what an equation means. Its values at random poses do: if h is the same linear function of a drawn
+Design: the meaning of an equation is found from its values at random poses: if h is the same linear function of a drawn
 point at all of them, h = 0 is a line or a plane that this point must not cross. Other bounds are not drawn, nor are
 those that move with time.
 """
