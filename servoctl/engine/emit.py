@@ -74,7 +74,7 @@ def emitted(
         single: Whether V is a float.
         unrolled: Whether decompositions are written out, statement by statement; their derivatives have C then.
         leading: As of `emit`.
-        split: Whether long functions are written in pieces.
+        split: Whether long functions are written in pieces, and sine and cosine of an angle in one call.
 
     Raises:
         CompileError: An operation has no C.
@@ -151,7 +151,7 @@ def _function(function: Any, single: bool, unrolled: bool, split: bool) -> CFunc
         return _recursion(function)
     if _sums_pairs(function.name()):
         return _pairs(function)
-    body = Statements(function, single)
+    body = Statements(function, single, sine_with_cosine=split)
     if split and len(body.lines) > MANY:
         text = in_pieces(f"f_{function.name()}", _parameters(function), body.lines, body.variables)
     else:

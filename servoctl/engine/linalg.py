@@ -10,7 +10,7 @@ from servoctl.engine.banded import BandedDecomposition
 from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, longer_rows, pinv
 from servoctl.engine.finite import is_finite
 from servoctl.engine.products import called, column_sizes, product, project
-from servoctl.engine.structured import Diagonal, Sparse
+from servoctl.engine.structured import Diagonal, Sparse, components
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 
@@ -20,8 +20,10 @@ __all__ = [
 ]  # fmt: skip
 
 WRITTEN_OUT = 6
-"""Triangles up to this size are written out on symbols; larger ones are loops."""
+"""Solves with a triangle of symbols up to this size are written out; larger ones are loops."""
 
+FACTOR_WRITTEN_OUT = 8
+"""Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of loops."""
 
 INVERTED = 20
 """Triangles of symbols from this size on are inverted where L^-1 is asked for: a third of the products of a solve."""
@@ -43,14 +45,33 @@ def cholesky(M: Array | Sparse) -> tuple[Any, Any]:
         return Diagonal(np.sqrt(M.values) if positive else np.full(len(M), 1.0)), positive
     M = np.asarray(M)
     if is_symbolic(M):
-        if len(M) <= WRITTEN_OUT:
-            return _cholesky_symbolic(M)
-        L, positive = called(loops.cholesky_function(len(M)), (M,), M.shape, ())
-        return L, positive
+        return _by_parts(M)
     try:
         return np.linalg.cholesky(M.astype(float)), True
     except np.linalg.LinAlgError:
         return np.eye(len(M)), False
+
+
+def _by_parts(M: Array) -> tuple[Array, Any]:
+    """`cholesky` on symbols: a factor for each block, such as the coordinates of one of several arms."""
+    L: Array = np.full(M.shape, 0.0).astype(object)
+    positive: Any = 1.0
+    for part in _parts(M):
+        block = M[np.ix_(part, part)]
+        if len(part) <= FACTOR_WRITTEN_OUT:
+            factor, fine = _cholesky_symbolic(block)
+        else:
+            factor, fine = called(loops.cholesky_function(len(part)), (block,), block.shape, ())
+        L[np.ix_(part, part)] = factor
+        positive = where(fine, positive, 0.0)
+    return L, positive
+
+
+def _parts(M: Array) -> list[Array]:
+    """The indices of each block of a matrix of symbols that has zeros between its blocks."""
+    places = Sparse.of(M)
+    count, label = components(places.rows, places.columns, len(M))
+    return [np.flatnonzero(label == part) for part in range(count)]
 
 
 def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
@@ -82,15 +103,7 @@ def solve_lower(L: Array | Sparse, X: Any) -> Any:
     X = np.asarray(X)
     if not is_symbolic(L, X):
         return _solve_numbers(L, X, 0)
-    if len(L) > INVERTED and _is_identity(X):
-        (inverse,) = called(loops.inverse_function(len(L)), (np.asarray(L),), X.shape)
-        return inverse
-    if len(L) > WRITTEN_OUT:
-        return _solve(loops.lower_function, np.asarray(L), X)
-    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
-    for i in range(len(L)):
-        Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
-    return Y
+    return _solve_symbols(_lower, L, X)
 
 
 def solve_upper(L: Array | Sparse, X: Array) -> Array:
@@ -100,8 +113,39 @@ def solve_upper(L: Array | Sparse, X: Array) -> Array:
         return scaled
     if not is_symbolic(L, X):
         return _solve_numbers(L, X, 1)
-    if len(L) > WRITTEN_OUT:
-        return _solve(loops.upper_function, np.asarray(L), X)
+    return _solve_symbols(_upper, L, X)
+
+
+def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array | Sparse, X: Array) -> Array:
+    """Solves block by block, for the columns of X that are not zero in the rows of a block."""
+    L, X = np.asarray(L), np.asarray(X)
+    columns, written = X.reshape(len(X), -1), len(L) <= WRITTEN_OUT
+    Y: Array = np.full(columns.shape, 0.0).astype(object)
+    given = Sparse.of(columns)
+    for part in _parts(L):
+        reached = np.unique(given.columns[np.isin(given.rows, part)])
+        if len(reached):
+            Y[np.ix_(part, reached)] = solve(L[np.ix_(part, part)], columns[np.ix_(part, reached)], written)
+    return Y.reshape(X.shape)
+
+
+def _lower(L: Array, X: Array, written: bool) -> Array:
+    """L^-1 X of symbols, shape (n, columns), in statements or in loops."""
+    if len(L) > INVERTED and _is_identity(X):
+        whole: Array = called(loops.inverse_function(len(L)), (L,), X.shape)[0]
+        return whole
+    if not written and len(L) > 1:
+        return _solve(loops.lower_function, L, X)
+    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
+    for i in range(len(L)):
+        Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
+    return Y
+
+
+def _upper(L: Array, X: Array, written: bool) -> Array:
+    """L^-T X of symbols, shape (n, columns), in statements or in loops."""
+    if not written and len(L) > 1:
+        return _solve(loops.upper_function, L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     n = len(L)
     for i in reversed(range(n)):

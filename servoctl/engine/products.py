@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
+from servoctl.engine.structured import components, is_zero
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
 WORTH = 60
 """Products of symbols in a matrix product from which loops are used."""
+
+MOST_PARTS = 4
+"""Blocks of a matrix up to which each is multiplied by itself."""
 
 
 def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]) -> list[Any]:
@@ -24,6 +28,12 @@ def product(A: Array, B: Array) -> Array:
     if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < WORTH:
         plain: Array = A @ B
         return plain
+    parts = _column_parts(B) if B.ndim == 2 else []
+    if len(parts) > 1:
+        whole: Array = np.full((len(A), B.shape[1]), 0.0).astype(object)
+        for rows, chosen in parts:
+            whole[:, chosen] = product(A[:, rows], B[np.ix_(rows, chosen)])
+        return whole
     columns = B.shape[1] if B.ndim == 2 else 1
     # what loops return lies in column order, or transposed in row order: taken as it lies, no entry is copied in C
     transposed = _transposed(B)
@@ -31,6 +41,17 @@ def product(A: Array, B: Array) -> Array:
     (AB,) = called(function, (A, B.T if transposed else B), (len(A), *B.shape[1:]))
     result: Array = AB
     return result
+
+
+def _column_parts(B: Array) -> list[tuple[Array, Array]]:
+    """Rows and columns of the blocks of a matrix that has at most `MOST_PARTS` blocks with zeros between them."""
+    filled = np.array([not is_zero(entry) for entry in B.flat], dtype=bool).reshape(B.shape)
+    rows, columns = np.nonzero(filled)
+    count, label = components(rows, len(B) + columns, sum(B.shape))
+    used = [part for part in range(count) if (label[: len(B)] == part).any() and (label[len(B) :] == part).any()]
+    if len(used) > MOST_PARTS:
+        return []
+    return [(np.flatnonzero(label[: len(B)] == part), np.flatnonzero(label[len(B) :] == part)) for part in used]
 
 
 def _transposed(A: Array) -> bool:
@@ -61,7 +82,10 @@ def sum_of_squares(A: Array) -> Any:
     """The sum of the squares of all entries."""
     if not is_symbolic(A) or A.size < WORTH:
         return np.sum(A * A) if A.size else 0.0
-    (total,) = called(loops.squares_function(A.size), ((A.T if _transposed(A) else A).ravel(order="F"),), ())
+    lying = (A.T if _transposed(A) else A).ravel(order="F")
+    kept = np.array([not is_zero(entry) for entry in lying], dtype=bool)
+    lying = lying if kept.all() else lying[kept]
+    (total,) = called(loops.squares_function(len(lying)), (lying,), ())
     return total
 
 

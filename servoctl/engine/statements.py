@@ -5,13 +5,13 @@ compiler makes vector selections of them. CasADi writes x*(1/y) back as x/y: a d
 is inverted once.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import casadi as ca
 
+from servoctl.engine.copies import copies
 from servoctl.engine.cost import Cost
 from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.pieces import Variable
@@ -58,39 +58,6 @@ _SLOW = {getattr(ca, f"OP_{name.upper()}") for name in (*SLOW_OF_ONE, *SLOW_OF_T
 MANY_VALUES = 64
 """Longer arrays of values are filled in loops, where values stand at even distances in another array."""
 
-_PLACE = re.compile(r"(\w+)\[(\d+)\]")
-
-
-def copies(name: str, values: Sequence[str]) -> list[str]:
-    """Statements that fill an array: one loop for each stretch of values at even distances in another array."""
-    places: list[tuple[str, int] | None] = []
-    for value in values:
-        found = _PLACE.fullmatch(value)
-        places.append(None if found is None else (found[1], int(found[2])))
-    lines, first = [], 0
-    while first < len(values):
-        last, step = _stretch(places, first)
-        place, count = places[first], last - first
-        if place is None or count <= FEW // 2:
-            lines += [f"{name}[{i}] = {values[i]};" for i in range(first, last)]
-        else:
-            own = f"{name}[{first} + k]" if first else f"{name}[k]"
-            lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {place[0]}[{place[1]} + {step} * k];")
-        first = last
-    return lines
-
-
-def _stretch(places: Sequence[tuple[str, int] | None], first: int) -> tuple[int, int]:
-    """The end of the stretch of places at even distances that begins here, and the distance."""
-    last, start = first + 1, places[first]
-    following = places[last] if last < len(places) else None
-    if start is None or following is None or following[0] != start[0]:
-        return last, 0
-    step = following[1] - start[1]
-    while last < len(places) and places[last] == (start[0], start[1] + step * (last - first)):
-        last += 1
-    return last, step
-
 
 def operation_name(operation: int) -> str:
     """What CasADi calls an operation: `erfinv`."""
@@ -108,12 +75,13 @@ class Statements:
         variables: Name -> variable that they declare.
     """
 
-    def __init__(self, function: Any, single: bool) -> None:
+    def __init__(self, function: Any, single: bool, sine_with_cosine: bool = False) -> None:
         """Writes the statements.
 
         Args:
             function: CasADi function of scalars.
             single: Whether V is a float, so that larger constants become the largest float.
+            sine_with_cosine: Whether one call, of `c/sine.h`, gives sine and cosine of the same angle.
 
         Raises:
             CompileError: An operation has no C, or the function is one of matrices.
@@ -136,7 +104,9 @@ class Statements:
             (function.instruction_id(i), function.instruction_input(i), function.instruction_output(i))
             for i in range(count)
         ]
+        self._sources = self._made_by()
         self._shared = self._denominators()
+        self._angles, self._both = self._angles_of_both() if sine_with_cosine else {}, dict[int, str]()
         read = {inputs[0] for operation, inputs, _ in self._steps if operation == ca.OP_INPUT}
         self.lines += [f"  (void) x{k};" for k in range(function.n_in()) if k not in read]
         results = [[""] * function.nnz_out(k) for k in range(function.n_out())]
@@ -144,17 +114,28 @@ class Statements:
             self._statement(i, *step, results)
         self.lines += [f"  {line}" for k, values in enumerate(results) for line in copies(f"y{k}", values)]
 
-    def _denominators(self) -> set[int]:
-        """The instructions by whose results more than one is divided."""
+    def _made_by(self) -> list[list[int]]:
+        """For each instruction, those that made what it reads."""
         made: dict[int, int] = {}
-        uses: Counter[int] = Counter()
+        sources: list[list[int]] = []
         for i, (operation, inputs, outputs) in enumerate(self._steps):
-            if operation in (ca.OP_DIV, ca.OP_INV):
-                uses[made[inputs[-1] if operation == ca.OP_DIV else inputs[0]]] += 1
+            sources.append([] if operation in (ca.OP_INPUT, ca.OP_CONST) else [made[place] for place in inputs])
             if operation != ca.OP_OUTPUT:
                 made |= dict.fromkeys(outputs, i)
+        return sources
+
+    def _denominators(self) -> set[int]:
+        """The instructions by whose results more than one is divided."""
+        uses = Counter(self._sources[i][-1] for i, step in enumerate(self._steps) if step[0] in (ca.OP_DIV, ca.OP_INV))
         alone = {i for i in uses if self._steps[i][0] in (ca.OP_CONST, ca.OP_CALL)}
         return {i for i, times in uses.items() if times > 1} - alone
+
+    def _angles_of_both(self) -> dict[int, int]:
+        """Instruction that is a sine or a cosine -> that of its angle, for angles of which both are needed."""
+        both = (ca.OP_SIN, ca.OP_COS)
+        angles = {i: self._sources[i][0] for i, step in enumerate(self._steps) if step[0] in both}
+        asked = {(self._steps[i][0], angle) for i, angle in angles.items()}
+        return {i: angle for i, angle in angles.items() if all((operation, angle) in asked for operation in both)}
 
     def _statement(
         self, i: int, operation: int, inputs: list[int], outputs: list[int], results: list[list[str]]
@@ -179,6 +160,8 @@ class Statements:
             self._compare(i, outputs[0], f"invert({self._comparison(inputs[0])})")
         elif operation == ca.OP_IF_ELSE_ZERO:
             self._set(i, outputs[0], f"keep({self._comparison(inputs[0])}, {self._value(inputs[1])})", Cost(1))
+        elif i in self._angles:
+            self._sine_or_cosine(i, operation, inputs[0], outputs[0])
         elif operation in _UNARY or operation in _BINARY:
             self._arithmetic(i, operation, inputs, outputs[0])
         else:
@@ -196,6 +179,16 @@ class Statements:
             text = _UNARY[operation] if operation in _UNARY else _BINARY[operation]
             cost = Cost(1, int(operation in _DIVISIONS), int(operation in _SLOW))
             self._set(i, place, text.format(*map(self._value, inputs)), cost)
+
+    def _sine_or_cosine(self, i: int, operation: int, angle: int, place: int) -> None:
+        """The sine or the cosine of an angle; the first of them that is asked for computes both."""
+        both = self._both.get(self._angles[i])
+        if both is None:
+            both = self._both[self._angles[i]] = f"d{i}_0"
+            text = self._value(angle)
+            self._declare(both, f"V {both}[2];", Cost(2, 0, 2), 2, filled=False)
+            self.lines.append(f"  v_sine_cosine({text}, {both});")
+        self._held[place] = f"{both}[{int(operation == ca.OP_COS)}]"
 
     def _constant(self, value: float) -> str:
         if value != value:

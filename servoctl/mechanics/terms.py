@@ -12,7 +12,7 @@ Source: Liu et al. 2015, (11)-(14); Udwadia, Kalaba 2001.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,7 @@ class Terms:
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
         bounds: The same of the bounds, shape (k, n); None: there are none.
+        projected_rows: N (A L^-T)^T, shape (n, r); None: not known.
         held_rows: G, g and their size, of bounds whose rows are means over a period; None: those of this state.
     """
 
@@ -97,6 +98,7 @@ class Terms:
     rows: Array
     bounds: Array | None = None
     held_rows: tuple[Array, Array, Any] | None = None
+    projected_rows: Array | None = None
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""
@@ -105,6 +107,8 @@ class Terms:
     @property
     def task_map(self) -> Array:
         """T = A Phi B, shape (r, m): task accelerations per unit of input, with the reaction of passive constraints."""
+        if self.projected_rows is not None:
+            return product(self.projected_rows.T, self.inputs)
         return self._map(self.rows)
 
     def _map(self, rows: Array) -> Array:
@@ -206,8 +210,15 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
         rows = np.hstack([np.asarray(rows), np.diag(np.sqrt(np.asarray(clearance)))])
     split = decompose_rows(rows, rank_tolerance, scale)
     # w = N L^-1 (Q + c) + (Ahat L^-T)^+ bhat: c enters projected, since its normal part is absorbed by the constraints
-    free = solve_lower(L, Q + c)
-    free_acceleration = split.project(free) + split.solve(passive.b)[: len(free)]
-    weighted = solve_lower(L, task.A.T).T
+    r, together = len(task.A), is_symbolic(M) and 0 < len(task.A) < B.shape[1]
+    if together:  # loops solve for and project one more column in the same time
+        columns = solve_lower(L, np.column_stack([np.asarray(task.A).T, Q + c]))
+        projected = split.project(columns)
+        weighted, free, projected_free = columns[:, :r].T, columns[:, r], projected[:, r]
+    else:
+        weighted, free = solve_lower(L, task.A.T).T, solve_lower(L, Q + c)
+        projected_free = split.project(free)
+    free_acceleration = projected_free + split.solve(passive.b)[: len(free)]
     held = None if bounds is None else solve_lower(L, bounds.A.T).T
-    return Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), weighted, held)
+    terms = Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), weighted, held)
+    return replace(terms, projected_rows=projected[:, :r]) if together else terms

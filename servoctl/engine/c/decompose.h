@@ -3,7 +3,11 @@
    A and all results are in column order. If A has full row rank, C is triangular after its rows are put in the order of
    choice, so it needs no Gram-Schmidt: U is that permutation and R the triangle. Z and U then start with the last
    choice, which makes R upper triangular. A single run puts its rows in order; runs side by side choose different rows,
-   and mark them. If rows are MASKED, most of them may be zero: a single run leaves those out. */
+   and mark them. If rows are MASKED, most of them may be zero: a single run leaves those out.
+
+   A row is orthogonalised a second time where less than half of its length is left, and the square of what is left is
+   summed anew where it has lost as much: else it loses the square of what is taken away. */
+#define FEW_LEFT number(0.25)
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
 #if MASKED && !SIDE_BY_SIDE
 #define LEAVES_OUT 1
@@ -47,7 +51,8 @@ static void COLUMNS(V C[K][ROWS], int directions, const M* live, M known, V* U, 
 }
 
 static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank, V* pivot_min) {
-  V rest[ROWS][ROOM(N)], basis[K][ROOM(N)], row[ROOM(N)], C[K][ROWS], square[ROWS], again[K];
+  V rest[ROWS][ROOM(N)], basis[K][ROOM(N)], row[ROOM(N)], C[K][ROWS], again[K];
+  V whole[ROWS], square[ROWS], exact[ROWS]; /* squares of the rows, of what is left of them, and when last summed */
   const V least = *tolerance * *tolerance;
   M live[K];
 #if SIDE_BY_SIDE
@@ -60,7 +65,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   memset(C, 0, sizeof C);
   memset(again, 0, sizeof again);
   ACROSS(c, N) ACROSS(i, ROWS) rest[i][c] = A[i + c * ROWS];
-  ACROSS(i, ROWS) square[i] = dot(rest[i], rest[i], N);
+  ACROSS(i, ROWS) whole[i] = square[i] = exact[i] = dot(rest[i], rest[i], N);
   *rank = *pivot_min = number(0.0);
   int directions = K;
 #if LEAVES_OUT
@@ -72,12 +77,13 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
 #endif
   for (int j = 0; j < directions; ++j) {
 #if SIDE_BY_SIDE
-    V largest = square[0];
+    V largest = square[0], before = number(0.0);
     M taken = (M){0};
     for (int i = 1; i < ROWS; ++i) largest = v_fmax(largest, square[i]);
     ACROSS(i, ROWS) {
       chosen[j][i] = (square[i] >= largest) & invert(taken);
       taken = taken | chosen[j][i];
+      before = select(chosen[j][i], whole[i], before);
       ACROSS(c, N) row[c] = i ? select(chosen[j][i], rest[i][c], row[c]) : rest[0][c];
     }
 #else
@@ -87,9 +93,13 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     for (; at > j; --at) order[at] = order[at - 1];
     order[j] = pick;
     memcpy(row, rest[pick], sizeof row);
+    const V largest = square[pick], before = whole[pick];
 #endif
-    ACROSS(l, j) again[l] = dot(basis[l], row, N);
-    gather_rows(row, 0, again, 1, basis[0], j, N);
+    const M lost = largest < FEW_LEFT * before;
+    if (any(lost)) {
+      ACROSS(l, j) again[l] = keep(lost, dot(basis[l], row, N));
+      gather_rows(row, 0, again, 1, basis[0], j, N);
+    }
     const V total = dot(row, row, N);
     live[j] = j ? (total > least) & live[j - 1] : total > least;
     const V length = v_sqrt(select(live[j], total, number(1.0))), inverse = keep(live[j], number(1.0) / length);
@@ -97,23 +107,30 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     *pivot_min = select(live[j], length, *pivot_min);
     scale(basis[j], inverse, row, N);
 #if SIDE_BY_SIDE
-    ACROSS(l, j) ACROSS(i, ROWS) C[l][i] += keep(chosen[j][i], again[l]);
+    if (any(lost)) ACROSS(l, j) ACROSS(i, ROWS) C[l][i] += keep(chosen[j][i], again[l]);
     ACROSS(i, ROWS) {
       const V along = dot(rest[i], basis[j], N);
       C[j][i] = select(chosen[j][i], keep(live[j], length), along);
       reduce(rest[i], along, basis[j], N);
       ACROSS(c, N) rest[i][c] = keep(invert(chosen[j][i]), rest[i][c]);
-      square[i] = dot(rest[i], rest[i], N);
+      square[i] = keep(invert(chosen[j][i]), square[i] - along * along);
+      const M few = square[i] < FEW_LEFT * exact[i];
+      if (any(few)) {
+        const V anew = dot(rest[i], rest[i], N);
+        square[i] = select(few, anew, square[i]);
+        exact[i] = select(few, anew, exact[i]);
+      }
     }
 #else
-    ACROSS(l, j) C[l][pick] += again[l];
+    if (lost) ACROSS(l, j) C[l][pick] += again[l];
     C[j][pick] = keep(live[j], length);
     for (int i = j + 1; i < rows; ++i) {
       V* other = rest[order[i]];
       const V along = C[j][order[i]] = dot(other, basis[j], N);
       if (j + 1 == K) continue;
       reduce(other, along, basis[j], N);
-      square[order[i]] = dot(other, other, N);
+      square[order[i]] -= along * along;
+      if (square[order[i]] < FEW_LEFT * exact[order[i]]) square[order[i]] = exact[order[i]] = dot(other, other, N);
     }
 #endif
   }
@@ -139,6 +156,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     COLUMNS(C, directions, live, full, U, R);
   }
 }
+#undef FEW_LEFT
 #undef ACROSS
 #undef COLUMNS
 #undef LEAVES_OUT

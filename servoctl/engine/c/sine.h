@@ -46,3 +46,15 @@ static inline V cosine_near_zero(V x, V tail) {
   }
 SINE(sin, 0)
 SINE(cos, 1)
+
+/* Sine and cosine of x, the same to the bit, in less time. */
+static inline void v_sine_cosine(V x, V y[2]) {
+  V rest, tail, turns = quarter_turns(x, &rest, &tail);
+  const M quarter = bits(turns), odd = (quarter & 1) != 0;
+  const V sine = sine_near_zero(rest, tail), cosine = cosine_near_zero(rest, tail);
+  y[0] = from_bits(bits(select(odd, cosine, sine)) ^ ((quarter & 2) << 62));
+  y[1] = from_bits(bits(select(odd, sine, cosine)) ^ (((quarter + 1) & 2) << 62));
+  const M far = invert(v_fabs(x) < SINE_LIMIT);
+  if (__builtin_expect(any(far), 0))
+    for (int k = 0; k < LANES; ++k) if (LANE(far, k)) LANE(y[0], k) = sin(LANE(x, k)), LANE(y[1], k) = cos(LANE(x, k));
+}

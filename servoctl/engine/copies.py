@@ -1,0 +1,40 @@
+"""Statements in C that fill an array from others."""
+
+import re
+from collections.abc import Sequence
+
+SHORT = 8
+"""Stretches up to this length are written out."""
+
+_PLACE = re.compile(r"(\w+)\[(\d+)\]")
+
+
+def copies(name: str, values: Sequence[str]) -> list[str]:
+    """Statements that fill an array: one loop for each stretch of values at even distances in another array."""
+    places: list[tuple[str, int] | None] = []
+    for value in values:
+        found = _PLACE.fullmatch(value)
+        places.append(None if found is None else (found[1], int(found[2])))
+    lines, first = [], 0
+    while first < len(values):
+        last, step = _stretch(places, first)
+        place, count = places[first], last - first
+        if place is None or count <= SHORT:
+            lines += [f"{name}[{i}] = {values[i]};" for i in range(first, last)]
+        else:
+            own = f"{name}[{first} + k]" if first else f"{name}[k]"
+            lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {place[0]}[{place[1]} + {step} * k];")
+        first = last
+    return lines
+
+
+def _stretch(places: Sequence[tuple[str, int] | None], first: int) -> tuple[int, int]:
+    """The end of the stretch of places at even distances that begins here, and the distance."""
+    last, start = first + 1, places[first]
+    following = places[last] if last < len(places) else None
+    if start is None or following is None or following[0] != start[0]:
+        return last, 0
+    step = following[1] - start[1]
+    while last < len(places) and places[last] == (start[0], start[1] + step * (last - first)):
+        last += 1
+    return last, step
