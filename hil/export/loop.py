@@ -6,12 +6,14 @@ ordinary is not exported: such a tick ends the program, which switches every dri
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hil.assembly.prepare import RigSetup, load
 from hil.drives.base import Feedback
+from hil.drives.wire import Answer
 from hil.export.conversation import Conversation, Step, converse
 from hil.export.initialiser import initialiser, number, numbers
 from hil.frame import Frame
@@ -21,7 +23,7 @@ from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, text
 from hil.tick.machine import Machine
-from hil.tick.tables import fill_expects
+from hil.tick.tables import fill_expects, fill_field
 from servoctl.config.overrides import Override
 from servoctl.engine.ccode import Program
 from servoctl.errors import ConfigError
@@ -50,6 +52,9 @@ SETTINGS = (
     "memory_period", "margin", "steps", "stuck_travel", "stuck_time", "stuck_window", "stops",
 )  # fmt: skip
 """Numbers of a `tick` that stay."""
+
+
+NO_FRAME = "{0, 0, 0, 0, 0, 0, {0}}"
 
 
 class LoopExport(NamedTuple):
@@ -239,7 +244,8 @@ def _talk(setup: RigSetup, said: Conversation, ffi: Any) -> str:
     buses = list(setup.settings.buses)
     nodes = (*setup.drives, *setup.sensors)
     start = setup.sensing.displacements(setup.run.system.model.plant, setup.start.q).tolist()
-    steps = [_step(buses, step) for each in said.bring_up for step in each]
+    answers: list[str] = []
+    steps = [_step(buses, step, answers, ffi) for each in said.bring_up for step in each]
     stops: list[str] = []
     rows, first = [], 0
     for i, node in enumerate(nodes):
@@ -253,11 +259,12 @@ def _talk(setup: RigSetup, said: Conversation, ffi: Any) -> str:
         rows.append(f'{{"{comment(node.settings.name)}", {numbers_of}, {number(start[i])}, {number(torque)}}}')
         first += count
     holding = [_frame(buses.index(d.settings.bus), f) for d, f in zip(setup.drives, said.holding, strict=True)]
-    resting = ["{0, 0, 0, 0, 0, 0, {0}}" if frame is None else _frame(buses.index(d.settings.bus), frame)
+    resting = [NO_FRAME if frame is None else _frame(buses.index(d.settings.bus), frame)
                for d, frame in zip(setup.drives, said.resting, strict=True)]  # fmt: skip
     alive = [f"{{{each.every}, {_frame(buses.index(each.bus), each.frame)}}}" for each in said.alive]
-    empty = "{0, {0, 0, 0, 0, 0, 0, {0}}}"
+    empty = f"{{0, {NO_FRAME}}}"
     tables = [
+        ("const loop_answer answers", answers or [f'{{"", "", 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0}}, {NO_FRAME}}}']),
         ("const loop_step steps", steps), ("const loop_alive alive", alive or [empty]),
         ("const tick_frame stops", stops), ("const tick_frame holding", holding), ("const tick_frame resting", resting),
         ("const loop_off offs", _offs(setup, said, ffi)), ("const loop_node nodes", rows),
@@ -282,9 +289,26 @@ def _offs(setup: RigSetup, said: Conversation, ffi: Any) -> list[str]:
     return rows
 
 
-def _step(buses: Sequence[str], step: Step) -> str:
+def _step(buses: Sequence[str], step: Step, answers: list[str], ffi: Any) -> str:
+    """A `loop_step`; the number that it checks is added to the `answers`."""
     mask = ", ".join(map(str, step.mask or b"\0"))
-    return f"{{{int(step.mask is not None)}, {_frame(buses.index(step.bus), step.frame)}, {{{mask}}}}}"
+    bus, number_at = buses.index(step.bus), -1
+    if step.answer is not None:
+        number_at = len(answers)
+        answers.append(_answer(bus, step.answer, ffi))
+    return f"{{{int(step.mask is not None)}, {number_at}, {_frame(bus, step.frame)}, {{{mask}}}}}"
+
+
+def _answer(bus: int, answer: Answer, ffi: Any) -> str:
+    """A `loop_answer`."""
+    field = ffi.new("tick_field *")
+    if answer.field is not None:
+        fill_field(field, answer.field)
+    poll = NO_FRAME if answer.poll is None else _frame(bus, answer.poll)
+    least, most = answer.least, answer.most
+    expected = f"{least:g}" if least == most else f"at most {most:g}" if least == -inf else f"at least {least:g}"
+    head = f'"{comment(answer.name)}", "{expected}", {int(answer.field is None)}, {int(answer.unlimited)}'
+    return f"{{{head}, {number(least)}, {number(most)}, {initialiser(ffi, field[0])}, {poll}}}"
 
 
 def _frame(bus: int, frame: Frame) -> str:
