@@ -97,7 +97,8 @@ def main() -> None:
                     raise CompileError(f"{cache.folder()}: the library cannot be written")
     except (CompileError, OSError) as error:
         with suppress(OSError):  # the run has ended
-            print(" ".join(str(error).split()), file=sys.stderr, flush=True)
+            sys.stderr.write(" ".join(str(error).split()) + "\n")
+            sys.stderr.flush()
         os._exit(1)
 
 
