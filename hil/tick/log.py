@@ -44,7 +44,7 @@ class TickLog:
         layout, (numbers, state, command, _) = controller.loop.layout, table.parts
         self.struct = log = machine.ffi.new("tick_log *")
         self._when = machine.ffi.new("tick_times *")
-        log.sources, log.columns = len(table.source), len(table.values)
+        log.sources, log.columns, log.block = len(table.source), len(table.values), COUNTS
         log.state, log.command, log.inputs = len(state), len(command), layout.slices["u"].start
         log.parameters, log.stage, log.nominal = values.parameters, stage, timing.nominal
         log.source = machine.pointer("int", table.source.astype(np.int32))

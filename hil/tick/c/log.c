@@ -1,6 +1,6 @@
 /* The row of a tick that was done in C, and the durations of its parts. */
 
-enum { BITS = 6, HEAD_COUNTS = 6, ALL_COUNTS = 6 + 128 + (57 << 6) }; /* as in hil.loop.timing */
+enum { BITS = 6, HEAD_COUNTS = 6 }; /* as in hil.loop.timing */
 
 /* Counts a duration [ns] in a block of hil.loop.timing: number, least, most, sum, squares in two words, bins. */
 void log_count(unsigned long long *counts, long long duration)
@@ -28,7 +28,7 @@ static void count_times(const tick *k, tick_log *g, const tick_times *when)
   g->marks[0] = when->began;
   if (slack < g->marks[1]) g->marks[1] = slack;
   g->marks[2] = 0;
-  for (int i = 0; i < k->channels; ++i) log_count(g->ages + i * ALL_COUNTS, llrint(k->ages[i] * SECOND));
+  for (int i = 0; i < k->channels; ++i) log_count(g->ages + i * g->block, llrint(k->ages[i] * SECOND));
   log_count(g->read, when->read - when->began);
   log_count(g->law, when->decided - when->read);
   log_count(g->write, when->written - when->decided);

@@ -1,11 +1,11 @@
 
 typedef struct { /* what a tick records: hil.session.logbook */
-  int columns, sources, state, command, inputs, parameters;
+  int columns, sources, state, command, inputs, parameters, block;
   const int *source; /* of the first columns: index into `numbers` */
   double *numbers;   /* time, state, command, and the results of `values` */
   tick_call values;
   double stage;
-  unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* counts of hil.loop.timing */
+  unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */
   long long *marks; /* of hil.loop.timing: beginning of the last tick, least slack, late ticks in a row */
   long long nominal;
 } tick_log;
