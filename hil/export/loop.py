@@ -19,7 +19,7 @@ from hil.loop import nanoseconds
 from hil.loop.controller import Controller
 from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
-from hil.tick.compiled import HEAD_WITH_SOCKETS, text
+from hil.tick.compiled import HEAD_WITH_SOCKETS, TICK, text
 from hil.tick.machine import Machine
 from hil.tick.tables import fill_expects
 from servoctl.config.overrides import Override
@@ -116,7 +116,7 @@ def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Co
     functions["law"] = _compiled(loop.control_kernel.function, controller.tick.evaluate)
     law = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
-    files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", "tick.c", "sockets.c")]
+    files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", *TICK, "sockets.c")]
     talk = _talk(setup, said, machine.ffi)
     tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), talk]
     code = [text(name) for name in ("bring_up.c", "loop.c")]
