@@ -26,7 +26,7 @@ MAX_PARTS = 20
 """Most parts that an unquoted equation can be split into and still be recognised."""
 
 AMBIGUOUS = "\t?!|>\ufeff"
-"""Characters with which libyaml and PyYAML's scanner may differ: tabs, `?` within braces, tags, blocks of text, marks."""
+"""Characters with which libyaml and PyYAML may differ: tabs, `?` within braces, tags, blocks of text, marks."""
 
 _Libyaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
