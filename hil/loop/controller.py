@@ -36,7 +36,7 @@ class Controller:
         tick = self.tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
         self._time: Any = tick.t.data
-        self._q, self._v, self._u = tick.q, tick.v, tick.u
+        self._q, self._v, self._inputs = tick.q, tick.v, tick.u.copy
         self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
         self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
@@ -63,7 +63,7 @@ class Controller:
         self._evaluate()
         self.loop.evaluations += self._uncounted
         self.row = self.tick.command
-        return self._u.copy()
+        return self._inputs()
 
     @property
     def direct(self) -> bool:
@@ -74,7 +74,7 @@ class Controller:
         """Takes note of a command that the tick in C has evaluated on the same arrays; returns its inputs."""
         self.loop.evaluations += self._uncounted
         self.row = self.tick.command
-        return self._u.copy()
+        return self._inputs()
 
     def take_law(self, law: BoundLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""
