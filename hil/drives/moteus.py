@@ -199,7 +199,7 @@ class MoteusDrive(Drive):
             Rounding.SINGLE, -codec.LARGEST_TORQUE, codec.LARGEST_TORQUE, None,
         )  # fmt: skip
         state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
-        return Wire((state,), command)
+        return Wire((state,), command, feeds=())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None

@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from hil.bus.base import Health, Link
 from hil.drives.base import Condition, Drive, Node
@@ -189,15 +190,22 @@ class Monitor:
             if 2 * count > len(window):
                 self.report(now, kind, drive.settings.name)
 
-    def ordinary(self, tick: Tick, clamped: Sequence[bool]) -> None:
-        """Takes note of a tick in which the tick in C found nothing to report.
+    @property
+    def clamps(self) -> bool:
+        """Whether a limit has changed a torque within `WINDOW`."""
+        return any(self._changed)
+
+    def ordinary(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
+        """Takes note of ticks in which the tick in C found nothing to report.
 
         Args:
-            tick: The tick.
-            clamped: Whether a limit has changed the torque of each drive.
+            tick: The last one.
+            clamped: Whether a limit has changed the torque of each drive in it.
+            count: Number of ticks; more than one only while `clamps` is False and for the others stays so.
         """
         self.lateness(tick)
         self._fast = [0] * len(self._fast)
+        self._clamped.extend(repeat((False,) * len(self._drives), count - 1))
         self.torques(tick.began, clamped)
 
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:
