@@ -4,7 +4,6 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 from hil.bus.base import Health, Link
 from hil.drives.base import Condition, Drive, Node
@@ -192,8 +191,8 @@ class Monitor:
 
     @property
     def clamps(self) -> bool:
-        """Whether a limit has changed a torque within `WINDOW`."""
-        return any(self._changed)
+        """Whether limits have changed so many torques that the next ticks may report it."""
+        return 2 * max(self._changed) > (self._clamped.maxlen or 0)
 
     def ordinary(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
         """Takes note of ticks in which the tick in C found nothing to report.
@@ -201,11 +200,13 @@ class Monitor:
         Args:
             tick: The last one.
             clamped: Whether a limit has changed the torque of each drive in it.
-            count: Number of ticks; more than one only while `clamps` is False and for the others stays so.
+            count: Number of ticks; no limit has changed a torque in the others, and `clamps` was False before.
         """
         self.lateness(tick)
         self._fast = [0] * len(self._fast)
-        self._clamped.extend(repeat((False,) * len(self._drives), count - 1))
+        unchanged = (False,) * len(self._drives)
+        for _ in range(count - 1):
+            self.torques(tick.began, unchanged)
         self.torques(tick.began, clamped)
 
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:
