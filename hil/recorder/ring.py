@@ -77,7 +77,7 @@ class Ring:
     @property
     def addresses(self) -> tuple[int, int]:
         """Where the counts and the slots are in memory, for a producer in C."""
-        return tuple(np.frombuffer(part, np.uint8).ctypes.data for part in (self._counts, self.slots))
+        return np.frombuffer(self._counts, np.uint64).ctypes.data, np.frombuffer(self.slots, np.uint8).ctypes.data
 
     def pack(self, form: Struct, *values: Any) -> bool:
         """Producer: puts a record of these values; False if there is no room."""

@@ -14,7 +14,7 @@ from hil.session.logbook import Logbook
 from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.outliers import OutlierReports
-from hil.tick.rig import TickRig
+from hil.tick.ahead import AheadRig
 from hil.tick.stretch import Stretch
 from servoctl.estimation.bound import OUTLIER
 
@@ -37,7 +37,7 @@ class TicksAhead:
     def __init__(
         self,
         setup: RigSetup,
-        rig: TickRig,
+        rig: AheadRig,
         stages: Stages,
         monitor: Monitor,
         logbook: Logbook,

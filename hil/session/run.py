@@ -40,7 +40,7 @@ from hil.session.outliers import OutlierReports
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.session.tick_choice import tick_in_c
-from hil.tick.rig import TickRig
+from hil.tick.ahead import AheadRig
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -143,7 +143,7 @@ class HilRun:
         self._reporter = Reporter(self._monitor, self.recorder, environment.clock)
         self._outliers = OutlierReports(setup.loop, self._reporter)
         self._dispatch = Dispatch(environment.buses, nodes, environment.clock, self.recorder.frame)
-        self._rig = TickRig(
+        self._rig = AheadRig(
             self._dispatch,
             setup.drives,
             setup.sensors,

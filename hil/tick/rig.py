@@ -9,16 +9,14 @@ know cannot be wrong there. Stages, stop, heartbeats and records are Python's in
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from hil.drives.wire import Feeds
 from hil.frame import Frame
-from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
+from hil.loop import SECOND, Reading, Tick, WallClock
 from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import Machine
 from hil.tick.sockets import TickSockets, socket_buses
-from hil.tick.stretch import BETWEEN, READ, Stretch
 from hil.tick.tables import flags_of, frame_bytes
 from servoctl.types import Array
 
@@ -37,17 +35,14 @@ class TickRig(CanRig):
         machine: Tables and state of the tick in C; None: ticks do not run in C.
         sockets: The buses in C; None: Python sends and receives.
         decided: Whether C has decided the present tick.
-        stretch: Does several ticks in one call; None: there is none.
     """
 
     ticks = 0
     given_back: Mapping[str, int] = MappingProxyType({})
     machine: Machine | None = None
     sockets: TickSockets | None = None
-    stretch: Stretch | None = None
     decided = _loaded = False
     _pause = 0
-    _left: int | None = None
 
     def run_in_c(
         self,
@@ -85,8 +80,6 @@ class TickRig(CanRig):
 
     def read(self, deadline: int) -> Reading:
         self.decided = False
-        if self._left is not None:
-            return self._finish(deadline)
         if not self._goes_in_c():
             return super().read(deadline)
         self._began = self._now()
@@ -101,41 +94,6 @@ class TickRig(CanRig):
         """Whether a limit has changed the torque of each drive in the last tick that C did."""
         changed: list[bool] = self._clamped.astype(bool).tolist()
         return changed
-
-    @property
-    def feeds(self) -> list[tuple[Feeds, ...]] | None:
-        """What feeds the watchdog of each drive, besides commands; None: it is not known of every drive."""
-        feeds = [wire.feeds for wire in self._wires if wire.command is not None]
-        return None if None in feeds else [each or () for each in feeds]
-
-    def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
-        """Does ordinary ticks in C, each at its deadline, as far as they go.
-
-        Args:
-            most: Largest number of ticks.
-            deadline: Deadline of the first one [ns].
-            live: Values of the gains that may change.
-        """
-        stretch, stages = self.stretch, self._stages
-        if stretch is None or self.sockets is None or not (self._loaded and stages.ordinary and self._dispatch.healthy):
-            return Ahead()
-        end = stretch.run(most, deadline, nanoseconds(stages.next_task_time), live)
-        ticks, last = stretch.struct.ticks, stretch.struct.last
-        if ticks:
-            self._command, self._written = self._numbers["carried"].copy(), int(self._times["written"][0])
-            self._dispatch.unknown += stretch.struct.unknown
-            self.ticks += ticks
-        if end == BETWEEN:
-            self._fail(self.sockets)
-            return Ahead(ticks)
-        self._began, self._left = last.began, end
-        return Ahead(ticks, last.began)
-
-    def _finish(self, deadline: int) -> Reading:
-        """The rest of a read in a tick that C has begun and given back."""
-        end, self._left = self._left, None
-        assert self.sockets is not None
-        return self._read_again(self.sockets, deadline) if end == READ else self._reading()
 
     def _fail(self, sockets: TickSockets) -> None:
         for number, error in sockets.failures():
