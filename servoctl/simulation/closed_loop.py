@@ -103,13 +103,13 @@ class Loop(ABC):
         """Whether a compiler works for this loop while the run goes on."""
         return False
 
-    @property
-    def switch(self) -> dict[str, Any]:
-        """Facts about the change of the engine during a run; empty without one."""
-        return {}
+    def end_compilation(self, finish: bool) -> dict[str, Any]:
+        """Facts about the change of the engine during a run, which ends now; empty without one.
 
-    def end_compilation(self) -> None:  # noqa: B027 - most loops have none
-        """Ends a compilation for this loop that still goes on."""
+        Args:
+            finish: Whether a compilation for this loop that still goes on may finish alone, for the next run.
+        """
+        return {}
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:
