@@ -26,7 +26,8 @@ class AheadRig(TickRig):
     @property
     def feeds(self) -> list[tuple[Feeds, ...]] | None:
         """What feeds the watchdog of each drive, besides commands; None: it is not known of every drive."""
-        feeds = [wire.feeds for wire in self._wires if wire.command is not None]
+        wires = () if self.machine is None else self.machine.wires
+        feeds = [wire.feeds for wire in wires if wire.command is not None]
         return None if None in feeds else [each or () for each in feeds]
 
     def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
