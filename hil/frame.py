@@ -54,7 +54,8 @@ class Frame:
         same.id, same.data, same.extended, same.remote = self.id, self.data, self.extended, self.remote
         same.error, same.length, same.fd, same.brs = self.error, self.length, self.fd, self.brs
         same.time = time
-        return same
+        arrived: Frame = same
+        return arrived
 
     def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int, bool, bool]:
         return self.id, self.data, self.extended, self.remote, self.error, self.length, self.time, self.fd, self.brs
