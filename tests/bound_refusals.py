@@ -7,7 +7,7 @@ ENTRIES = [
     ("holonomic: 1 - der(x)", "bounds.b.holonomic: der(x) in a holonomic bound (write it under 'nonholonomic')"),
     ("nonholonomic: 1 - x", "bounds.b.nonholonomic: no der() in a nonholonomic equation"),
     ("holonomic: 1 - x, rate: -1", "bounds.b.rate: expected a positive number, got -1"),
-    ("holonomic: 1 - x, rate: 5000", "bounds.b.rate: 5000 1/s times the period of 0.001 s is 5, beyond which samples"),
+    ("holonomic: 1 - x, rate: 5000", "bounds.b.rate: 5000 1/s times run.period of 0.001 s is 5, beyond which samples"),
     ("holonomic: 1 - x, margin: -1", "bounds.b.margin: expected a margin >= 0 [unit of h], or auto, got -1"),
     ("holonomic: 1 - x, margin: auto", "bounds.b.margin: auto needs estimation.kind: model (give it, or a number)"),
     ("reaction: x, at_most: 0, margin: 1", "bounds.b.margin: does not fit reaction (it takes at_least, at_most, rate)"),

@@ -11,6 +11,8 @@ import pytest
 from chromium import chromium
 
 os.environ.setdefault("SERVOCTL_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "servoctl"))
+# No compiler works on when the tests are over.
+os.environ["SERVOCTL_FINISH_COMPILING"] = "0"
 # There are more workers than cores: the threads of a second matrix product would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Workers and the hundred processes that tests start share bytecode; without it each would compile every module again.

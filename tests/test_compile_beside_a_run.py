@@ -11,6 +11,7 @@ import pytest
 
 import servoctl
 from servoctl.assembly.run import Run
+from servoctl.engine import detached
 from servoctl.engine.background import Compilation
 from servoctl.engine.ccode import Library
 from servoctl.engine.compiler import compiler
@@ -35,6 +36,9 @@ class AtOnce:
     def ready(self) -> Library | None:
         self._left -= 1
         return self._library if self._left < 0 else None
+
+    def leave(self) -> bool:
+        return False
 
     def end(self) -> None: ...
 
@@ -96,11 +100,14 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_run_that_ends_first_leaves_no_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+@pytest.mark.parametrize(("interrupted", "finish"), [(False, "0"), (True, "0"), (True, "1")])
+def test_a_run_that_is_interrupted_or_may_not_finish_compiling_leaves_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool, finish: str
 ) -> None:
     noted = slow_compiler(tmp_path, monkeypatch)
+    monkeypatch.setenv(detached.SWITCH, finish)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     run, loop = made((), "auto")
     loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps))
 
@@ -117,6 +124,7 @@ def test_a_run_that_ends_first_leaves_no_compiler(
         assert run.simulate(progress=progress).metadata["engine"] == "vm"
     pid = int(noted.read_text())
     assert is_gone(pid) and loop.compilation is None
+    assert not list(tmp_path.glob("tmp/*")) and not list(tmp_path.glob("cache/*lock*"))
     with pytest.raises(ProcessLookupError):
         os.killpg(pid, 0)
 

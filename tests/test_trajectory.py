@@ -8,7 +8,8 @@ import pytest
 
 from servoctl.errors import RunFolderError, ServoctlError
 from servoctl.run_folder import load_run, save
-from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory, plain, rms
+from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory
+from servoctl.run_folder.values import plain, rms
 from servoctl.types import Status
 
 T = np.array([0.0, 1.0, 3.0])  # not equidistant

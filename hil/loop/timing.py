@@ -7,14 +7,22 @@ growing an array of that size would stop the tick.
 """
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hil.loop.clock import SECOND
+from servoctl.types import Array
 
 _BITS = 6
 _LINEAR = 2 << _BITS  # below this, a bin is one nanosecond wide
 _BINS = _LINEAR + (63 - _BITS - 1 << _BITS)
+_HEAD = 6
+COUNTS = _HEAD + _BINS
+"""Whole numbers of a block that C counts durations in: number, least, most, sum, squares in two words, and bins."""
+
+_UNKNOWN = (1 << 63) - 1
+
 _PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 
 
@@ -50,6 +58,16 @@ class Distribution:
         self.n += 1
         self._sum += duration
         self._squares += duration * duration
+
+    def take(self, counts: Array) -> None:
+        """Adds the durations that C has counted, shape (`COUNTS`,), and sets its counts to zero."""
+        number, least, most, total, low, high = counts[:_HEAD].tolist()
+        if number:
+            self.least, self.most = min(least, self.least) if self.n else least, max(most, self.most)
+            self.n, self._sum, self._squares = self.n + number, self._sum + total, self._squares + (high << 64) + low
+            for index in counts[_HEAD:].nonzero()[0].tolist():
+                self._bins[index] += int(counts[_HEAD + index])
+            counts[:] = 0
 
     @property
     def mean(self) -> float:
@@ -96,7 +114,10 @@ class Timing:
         ages: Name -> ages of the samples when they were used.
         skipped: Number of periods without a tick.
         late: Number of ticks before which periods were skipped.
+        nominal: Nominal period [ns].
         longest_late: Largest number of such ticks in a row.
+        marks: Beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now. The
+            tick in C keeps them up to date too.
     """
 
     def __init__(self, period: int, names: Sequence[str] = ()) -> None:
@@ -107,10 +128,8 @@ class Timing:
         self.skipped = 0
         self.late = 0
         self.longest_late = 0
-        self._nominal = period
-        self._least_slack: int | None = None
-        self._run = 0
-        self._begin: int | None = None
+        self.nominal = period
+        self.marks = array("q", (-1, _UNKNOWN, 0))
         self._adders = [each.add for each in self.ages.values()]
 
     def tick(self, deadline: int, begin: int, end: int, skipped: int) -> None:
@@ -124,20 +143,15 @@ class Timing:
         """
         self.lateness.add(begin - deadline)
         self.execution.add(end - begin)
-        if self._begin is not None:
-            self.period.add(begin - self._begin)
-        self._begin = begin
-        slack = deadline + self._nominal - end
-        if self._least_slack is None or slack < self._least_slack:
-            self._least_slack = slack
+        before, least, late = self.marks
+        if before >= 0:
+            self.period.add(begin - before)
+        late = late + 1 if skipped else 0
+        self.marks[:] = array("q", (begin, min(least, deadline + self.nominal - end), late))
         if skipped:
             self.skipped += skipped
             self.late += 1
-            self._run += 1
-            if self._run > self.longest_late:
-                self.longest_late = self._run
-        else:
-            self._run = 0
+            self.longest_late = max(self.longest_late, late)
 
     def sample_ages(self, ages: Iterable[int]) -> None:
         """Counts the ages of one tick's samples [ns], in the order of `names`."""
@@ -147,12 +161,13 @@ class Timing:
     @property
     def least_slack(self) -> int:
         """Shortest time from the end of a tick to the next deadline [ns]; negative if a tick overran it."""
-        return self._nominal if self._least_slack is None else self._least_slack
+        least = self.marks[1]
+        return self.nominal if least == _UNKNOWN else least
 
     def as_dict(self) -> dict[str, Any]:
         """All figures, for `summary.json`; durations are in seconds, and their keys end in `_s`."""
         return {
-            "nominal_period_s": self._nominal / SECOND,
+            "nominal_period_s": self.nominal / SECOND,
             "ticks": self.lateness.n,
             "skipped_periods": self.skipped,
             "late_ticks": self.late,

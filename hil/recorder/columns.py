@@ -32,6 +32,8 @@ class ColumnLayout:
         units: Column -> unit, in order.
         parts: Arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
             loop's row), and views of its last three parts.
+        source: Index into all these numbers for each column that a simulated run has too; these come first.
+        values: The row of the last tick.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class ColumnLayout:
         numbers = np.arange(1 + loop.size + loop.layout.size, dtype=float)
         chunk = Chunk(numbers[:1], numbers[None, 1 : 1 + loop.size], numbers[None, 1 + loop.size :])
         source = {name: int(column[0]) for name, column in base.of(chunk).items()}
-        self._source = np.array(list(source.values()))
+        self.source = np.array(list(source.values()))
         actuators, coordinates = dict(plant.actuators), dict(plant.coordinates)
         extra: dict[str, str] = {
             "elapsed": "s",
@@ -64,18 +66,18 @@ class ColumnLayout:
             extra |= {f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()}
         extra |= {f"{LIVE}.{path}": "" for path in live}
         self.units: Mapping[str, str] = {name: units.get(name, "") for name in source} | extra
-        self._row = np.zeros(len(self.units))
+        self.values = np.zeros(len(self.units))
         self._numbers = np.zeros(len(numbers))
         state, command = 1 + loop.size, 1 + loop.size + loop.layout.command_size
         self.parts = self._numbers, self._numbers[1:state], self._numbers[state:command], self._numbers[command:]
-        self._base = len(source)
 
     def row(self, extra: Sequence[float]) -> Array:
-        """The row of the numbers in `parts`; the next one overwrites it.
+        """`values`, from the numbers in `parts`.
 
         Args:
             extra: Values of the columns that only drives have, in order.
         """
-        self._row[: self._base] = self._numbers[self._source]
-        self._row[self._base :] = extra
-        return self._row
+        base = len(self.source)
+        self.values[:base] = self._numbers[self.source]
+        self.values[base:] = extra
+        return self.values

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hil.loop.clock import SECOND
-from servoctl.run_folder.trajectory import plain
+from servoctl.run_folder.values import plain
 
 LENGTH = struct.Struct("<I")
 

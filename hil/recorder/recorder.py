@@ -18,7 +18,8 @@ from hil.recorder.process import RecorderSettings, failed
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import ended_by, load_run, say_end
-from servoctl.run_folder.trajectory import Trajectory, plain
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.run_folder.values import plain
 from servoctl.types import Array
 
 PATIENCE = 0.001

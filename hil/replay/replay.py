@@ -26,7 +26,8 @@ from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder import load_run
-from servoctl.run_folder.trajectory import Trajectory, plain
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import take_engine
 from servoctl.simulation.rows import Integrator

@@ -9,9 +9,10 @@ from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, Timing
 from hil.recorder.columns import ColumnLayout
-from hil.rig.rig import CanRig
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
+from hil.tick.log import TickLog
+from hil.tick.rig import TickRig
 from servoctl.types import Array
 
 
@@ -43,26 +44,45 @@ class Logbook:
         self,
         setup: RigSetup,
         controller: Controller,
-        rig: CanRig,
+        rig: TickRig,
         stages: Stages,
         table: ColumnLayout,
         recording: Recording,
         emulated: bool,
     ) -> None:
-
         loop = setup.loop
         self._controller, self._rig, self._stages, self._live_gains = controller, rig, stages, setup.live_gains
         self._table, self._recording, self._emulated = table, recording, emulated
-        self._evaluate_log = loop.log_call(*table.parts[1:])
+        log = loop.log_call(*table.parts[1:])
+        self._evaluate_log = log.evaluate
         names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
         self.timing = Timing(nanoseconds(setup.settings.values.period), names)
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()
         self._inputs, self._disturbance = loop.layout.slices["u"], loop.layout.slices["disturbance"]
         self._modes = {mode: number for number, mode in enumerate(Phase)}
+        self._in_c: TickLog | None = None
+        if rig.machine is not None and log.entry is not None:
+            self._in_c = TickLog(
+                rig.machine, controller, table, log, log.entry, self._modes[Phase.FULL], self.timing,
+                list(self.parts.values()),
+            )  # fmt: skip
+        self._live = len(table.values) - len(setup.live_gains.values)
+        self._true = self._live - 2 * loop.system.model.n
 
     def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         """Records a tick; arguments as in `hil.loop.tick.Log`."""
+        if self._in_c is not None and self._rig.decided:
+            self._in_c.enter(tick, self._stages.task_time, times)
+            row = self._table.values
+            if self._emulated:
+                row[self._true : self._live] = [*self._rig.true.q.tolist(), *self._rig.true.v.tolist()]
+            row[self._live :] = self._live_gains.values
+            self._recording.row(row)
+        else:
+            self._enter(tick, reading, sent, times)
+
+    def _enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         stages, controller, rig = self._stages, self._controller, self._rig
         began, task_time = tick.began, stages.task_time
         motion, x, command, _ = self._table.parts
@@ -93,3 +113,8 @@ class Logbook:
         self._read.add(times.read - began)
         self._law.add(times.decided - times.read)
         self._write.add(times.written - times.decided)
+
+    def close(self) -> None:
+        """Completes `timing` and `parts`."""
+        if self._in_c is not None:
+            self._in_c.close()

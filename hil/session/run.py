@@ -326,6 +326,7 @@ class HilRun:
         drives, sends = self._setup.drives, self._rig.sends
         unconfirmed = tuple(drive.settings.name for drive in drives if drive.possibly_on) if sends else ()
         cpu = self._cpu_time / self._ticks if self._ticks and not self._environment.lockstep else None
+        self._logbook.close()
         timing = timing_figures(self._logbook.timing, self._logbook.parts, cpu)
         duration = self._ticks * self._setup.settings.values.period
         more |= {"ticks_in_c": self._rig.ticks, "given_back": dict(self._rig.given_back)}

@@ -21,20 +21,26 @@ HEAD_WITH_SOCKETS = (
 )
 
 
+TICK = ("common.c", "frames.c", "window.c", "sense.c", "tick.c")
+"""The files of a tick from frames to frames, in order."""
+
+HEADERS = ("tick.h", "log.h", *(("sockets.h",) if SOCKETS else ()))
+
+
 def header() -> str:
     """Tables, state and functions in C."""
-    return text("tick.h") + (text("sockets.h") if SOCKETS else "")
+    return text(*HEADERS)
 
 
 def source() -> str:
     """All of the C."""
-    code = header() + text("tick.c")
+    code = header() + text(*TICK, "log.c")
     return HEAD_WITH_SOCKETS + code + text("sockets.c") if SOCKETS else HEAD + code
 
 
-def text(name: str) -> str:
-    """A C file of this package."""
-    return (_FOLDER / name).read_text()
+def text(*names: str) -> str:
+    """C files of this package, one after the other."""
+    return "\n".join((_FOLDER / name).read_text() for name in names)
 
 
 @lru_cache

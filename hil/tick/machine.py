@@ -74,7 +74,7 @@ class Machine:
             ("predict", prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
         ):  # fmt: skip
             self._kept.append(entry)  # C calls it on its own arrays
-            self._connect(getattr(self.tick, name), entry.entry)  # type: ignore[union-attr]
+            self.connect(getattr(self.tick, name), entry.entry)  # type: ignore[union-attr]
 
     def _sizes(self, n: int, m: int, channels: int) -> None:
         """Makes all arrays."""
@@ -96,15 +96,15 @@ class Machine:
         self.numbers, block = self._block(kept, float)
         self.times, moments = self._block(times, np.int64)
         tick.doubles, tick.integers = len(block), len(moments)
-        tick.numbers, tick.times = self._pointer("double", block), self._pointer("long long", moments)
-        tick.kept_numbers = self._pointer("double", np.zeros_like(block))
-        tick.kept_times = self._pointer("long long", np.zeros_like(moments))
+        tick.numbers, tick.times = self.pointer("double", block), self.pointer("long long", moments)
+        tick.kept_numbers = self.pointer("double", np.zeros_like(block))
+        tick.kept_times = self.pointer("long long", np.zeros_like(moments))
         results = dict.fromkeys(("law_q", "law_v"), n) | dict.fromkeys(("torques", "raw", "allowed"), m)
         results |= dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
         more, _ = self._block(results, float)
         self.numbers |= more
         self.clamped = np.zeros(m, dtype=np.int32)
-        tick.clamped = self._pointer("int", self.clamped)
+        tick.clamped = self.pointer("int", self.clamped)
 
     def _block(self, sizes: Mapping[str, int], kind: type) -> tuple[dict[str, Array], Array]:
         """Arrays one after the other in one block; the struct points to them."""
@@ -112,11 +112,12 @@ class Machine:
         parts, place = {}, 0
         for name, size in sizes.items():
             parts[name] = block[place : place + size]
-            setattr(self.tick, name, self._pointer("double" if kind is float else "long long", parts[name]))
+            setattr(self.tick, name, self.pointer("double" if kind is float else "long long", parts[name]))
             place += size
         return parts, block
 
-    def _pointer(self, kind: str, array: Array) -> Any:
+    def pointer(self, kind: str, array: Array) -> Any:
+        """Address of an array, which is kept alive."""
         self._kept.append(array)
         return self.ffi.cast(f"{kind} *", array.ctypes.data)
 
@@ -125,7 +126,8 @@ class Machine:
         self._kept.append(made)
         return made
 
-    def _connect(self, target: Any, entry: Entry) -> None:
+    def connect(self, target: Any, entry: Entry) -> None:
+        """Writes a `tick_call`; the caller keeps the entry alive."""
         target.function = self.ffi.cast("tick_function", entry.function)
         target.arguments = self.ffi.cast("double **", entry.arguments)
         target.results = self.ffi.cast("double **", entry.results)
@@ -147,11 +149,11 @@ class Machine:
         tick, call = self.tick, follows.observer.buffered()
         tick.share, tick.lag, tick.compares_windows = follows.share, follows.lag, follows.estimated
         tick.level_model, tick.rate_model = follows.level_model, tracking.MODEL
-        tick.torque_limits = self._pointer("double", np.array(follows.limits, dtype=float))
+        tick.torque_limits = self.pointer("double", np.array(follows.limits, dtype=float))
         if call is not None and call.entry is not None:
             tick.ends_windows = True
             self._kept.append(call)
-            self._connect(tick.disturbance, call.entry)
+            self.connect(tick.disturbance, call.entry)
 
     def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:
         tick, loop = self.tick, controller.loop
@@ -161,8 +163,8 @@ class Machine:
         tick.rate_start, tick.status_start = slices["memory_rate"].start, slices["status"].start
         stops = {code for code in range(STATUSES) if code in stops_on or code >= Status.NOT_POSITIVE.code}
         tick.stops = sum(1 << code for code in stops)
-        tick.controller_memory = self._pointer("double", controller.memory)
-        tick.memory_start = self._pointer("double", np.array(loop.memory_start, dtype=float))
+        tick.controller_memory = self.pointer("double", controller.memory)
+        tick.memory_start = self.pointer("double", np.array(loop.memory_start, dtype=float))
 
     def _channels(self, nodes: Sequence[Node], buses: Mapping[str, int], sensing: Sensing) -> None:
         displacements, tick = sensing.displacements, self.tick
@@ -170,8 +172,8 @@ class Machine:
         tick.channel = self._array("tick_channel", len(nodes))
         floors = plausibility.FLOOR * displacements.errors
         flat = [entry for row in rows for entry in row]
-        tick.factor_index = self._pointer("int", np.array([j for j, _ in flat], dtype=np.int32))
-        tick.factor = self._pointer("double", np.array([factor for _, factor in flat], dtype=float))
+        tick.factor_index = self.pointer("int", np.array([j for j, _ in flat], dtype=np.int32))
+        tick.factor = self.pointer("double", np.array([factor for _, factor in flat], dtype=float))
         first = 0
         for i, (node, channel) in enumerate(zip(nodes, displacements.channels, strict=True)):
             place = tick.channel[i]

@@ -32,13 +32,16 @@ class TickRig(CanRig):
     Attributes:
         ticks: Number of ticks that C did.
         given_back: Why C gave ticks back -> how often.
+        machine: Tables and state of the tick in C; None: ticks do not run in C.
+        sockets: The buses in C; None: Python sends and receives.
+        decided: Whether C has decided the present tick.
     """
 
     ticks = 0
     given_back: Mapping[str, int] = MappingProxyType({})
-    _machine: Machine | None = None
+    machine: Machine | None = None
     sockets: TickSockets | None = None
-    _loaded = _decided = False
+    decided = _loaded = False
     _pause = 0
 
     def run_in_c(
@@ -57,7 +60,7 @@ class TickRig(CanRig):
             record: Records frames that C has received or sent.
         """
         wires = machine.wires
-        self._machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
+        self.machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
         self._record = record
         self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.clamped
         self._numbers, self._times = machine.numbers, machine.times
@@ -76,7 +79,7 @@ class TickRig(CanRig):
             self.sockets = TickSockets(machine, buses, self._nodes, pairs, clock)
 
     def read(self, deadline: int) -> Reading:
-        self._decided = False
+        self.decided = False
         if not self._goes_in_c():
             return super().read(deadline)
         self._began = self._now()
@@ -129,7 +132,7 @@ class TickRig(CanRig):
 
     def _goes_in_c(self) -> bool:
         """Whether C may begin this tick; it gets the state, or gives it back."""
-        if self._machine is None:
+        if self.machine is None:
             return False
         if self._pause:
             self._pause -= 1
@@ -139,7 +142,7 @@ class TickRig(CanRig):
             if not ordinary or self.off:
                 self._store()
             return self._loaded  # a drive that is no longer enabled has said so, and C has given that tick back
-        return ordinary and self._moves_freely and self._load(self._machine)
+        return ordinary and self._moves_freely and self._load(self.machine)
 
     def _load(self, machine: Machine) -> bool:
         """Gives the state to C; returns whether it is one that C knows."""
@@ -198,7 +201,7 @@ class TickRig(CanRig):
             self._store()
             return None
         stages.follow(tick, self._clamped.astype(bool).tolist())
-        self._decided = True
+        self.decided = True
         self.ticks += 1
         torques: Array = self._numbers["torques"].copy()
         return torques
@@ -211,7 +214,7 @@ class TickRig(CanRig):
         return answer == 0
 
     def write(self, command: Array) -> None:
-        if not self._decided:
+        if not self.decided:
             super().write(command)
             return
         self._command = self._numbers["carried"].copy()
@@ -230,7 +233,7 @@ class TickRig(CanRig):
         self._written = self._times["written"][0] = self._now()
 
     def _count(self) -> None:
-        why = "" if self._machine is None else self._machine.trouble
+        why = "" if self.machine is None else self.machine.trouble
         self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
         self._pause = PAUSE
 
@@ -244,15 +247,15 @@ class TickRig(CanRig):
 
     def _store(self) -> None:
         """Gives the state back to Python."""
-        assert self._machine is not None
+        assert self.machine is not None
         self._loaded = False
         if self.sockets is not None:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last())}
-        handover.store_positions(self._machine, self._nodes)
+        handover.store_positions(self.machine, self._nodes)
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
-        handover.store(self._machine, self._nodes, self._sensing, self._limits)
+        handover.store(self.machine, self._nodes, self._sensing, self._limits)
 
     def stop(self) -> None:
         if self._loaded:

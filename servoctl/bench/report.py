@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.bench.timing import shown
-from servoctl.run_folder.trajectory import plain
+from servoctl.run_folder.values import plain
 
 Progress = Callable[[float], None]
 """Called with the share that is done, from 0 to 1."""

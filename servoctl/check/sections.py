@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from servoctl.run_folder.trajectory import plain
+from servoctl.run_folder.values import plain
 
 SHOWN = 10
 """Largest number of printed lines of one kind; JSON has all."""

@@ -58,6 +58,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 ON_FRAMES = ("distance",)
 """Kinds that need a robot from a file."""
 
+LARGEST_RATE = 2.0
+"""With a rate times the period from here on, samples leave a bound that they touch."""
+
 
 class BoundConfig(Section):
     """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, clearance, reaction."""
@@ -200,8 +203,19 @@ def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: 
         yield Problem((*path, kind), "no coordinate (give coordinate -> limits)")
     if kind == "position":
         yield from _braking(entry, values, path)
+    yield from _rate(entry, values, path)
     for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
         yield Problem((*path, "holonomic"), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')")
+
+
+def _rate(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+    """A sampled law keeps a bound inside with a rate below 2 / period."""
+    rate = _number(entry.get("rate"), 0.0)
+    for section in ("run", "hil"):
+        period = _number(mapping(values, section).get("period"), math.nan)
+        if rate * period >= LARGEST_RATE:
+            what = f"{rate:g} 1/s times {section}.period of {period:g} s is {rate * period:g}, beyond which samples"
+            yield Problem((*path, "rate"), f"{what} leave the bound (stay below {LARGEST_RATE / period:g} 1/s)")
 
 
 def _braking(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:

@@ -115,6 +115,19 @@ def put_bytes(key: str, content: bytes, suffix: str) -> Path | None:
     return kept
 
 
+def lock_file(key: str) -> Path:
+    """Path of a temporary file by which one process at a time works for a key.
+
+    Raises:
+        OSError: There is no folder, and none can be made.
+    """
+    directory = folder()
+    if directory is None:
+        raise FileNotFoundError("the user has no home folder")
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return directory / f"{key}-lock.tmp"
+
+
 def drop(path: Path) -> None:
     """Removes a file; does nothing if it cannot."""
     with suppress(OSError):

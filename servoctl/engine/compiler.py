@@ -91,7 +91,13 @@ def lanes() -> int:
 
 
 class Stop:
-    """Ends a compilation that another thread waits for."""
+    """Ends a compilation that another thread waits for.
+
+    Attributes:
+        signal: What ends the process; it goes to all processes of its session.
+    """
+
+    signal = getattr(signal, "SIGKILL", signal.SIGTERM)
 
     def __init__(self) -> None:
         self._lock, self._asked = threading.Lock(), False
@@ -102,10 +108,10 @@ class Stop:
         with self._lock:
             self._asked = True
             if self._process is not None and self._process.poll() is None:
-                _kill(self._process)
+                _kill(self._process, self.signal)
 
-    def start(self, command: Sequence[str]) -> "subprocess.Popen[str]":
-        """Starts a command in a session of its own.
+    def start(self, command: Sequence[str], stdin: int | None = None) -> "subprocess.Popen[str]":
+        """Starts a command in a session of its own; `stdin` is as of `subprocess.Popen`.
 
         Raises:
             CompileError: The work was ended.
@@ -116,6 +122,7 @@ class Stop:
                 raise CompileError("the compilation was ended")
             self._process = subprocess.Popen(
                 command,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -191,13 +198,13 @@ def _call(command: Sequence[str], limit: float, stop: Stop | None = None) -> str
 
 def _end(process: "subprocess.Popen[str]") -> None:
     """Kills a compiler, and waits for its end."""
-    _kill(process)
+    _kill(process, Stop.signal)
     process.communicate()
 
 
-def _kill(process: "subprocess.Popen[str]") -> None:
-    """Kills a compiler and its child processes, which share its session."""
+def _kill(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    """Ends a process and its child processes, which share its session."""
     if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, number)
     else:
         process.kill()

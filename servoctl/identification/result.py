@@ -9,7 +9,7 @@ from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
 from servoctl.identification.solution import Fit
 from servoctl.mechanics.plant import Plant
-from servoctl.run_folder.trajectory import plain
+from servoctl.run_folder.values import plain
 from servoctl.types import Array
 from servoctl.version import VERSION
 

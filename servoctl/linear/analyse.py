@@ -13,7 +13,7 @@ from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.robustness import CHANGE, Shifted, robustness
 from servoctl.linear.sampled import timings
-from servoctl.run_folder.trajectory import plain
+from servoctl.run_folder.values import plain
 from servoctl.types import State
 
 UNITS = {

@@ -23,7 +23,8 @@ from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace, unwritable
 from servoctl.run_folder.funnels import funnel_curves
-from servoctl.run_folder.trajectory import plain, traced
+from servoctl.run_folder.trajectory import traced
+from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
 

@@ -7,7 +7,6 @@ violation of a row that has none) is NaN in a column and None (null in JSON) in 
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.run_folder.bounds import bound_events, bound_metrics
 from servoctl.run_folder.funnels import funnel_events
 from servoctl.run_folder.search import search_events
+from servoctl.run_folder.values import greatest, least, plain, rms
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -197,36 +197,9 @@ class Trajectory:
         }
         out["passive"] = {name: self.violation_metrics(name) for name in self.passive_rows}
         out["inputs"] = {
-            name: {"min": _least(u), "max": _greatest(u), "rms": rms(self.t, u)} for name, u in self.group("u").items()
+            name: {"min": least(u), "max": greatest(u), "rms": rms(self.t, u)} for name, u in self.group("u").items()
         }
-        evidence = (
-            ("rank_min", "rank", _least),
-            ("rank_max", "rank", _greatest),
-            ("residual_max", "residual", _greatest),
-            ("pivot_min", "pivot_min", _least),
-        )
-        out |= {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
-        given_up = self.group("given_up")
-        if given_up:
-            by_task = {task: [row for row in of if row in given_up] for task, of in self.tasks.items()}
-            out["given_up"] = {
-                task: _greatest(np.concatenate([given_up[row][self.during(task)] for row in of]))
-                for task, of in by_task.items() if of
-            }  # fmt: skip
-        disturbance = self.group("disturbance")
-        if disturbance:
-            out["disturbance"] = {
-                name: {"rms": rms(self.t, d), "max": _greatest(np.abs(d))} for name, d in disturbance.items()
-            }
-        sigma = self.group("estimate.sigma")
-        if sigma:
-            estimated = self.group("estimate.disturbance")
-            out["estimate"] = {
-                name: {
-                    "rms": rms(self.t, d), "max": _greatest(np.abs(d)), "sigma": sigma[name][-1] if len(d) else None,
-                }
-                for name, d in estimated.items()
-            }  # fmt: skip
+        out |= self._evidence() | self._given_up() | self._disturbances()
         bounds = bound_metrics(self)
         if bounds:
             out["bounds"] = bounds
@@ -244,6 +217,42 @@ class Trajectory:
         out["events"] = events
         return dict(plain(out))
 
+    def _evidence(self) -> dict[str, Any]:
+        """Extremes of what the law says about its ranks and residuals."""
+        evidence = (
+            ("rank_min", "rank", least),
+            ("rank_max", "rank", greatest),
+            ("residual_max", "residual", greatest),
+            ("pivot_min", "pivot_min", least),
+        )
+        return {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
+
+    def _given_up(self) -> dict[str, Any]:
+        """Largest acceleration that each task required and did not get."""
+        given_up = self.group("given_up")
+        by_task = {task: [row for row in of if row in given_up] for task, of in self.tasks.items()}
+        lost = {
+            task: greatest(np.concatenate([given_up[row][self.during(task)] for row in of]))
+            for task, of in by_task.items() if of
+        }  # fmt: skip
+        return {"given_up": lost} if given_up else {}
+
+    def _disturbances(self) -> dict[str, Any]:
+        """What an observer found by task row, and an estimator by coordinate."""
+        found: dict[str, Any] = {}
+        if observed := self.group("disturbance"):
+            found["disturbance"] = {
+                name: {"rms": rms(self.t, d), "max": greatest(np.abs(d))} for name, d in observed.items()
+            }
+        if sigma := self.group("estimate.sigma"):
+            found["estimate"] = {
+                name: {
+                    "rms": rms(self.t, d), "max": greatest(np.abs(d)), "sigma": sigma[name][-1] if len(d) else None,
+                }
+                for name, d in self.group("estimate.disturbance").items()
+            }  # fmt: skip
+        return found
+
     def violation_metrics(self, name: str) -> dict[str, Any]:
         """Metrics of the violation of a task, a task row or a passive row, with the keys of `summary.json`.
 
@@ -253,7 +262,7 @@ class Trajectory:
         during = self.during(name)
         size = self.violation(name)[during]
         return {
-            "max_violation": _greatest(size),
+            "max_violation": greatest(size),
             "rms_violation": rms(self.t[during], size),
             "final_violation": size[-1] if len(size) else None,
             "drift": self.drift(name),
@@ -307,48 +316,6 @@ def traced(points: Array) -> Array:
     return path
 
 
-def rms(t: Array, x: Array) -> float:
-    """Root mean square over time by the trapezoidal rule; rows need not be equidistant, NaN intervals are left out.
-
-    If the time span is zero, the root mean square of the samples.
-
-    Args:
-        t: Times [s], shape (rows,).
-        x: Values, shape (rows,).
-    """
-    scale = np.max(np.abs(x), initial=0.0, where=~np.isnan(x))  # scaled, so that squares neither overflow nor vanish
-    if not np.isfinite(scale) or np.all(np.isnan(x)):
-        return math.nan
-    if scale == 0.0:
-        return 0.0
-    square = np.square(x / scale)
-    area = np.diff(t) * (square[1:] + square[:-1]) / 2
-    span = np.sum(np.diff(t), where=~np.isnan(area))
-    mean = np.nansum(area) / span if span > 0 else np.nanmean(square)
-    return float(scale * np.sqrt(mean))
-
-
-def _least(x: Array) -> Any:
-    return np.nanmin(x) if not np.all(np.isnan(x)) else None
-
-
-def _greatest(x: Array) -> Any:
-    return np.nanmax(x) if not np.all(np.isnan(x)) else None
-
-
 def status_name(code: float) -> str:
     """Name of the status with this code, or the code itself if there is none."""
     return Status.from_code(code).name if 0 <= code < len(Status) else str(code)
-
-
-def plain(value: Any) -> Any:
-    """The value in types of strict JSON: built-in types only, None for NaN and infinity."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)

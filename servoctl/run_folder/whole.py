@@ -18,7 +18,8 @@ import numpy as np
 from servoctl.errors import RunFolderError
 from servoctl.run_folder.files import DRAWING, STREAM, SUMMARY, TABLE, arrays_of, replace, unwritable
 from servoctl.run_folder.reader import load_run
-from servoctl.run_folder.trajectory import Trajectory, plain
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 
 

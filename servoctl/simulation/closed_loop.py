@@ -2,7 +2,6 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from servoctl.engine.symbol import largest, where
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
-from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.control_tick import ControlTick, LogCall
 from servoctl.simulation.estimated import loop_memory, shown_parts
 from servoctl.simulation.layout import Layout
 from servoctl.simulation.runge_kutta import rk4_steps
@@ -104,13 +103,13 @@ class Loop(ABC):
         """Whether a compiler works for this loop while the run goes on."""
         return False
 
-    @property
-    def switch(self) -> dict[str, Any]:
-        """Facts about the change of the engine during a run; empty without one."""
-        return {}
+    def end_compilation(self, finish: bool) -> dict[str, Any]:
+        """Facts about the change of the engine during a run, which ends now; empty without one.
 
-    def end_compilation(self) -> None:  # noqa: B027 - most loops have none
-        """Ends a compilation for this loop that still goes on."""
+        Args:
+            finish: Whether a compilation for this loop that still goes on may finish alone, for the next run.
+        """
+        return {}
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:
@@ -133,13 +132,13 @@ class Loop(ABC):
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         """x' and the log part of a row, under a held command."""
 
-    def log_call(self, x: Array, command: Array, log: Array) -> Callable[[float], None]:
-        """`motion` on fixed arrays, for a loop in real time: writes the log part at a time [s]."""
+    def log_call(self, x: Array, command: Array, log: Array) -> LogCall:
+        """The log part of `motion` on fixed arrays, for a loop in real time."""
 
         def evaluate(t: float) -> None:
             log[:] = self.motion(t, x, command)[1]
 
-        return evaluate
+        return LogCall(evaluate)
 
     @abstractmethod
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:

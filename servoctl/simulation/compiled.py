@@ -31,6 +31,9 @@ from servoctl.types import Array
 ROUNDING = "until then by vm; two runs may differ by rounding (--engine c and --engine vm repeat to the bit)"
 """What a summary says about a change of the engine."""
 
+AFTERWARDS = "the run ended on engine vm before the compiler was done; it finishes alone, and the next run starts on c"
+"""What a summary says about a run that was shorter than its compilation."""
+
 
 class CompiledLoop(TracedLoop):
     """Evaluates plant, law and whole steps compiled; the plant must not be opaque.
@@ -173,17 +176,18 @@ class CompiledLoop(TracedLoop):
     def compiles(self) -> bool:
         return self.compilation is not None
 
-    @property
-    def switch(self) -> dict[str, Any]:
+    def end_compilation(self, finish: bool) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
         if self.switched is not None:
-            return {"engine_switch": {"t": self.switched, "to": "c", "note": ROUNDING}}
-        problem = "" if self.compilation is None else self.compilation.problem
-        return {"engine_switch": {"note": f"the run stayed on engine vm: {problem}"}} if problem else {}
-
-    def end_compilation(self) -> None:
-        if self.compilation is not None:
-            self.compilation.end()
-            self.compilation = None
+            facts = {"t": self.switched, "to": "c", "note": ROUNDING}
+        compilation, self.compilation = self.compilation, None
+        if compilation is not None:
+            if compilation.problem:
+                facts = {"note": f"the run stayed on engine vm: {compilation.problem}"}
+            elif finish and compilation.leave():
+                facts = {"note": AFTERWARDS}
+            compilation.end()
+        return {"engine_switch": facts} if facts else {}
 
     def c_library(self, substeps: int | None) -> Library | None:
         """The library that repeats `stepper(substeps)` in C; None if it is not compiled, or a machine moves."""

@@ -5,9 +5,11 @@ says what happened.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from servoctl.engine.ccode import Entry
 from servoctl.simulation.layout import Layout
 from servoctl.types import Array
 
@@ -73,3 +75,18 @@ class ControlTick:
     def __call__(self) -> None:
         """Evaluates the law."""
         self.evaluate()
+
+
+class LogCall(NamedTuple):
+    """The log part of a row in a loop in real time, on fixed arrays.
+
+    Attributes:
+        evaluate: Writes it at a time [s].
+        entry: Addresses of the call (time, state, parameters, command) for other C code, which sets its arguments
+            itself; None: it does not run in C.
+        parameters: Length of its parameters.
+    """
+
+    evaluate: Callable[[float], None]
+    entry: Entry | None = None
+    parameters: int = 0

@@ -9,7 +9,8 @@ import numpy as np
 from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
 from servoctl.run_folder.bounds import COUNTED
 from servoctl.run_folder.missed import OUT_OF_REACH
-from servoctl.run_folder.trajectory import SETTLING_BAND, plain
+from servoctl.run_folder.trajectory import SETTLING_BAND
+from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.fixed import Wanted

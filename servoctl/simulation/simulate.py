@@ -199,8 +199,7 @@ def _run(
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        switch = loop.switch
-        loop.end_compilation()
+        switch = loop.end_compilation(finish=not interrupted)
     joined = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in list(chunks[0])} if chunks else {}
     wall = time.perf_counter() - began
     facts: dict[str, Any] = {

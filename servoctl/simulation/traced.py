@@ -17,6 +17,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.control_tick import LogCall
 from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.mean_bounds import foreseeing, with_traced_mean_bounds
@@ -219,7 +220,7 @@ class TracedLoop(Loop):
         rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
         return rates, log
 
-    def log_call(self, x: Array, command: Array, log: Array) -> Callable[[float], None]:
+    def log_call(self, x: Array, command: Array, log: Array) -> LogCall:
         kernel, time, parameters = self.motion_kernel, np.zeros(1), self.parameters.copy()
         if len(kernel.inputs) > 4:  # NumPy evaluates the plant before each call
             return super().log_call(x, command, log)
@@ -231,7 +232,7 @@ class TracedLoop(Loop):
             time[0], parameters[:] = t, self.parameters
             call()
 
-        return evaluate
+        return LogCall(evaluate, getattr(call, "entry", None), len(parameters))
 
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         self.evaluations += 1

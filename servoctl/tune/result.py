@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.config.problems import unit_of
 from servoctl.config.tune import Tune
-from servoctl.run_folder.trajectory import plain
+from servoctl.run_folder.values import plain
 from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 from servoctl.tune.problem import Point, SearchProblem

@@ -11,6 +11,7 @@ import pytest
 from hil.drives.base import Condition, Drive
 from hil.drives.wire import Message, Off
 from hil.frame import Frame
+from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.nodes import build
 from hil.recorder import InMemory
 from hil.session.start import Request, start
@@ -53,7 +54,11 @@ def run(config: str, tick: str, *overrides: str, duration: float = 0.3) -> dict[
     facts = ended.trajectory.metadata
     columns = {name: np.ascontiguousarray(each).tobytes() for name, each in ended.trajectory.columns.items()}
     left = {"columns": columns, "frames": kept[0].frames, "events": ended.events, "code": ended.exit_code}
-    return left | {"ticks": facts["ticks_in_c"], "given_back": facts["given_back"], "counts": facts["counts"]}
+    return (
+        left
+        | {"ticks": facts["ticks_in_c"], "given_back": facts["given_back"], "counts": facts["counts"]}
+        | {name: facts[name] for name in ("timing", "evaluations")}
+    )
 
 
 def assert_equal(python: dict[str, Any], c: dict[str, Any]) -> None:
@@ -61,6 +66,7 @@ def assert_equal(python: dict[str, Any], c: dict[str, Any]) -> None:
     assert c["events"] == python["events"] and c["code"] == python["code"] and c["counts"] == python["counts"]
     assert {name for name, each in c["columns"].items() if each != python["columns"][name]} == set()
     assert c["frames"] == python["frames"]
+    assert c["timing"] == python["timing"] and c["evaluations"] == python["evaluations"]
 
 
 def compare(config: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
@@ -82,6 +88,23 @@ def test_ten_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
 def test_every_protocol_is_equal_to_the_bit(config: str) -> None:
     left = compare(config, duration=0.12)
     assert left["code"] == 0 and left["ticks"] > 40
+
+
+def test_durations_counted_in_c_are_those_counted_in_python() -> None:
+    ffi, functions = library()
+    durations = [-3, 0, 1, 127, 128, 129, 2**32 - 1, 2**32, 2**33 + 5, 4_000_000_000, 10**12]
+    durations += [random.Random(8).randrange(10 ** (i % 10 + 1)) for i in range(300)]
+    counts, python, c = np.zeros(COUNTS, dtype=np.uint64), Distribution(), Distribution()
+    for i, duration in enumerate(durations):
+        python.add(duration)
+        if i % 5:
+            functions.log_count(ffi.cast("unsigned long long *", counts.ctypes.data), duration)
+        else:
+            c.add(duration)
+        if i % 100 == 0:
+            c.take(counts)
+    c.take(counts)
+    assert not counts.any() and vars(c) == vars(python)
 
 
 def test_the_summary_says_what_did_the_ticks() -> None:

@@ -128,8 +128,8 @@ class Checked(HilRun):
     def _assemble(self, signals: Any) -> None:
         super()._assemble(signals)
         rig = self._rig
-        assert rig.sockets is not None and rig._machine is not None
-        self.machine, self.sockets, self.checked = rig._machine, rig.sockets, 0
+        assert rig.sockets is not None and rig.machine is not None
+        self.machine, self.sockets, self.checked = rig.machine, rig.sockets, 0
         self._read, self._write = rig.sockets.read, rig.sockets.write
         rig.sockets.read, rig.sockets.write = self._reads, self._writes  # type: ignore[method-assign]
 

@@ -1,0 +1,23 @@
+/* An ordinary tick of a run, from frames to frames. Every number is computed by the operations of the Python tick in
+   their order, so both give the same bits. Whatever is not ordinary ends the tick in C: `trouble` says why, the state is
+   as before, and Python does the tick. The functions never allocate, print or wait. */
+
+enum { GIVEN_BACK = -1, UNKNOWN = -2, WINDOWS = 3 };
+
+static const double SECOND = 1e9;
+
+static int give_back(tick *k, const char *why) { k->trouble = why; return GIVEN_BACK; }
+
+static double seconds(long long time) { return (double)time / SECOND; }
+
+static int is_finite(double x) { return x - x == 0.0; }
+
+static int all_finite(const double *values, int count)
+{
+  for (int i = 0; i < count; ++i) if (!is_finite(values[i])) return 0;
+  return 1;
+}
+
+/* As Python's max and min, also for NaN and signed zeros. */
+static double larger(double a, double b) { return b > a ? b : a; }
+static double smaller(double a, double b) { return b < a ? b : a; }

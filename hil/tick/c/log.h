@@ -1,0 +1,19 @@
+
+typedef struct { /* what a tick records: hil.session.logbook */
+  int columns, sources, state, command, inputs, parameters, block;
+  const int *source; /* of the first columns: index into `numbers` */
+  double *numbers;   /* time, state, command, and the results of `values` */
+  tick_call values;
+  double stage;
+  unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */
+  long long *marks; /* of hil.loop.timing: beginning of the last tick, least slack, late ticks in a row */
+  long long nominal;
+} tick_log;
+
+typedef struct { /* when the parts of a tick ended, on the run's clock [ns] */
+  long long deadline, began, elapsed, read, decided, written;
+  double task_time; /* [s] */
+} tick_times;
+
+void log_count(unsigned long long *counts, long long duration);
+void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row);

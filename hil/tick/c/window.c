@@ -1,0 +1,90 @@
+/* The windows over which hil.sensing.tracking compares the machine with its model. */
+
+static void begin_window(tick *k)
+{
+  *k->window_elapsed = 0.0;
+  *k->half_elapsed = -1.0;
+  for (int j = 0; j < k->n; ++j) k->moved[j] = 0.0;
+  for (int i = 0; i < k->m; ++i) {
+    k->sent[i] = 0.0;
+    k->least[i] = INFINITY;
+    k->most[i] = -INFINITY;
+    k->where[i] = NAN;
+  }
+}
+
+/* Whether the disturbance came at once, and stayed: it differs from that of older windows, as it did in the last. */
+static int came(const tick *k, const double *d, const double *allowed)
+{
+  int m = k->m, newest = (int)*k->windows - 1;
+  for (int w = 0; w < newest; ++w)
+    for (int i = 0; i < m; ++i) {
+      double reference = k->last[w * m + i], last = k->last[newest * m + i];
+      if (fabs(last - reference) > k->last_allowed[newest * m + i] && fabs(d[i] - reference) > allowed[i]) return 1;
+    }
+  return 0;
+}
+
+static void keep_window(tick *k, const double *d, const double *allowed)
+{
+  int m = k->m;
+  size_t size = m * sizeof *d;
+  if (*k->windows == WINDOWS) {
+    memmove(k->last, k->last + m, (WINDOWS - 1) * size);
+    memmove(k->last_allowed, k->last_allowed + m, (WINDOWS - 1) * size);
+    --*k->windows;
+  }
+  memcpy(k->last + *k->windows * m, d, size);
+  memcpy(k->last_allowed + *k->windows * m, allowed, size);
+  ++*k->windows;
+}
+
+/* Ends a window of hil.sensing.tracking; one whose disturbance is too large is Python's. */
+static int end_window(tick *k, double t, const double *q)
+{
+  int n = k->n, m = k->m;
+  double **in = k->disturbance.arguments, *d = k->disturbance.results[0], used = -INFINITY, swing = -INFINITY;
+  double *allowed = k->allowed;
+  if (!k->ends_windows) return give_back(k, "the end of a window");
+  for (int i = 0; i < m; ++i) {
+    used = larger(used, larger(k->most[i], -k->least[i]) / k->torque_limits[i]);
+    swing = larger(swing, (k->most[i] - k->least[i]) / k->torque_limits[i]);
+  }
+  in[0][0] = t;
+  memcpy(in[1], q, n * sizeof *q); /* in[2], the velocity, stays 0 */
+  for (int j = 0; j < n; ++j) in[4][j] = k->moved[j] / *k->window_elapsed;
+  k->disturbance.function((const double **)in, k->disturbance.results);
+  if (!all_finite(d, m)) return give_back(k, "a disturbance that is not finite");
+  for (int i = 0; i < m; ++i)
+    if (fabs(d[i]) > (k->share + k->level_model * used + k->lag * swing) * k->torque_limits[i])
+      return give_back(k, "a disturbance");
+  *k->beyond = 0;
+  if (k->compares_windows) {
+    for (int i = 0; i < m; ++i) allowed[i] = (k->share + k->rate_model * used + k->lag * swing) * k->torque_limits[i];
+    if (came(k, d, allowed)) return give_back(k, "a disturbance that came at once");
+    keep_window(k, d, allowed);
+  }
+  begin_window(k);
+  return 0;
+}
+
+/* Adds a tick to the window of hil.sensing.tracking. */
+static int track(tick *k, double t, double elapsed, const double *q, const double *v, const double *v_before)
+{
+  if (elapsed > k->longest) return give_back(k, "a gap");
+  *k->window_elapsed += elapsed;
+  for (int j = 0; j < k->n; ++j) k->moved[j] += v[j] - v_before[j];
+  for (int i = 0; i < k->m; ++i) {
+    double u = k->carried[i];
+    k->sent[i] += elapsed * u;
+    k->least[i] = smaller(k->least[i], u);
+    k->most[i] = larger(k->most[i], u);
+  }
+  if (*k->half_elapsed < 0.0 && *k->window_elapsed >= k->window / 2.0) {
+    *k->half_elapsed = *k->window_elapsed;
+    memcpy(k->half_moved, k->moved, k->n * sizeof *v);
+    memcpy(k->half_sent, k->sent, k->m * sizeof *v);
+    memcpy(k->where, k->displacements, k->m * sizeof *v);
+  }
+  return *k->window_elapsed < k->window ? 0 : end_window(k, t, q);
+}

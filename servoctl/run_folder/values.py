@@ -1,0 +1,53 @@
+"""Numbers of a summary: of a column over time, and in types of strict JSON."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from servoctl.types import Array
+
+
+def rms(t: Array, x: Array) -> float:
+    """Root mean square over time by the trapezoidal rule; rows need not be equidistant, NaN intervals are left out.
+
+    If the time span is zero, the root mean square of the samples.
+
+    Args:
+        t: Times [s], shape (rows,).
+        x: Values, shape (rows,).
+    """
+    scale = np.max(np.abs(x), initial=0.0, where=~np.isnan(x))  # scaled, so that squares neither overflow nor vanish
+    if not np.isfinite(scale) or np.all(np.isnan(x)):
+        return math.nan
+    if scale == 0.0:
+        return 0.0
+    square = np.square(x / scale)
+    area = np.diff(t) * (square[1:] + square[:-1]) / 2
+    span = np.sum(np.diff(t), where=~np.isnan(area))
+    mean = np.nansum(area) / span if span > 0 else np.nanmean(square)
+    return float(scale * np.sqrt(mean))
+
+
+def least(x: Array) -> Any:
+    """Smallest value; None if all are NaN."""
+    return np.nanmin(x) if not np.all(np.isnan(x)) else None
+
+
+def greatest(x: Array) -> Any:
+    """Largest value; None if all are NaN."""
+    return np.nanmax(x) if not np.all(np.isnan(x)) else None
+
+
+def plain(value: Any) -> Any:
+    """The value in types of strict JSON: built-in types only, None for NaN and infinity."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
