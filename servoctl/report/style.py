@@ -17,6 +17,8 @@ from servoctl.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
 DPI = 160
 """Resolution of pictures for a screen [dots per inch]."""
@@ -108,7 +110,7 @@ def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
 
 
 def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str, str], linestyle: str = "-") -> None:
-    """Draws each line over time; its `gid` is its name, for `name_lines`."""
+    """Draws each line over time; its `gid` is its name, for `name_all_lines`."""
     axes.set_gid(TO_BE_NAMED)
     width = 1.5 if len(lines) <= 3 else 1.2 if len(lines) <= NAMED else 0.7
     for name, x in lines.items():
@@ -141,61 +143,77 @@ def blank(width: float, height: float, dpi: float = DPI) -> "Figure":
     return drawn
 
 
-def lay_out(drawn: "Figure") -> None:
-    """Computes the layout of all panels without drawing them."""
-    if (engine := drawn.get_layout_engine()) is not None:
-        engine.execute(drawn)
-
-
 def write(drawn: "Figure", file: Path | BinaryIO) -> None:
-    """Writes a figure at the resolution `DPI`: as PNG, or as PDF if the name ends so."""
+    """Writes a figure that is laid out, at the resolution `DPI`: as PNG, or as PDF if the name ends so."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    if isinstance(file, Path) and file.suffix == ".pdf":
-        drawn.savefig(file, dpi=DPI)
-    else:  # savefig would draw a figure that has a layout engine twice
-        drawn.set_dpi(DPI)
-        FigureCanvasAgg(drawn).print_png(file)  # type: ignore[no-untyped-call]
+    engine = drawn.get_layout_engine()
+    drawn.set_layout_engine("none")  # drawing would lay out again, which takes longer than the drawing itself
+    try:
+        if isinstance(file, Path) and file.suffix == ".pdf":
+            drawn.savefig(file, dpi=DPI)
+        else:
+            drawn.set_dpi(DPI)
+            FigureCanvasAgg(drawn).print_png(file)  # type: ignore[no-untyped-call]
+    finally:
+        drawn.set_layout_engine(engine)
 
 
 def name_all_lines(drawn: "Figure") -> None:
-    """Lays the figure out, then labels the lines of every panel."""
-    lay_out(drawn)
-    for axes in drawn.axes:
-        name_lines(axes)
+    """Writes the names of the lines at their right ends in every panel, and lays the figure out.
 
-
-def name_lines(axes: "Axes") -> None:
-    """Writes the names of the lines at their right ends, spread so that no label covers another.
-
-    The figure must be laid out before: the spread depends on the height of the panel.
+    The labels exist before the layout, which gives them room; their heights depend on those of the panels.
     """
-    if axes.get_gid() != TO_BE_NAMED:
-        return
+    labels = {axes: _labels(axes) for axes in drawn.axes if axes.get_gid() == TO_BE_NAMED}
+    if (engine := drawn.get_layout_engine()) is not None:
+        engine.execute(drawn)
+    for axes, texts in labels.items():
+        _place_labels(axes, texts)
+
+
+def _labels(axes: "Axes") -> list["Text"]:
+    """Texts right of a panel, one above the other: of its lines, or of evenly chosen ones below `and 5 more`."""
     marks = ("limit ", "first stop")
     lines = {str(line.get_gid()): line for line in axes.get_lines() if not str(line.get_gid()).startswith(marks)}
     names = chosen(lines)
-    ends = []
-    for name in names:
-        y = np.asarray(lines[name].get_ydata(), dtype=float)
-        y = y[np.isfinite(y)]
-        if len(y):
-            end = y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])
-            height = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
-            ends.append((float(np.clip(height, 0.0, 1.0)), name, str(lines[name].get_color())))
-    ends.sort(key=lambda end: end[0])
+    texts = {name: str(lines[name].get_color()) for name in names if np.isfinite(_values(lines[name])).any()}
     if len(names) < len(lines):
-        ends.insert(0, (0.0, f"and {len(lines) - len(names)} more", QUIET))
-    gap = 11.0 * axes.figure.dpi / 72 / axes.bbox.height  # [panel heights] a line of text of 8 points
-    for (end, name, colour), height in zip(ends, spread([end for end, _, _ in ends], gap), strict=True):
-        if colour != QUIET:
-            axes.plot(
-                [1.0, 1.025], [end, height], color=colour, linewidth=0.7, transform=axes.transAxes, clip_on=False,
-                scalex=False, scaley=False,
-            )  # fmt: skip
+        texts = {f"and {len(lines) - len(names)} more": QUIET, **texts}
+    return [
         axes.text(
-            1.035, height, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False
+            1.035, height, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False,
         )
+        for height, (name, colour) in zip(np.linspace(0.0, 1.0, len(texts)), texts.items(), strict=True)
+    ]  # fmt: skip
+
+
+def _values(line: "Line2D") -> Array:
+    return np.asarray(line.get_ydata(), dtype=float)
+
+
+def _place_labels(axes: "Axes", texts: list["Text"]) -> None:
+    """Moves the labels of a panel that is laid out to the ends of their lines, spread so that none covers another."""
+    lines = {str(line.get_gid()): line for line in axes.get_lines()}
+    ends = []
+    for text in texts:
+        line = lines.get(text.get_text())
+        if line is None:  # and 5 more
+            ends.append((-1.0, text))
+            continue
+        y = _values(line)
+        y = y[np.isfinite(y)]
+        end = y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])
+        height = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
+        ends.append((float(np.clip(height, 0.0, 1.0)), text))
+    ends.sort(key=lambda end: end[0])
+    gap = 11.0 * axes.figure.dpi / 72 / axes.bbox.height  # [panel heights] a line of text of 8 points
+    for (end, text), height in zip(ends, spread([max(end, 0.0) for end, _ in ends], gap), strict=True):
+        text.set_y(height)
+        if end >= 0.0:
+            axes.plot(
+                [1.0, 1.025], [end, height], color=text.get_color(), linewidth=0.7, transform=axes.transAxes,
+                clip_on=False, scalex=False, scaley=False,
+            )  # fmt: skip
 
 
 def spread(wanted: list[float], gap: float) -> list[float]:
