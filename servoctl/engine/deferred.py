@@ -4,7 +4,7 @@ Design: a run in C from the cache needs no function at all, and to read those of
 a command's time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,12 @@ class DeferredFunction:
     """A CasADi function in the making; it answers for its name and sizes, and is made for everything else."""
 
     def __init__(
-        self, name: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any], length: int, make: Any
+        self,
+        name: str,
+        inputs: Mapping[str, Sequence[int]],
+        outputs: Mapping[str, Sequence[int]],
+        make: Callable[[], Any],
+        length: int | None = None,
     ) -> None:
         """Keeps what is known.
 
@@ -23,8 +28,8 @@ class DeferredFunction:
             name: Name of the function.
             inputs: Name -> shape, in order.
             outputs: Name -> shape, in order.
-            length: Number of instructions.
             make: () -> the function.
+            length: Number of instructions; None: it is not known before.
         """
         self._name, self._length, self._make = name, length, make
         self._sizes = [[int(np.prod(shape)) for shape in shapes.values()] for shapes in (inputs, outputs)]
@@ -50,7 +55,7 @@ class DeferredFunction:
         return self._sizes[1][index]
 
     def n_instructions(self) -> int:
-        return self._length
+        return int(self.made.n_instructions()) if self._length is None else self._length
 
     def __call__(self, *arguments: Any) -> Any:
         return self.made(*arguments)

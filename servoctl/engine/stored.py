@@ -78,7 +78,7 @@ def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kerne
         def function() -> Any:
             return _function(header, functions) or make().function
 
-        return Kernel(DeferredFunction(header["name"], *shapes, header["length"], function), *shapes)
+        return Kernel(DeferredFunction(header["name"], *shapes, function, header["length"]), *shapes)
     kernel = make()
     keep_kernel(key, name, kernel)
     return kernel
@@ -142,7 +142,7 @@ def _find(key: str | None, name: str) -> tuple[dict[str, Any], bytes] | None:
         values = json.loads(header)
     except ValueError:  # another program's file under this name
         return None
-    return (values, functions) if isinstance(values, dict) and FIELDS <= set(values) else None
+    return (values, functions) if isinstance(values, dict) and set(values) >= FIELDS else None
 
 
 def _shapes(header: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:

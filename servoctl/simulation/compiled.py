@@ -127,9 +127,10 @@ class CompiledLoop(TracedLoop):
 
     def _kernels(self, substeps: int | None) -> list[Kernel]:
         """The kernels that a run calls from Python."""
-        kernels = [self.control_kernel, self.motion_kernel]
         if substeps is None:
             kernels = [self.rates_kernel, self.slopes_kernel]
+        else:
+            kernels = [self.control_kernel, self.motion_kernel]
         return [*kernels, self.closing_kernel] if self.projects else kernels
 
     def run_on(self, library: Library, substeps: int | None) -> None:
@@ -155,7 +156,8 @@ class CompiledLoop(TracedLoop):
         return self._tick(kernel)
 
     def control(self, t: float, x: Array) -> Array:
-        if (None, self.form) in self._libraries:  # rows are in C then, and the function of commands alone is not
+        if "rates_kernel" in vars(self) and "control_kernel" not in vars(self):
+            # a continuous run has whole rows; the function of commands alone would be traced for its start only
             return self.rates(t, x)[1][: self.layout.command_size]
         return super().control(t, x)
 
@@ -218,7 +220,7 @@ class CompiledLoop(TracedLoop):
                     "row": (self.layout.size,),
                 },
             )
-            function = DeferredFunction(STEP, *shapes, 0, partial(self._step, substeps))
+            function = DeferredFunction(STEP, *shapes, partial(self._step, substeps))
             self._steppers[substeps] = Kernel(function, *shapes)
         return self._steppers[substeps]
 

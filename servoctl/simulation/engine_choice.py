@@ -1,8 +1,9 @@
 """Which engine runs a loop: NumPy, CasADi's virtual machine, or generated C.
 
 Design: every compiled loop starts on the virtual machine. `c` always compiles. `auto` takes C if the library is cached,
-or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. What would take the compiler long is for `engine.select_engine`. Fixed steps are timed; the
-cost of adaptive steps is estimated from the evaluations of the run's beginning, and C is compiled above `LONG`.
+or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. What would take the
+compiler long is for `engine.select_engine`. Fixed steps are timed; the cost of adaptive steps is estimated from the
+evaluations of the run's beginning, and C is compiled above `LONG`.
 """
 
 import time
