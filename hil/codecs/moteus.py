@@ -227,6 +227,10 @@ Floats, because a position of 16 bits has steps of 0.6 mrad and ends at 3.3 turn
 """
 IDENTITY = read(MODEL, 3, INT32) + read(SERIAL, 3, INT32)
 HOME = read(HOME_STATE, 1, INT8)
+IDENTITY_HEAD, ANSWERED_MAP_VERSION = bytes((0x2B, 0x80, 0x02)), Field(11, 4)
+"""First bytes of the answer to `IDENTITY`, and the map version in it."""
+HOME_HEAD, ANSWERED_HOME = bytes((0x21, HOME_STATE)), Field(2, 1)
+"""First bytes of the answer to `HOME`, and the home state in it."""
 
 
 def mode_command(mode: int) -> bytes:
@@ -395,9 +399,13 @@ def console_poll() -> bytes:
     return bytes((TUNNEL_POLL, CHANNEL, POLLED_TEXT))
 
 
+CONSOLE_HEAD = bytes((TUNNEL_DATA, CHANNEL))
+"""First bytes of the answer to `console_poll`; the length of the text and the text follow."""
+
+
 def console_text(data: bytes) -> str | None:
     """Decodes the answer to `console_poll`; None for any other payload."""
-    if len(data) < 3 or data[0] != TUNNEL_DATA or data[1] != CHANNEL or data[2] > len(data) - 3:
+    if len(data) < 3 or data[:2] != CONSOLE_HEAD or data[2] > len(data) - 3:
         return None
     return data[3 : 3 + data[2]].decode(errors="replace")
 

@@ -9,7 +9,7 @@ so a change of mode shows in the next answer.
 """
 
 from collections.abc import Callable, Sequence
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
@@ -17,13 +17,25 @@ from hil.codecs import moteus as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.ids import Ids
-from hil.drives.moteus_console import Console, refuse_bounds
+from hil.drives.moteus_console import Console, bounds, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import Encoding, Expects, Message, Operation, Quantity, Reads, Rounding, Wire, joint_torque
+from hil.drives.wire import (
+    Answer,
+    Encoding,
+    Expects,
+    Message,
+    Off,
+    Operation,
+    Quantity,
+    Reads,
+    Rounding,
+    Wire,
+    joint_torque,
+)
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from hil.loop import SECOND
@@ -73,7 +85,7 @@ class MoteusDrive(Drive):
         self._left = False  # whether it left position mode meanwhile
         self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
         self._registers: dict[int, float] = {}
-        self._console = Console(self._frame)
+        self._console = Console(self._frame, self._reply_id)
 
     def _tail_with(self, watchdog: float) -> bytes:
         """What follows the torque in commands with this time of the watchdog [s]."""
@@ -181,11 +193,7 @@ class MoteusDrive(Drive):
         return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
 
     def wire(self) -> Wire:
-        """Answers in position mode without a fault, in the form of `codec.state`.
-
-        No `off`: an exported loop awaits the answers of the emulated drive bit by bit, and those of a real one hold its
-        serial number and texts of its console.
-        """
+        """Answers in position mode without a fault, in the form of `codec.state`; off is mode stopped or fault."""
         settings, turn = self.settings, (Operation.TIMES, self._turn)
         reads = (
             Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
@@ -199,7 +207,12 @@ class MoteusDrive(Drive):
             Rounding.SINGLE, -codec.LARGEST_TORQUE, codec.LARGEST_TORQUE, None,
         )  # fmt: skip
         state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
-        return Wire((state,), command)
+        head, *_ = (Expects(field, field.mask, value) for field, value in codec.STATE_HEADS.items())
+        off = tuple(
+            Off(self._reply_id, codec.STATE_SIZE, (Expects(codec.STATE_MODE, 0xFF, mode),), (head,))
+            for mode in (codec.STOPPED, codec.IN_FAULT)
+        )
+        return Wire((state,), command, off)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
@@ -249,7 +262,13 @@ class MoteusDrive(Drive):
             self._registers.pop(register, None)
         answered = lambda: all(register in self._registers for register in wanted)  # noqa: E731
         asked = [self._frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
-        yield HandshakeStep(asked, answered, 0.5, "its model, firmware and home state")
+        least = codec.HOME_STATES.index(self._options.home)
+        map_version, home = codec.ANSWERED_MAP_VERSION, codec.ANSWERED_HOME
+        answers = [
+            Answer("version of the register map", self._reply_id, codec.IDENTITY_HEAD, OLDEST_MAP, inf, map_version),
+            Answer("home state", self._reply_id, codec.HOME_HEAD, least, inf, home),
+        ]
+        yield HandshakeStep(asked, answered, 0.5, "its model, firmware and home state", answers)
         version = self._registers[codec.MAP_VERSION]
         if not version >= OLDEST_MAP:
             what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
@@ -271,14 +290,16 @@ class MoteusDrive(Drive):
             DriveError: They differ from the config, or let the shaft coast without a brake.
         """
         yield from self.reset()
-        mode = yield from self._console.setting("servo.timeout_mode")
-        if mode != self._options.timeout_mode:
-            what = f"its servo.timeout_mode is {mode:g}, the config says {self._options.timeout_mode}"
+        wanted = self._options.timeout_mode
+        mode = yield from self._console.setting("servo.timeout_mode", wanted, wanted)
+        if mode != wanted:
+            what = f"its servo.timeout_mode is {mode:g}, the config says {wanted}"
             if mode in COASTS:
                 what += ": when commands stop, the shaft coasts"
             raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
-        lower = yield from self._console.setting("servopos.position_min")
-        upper = yield from self._console.setting("servopos.position_max")
+        first, last = bounds(self.settings)
+        lower = yield from self._console.setting("servopos.position_min", -inf, first, unlimited=True)
+        upper = yield from self._console.setting("servopos.position_max", last, inf, unlimited=True)
         refuse_bounds(self.settings, lower, upper)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:

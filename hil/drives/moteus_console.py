@@ -7,6 +7,7 @@ from hil.drives.base import DriveError, HandshakeStep
 from hil.drives.guard import after
 from hil.drives.odrive_encoder import TURN
 from hil.drives.settings import DriveSettings
+from hil.drives.wire import Answer
 from hil.frame import Frame
 
 POLLS = 20
@@ -18,10 +19,11 @@ class Console:
 
     Args:
         make_frame: Makes a frame to the drive of a payload.
+        reply_id: Id of the drive's replies.
     """
 
-    def __init__(self, make_frame: Callable[[bytes], Frame]) -> None:
-        self._make_frame = make_frame
+    def __init__(self, make_frame: Callable[[bytes], Frame], reply_id: int) -> None:
+        self._make_frame, self._reply_id = make_frame, reply_id
         self._text, self._polls = "", 0
 
     def take(self, text: str) -> None:
@@ -29,18 +31,26 @@ class Console:
         self._text += text
         self._polls += 1
 
-    def setting(self, name: str) -> Generator[HandshakeStep, None, float]:
-        """Reads a setting through the console.
+    def setting(
+        self, name: str, least: float, most: float, unlimited: bool = False
+    ) -> Generator[HandshakeStep, None, float]:
+        """Reads a setting through the console; the caller checks it.
+
+        Args:
+            name: Its name in the drive.
+            least, most, unlimited: What an exported loop accepts, as of `Answer`.
 
         Raises:
             DriveError: The drive has no such setting, or does not answer with a number.
         """
         self._text = ""
         ask = [self._make_frame(codec.console_write(f"conf get {name}\n"))]
+        poll = self._make_frame(codec.padded(codec.console_poll()))
+        answer_of = Answer(name, self._reply_id, codec.CONSOLE_HEAD, least, most, None, poll, unlimited)
         for _ in range(POLLS):
             polled = after(lambda: self._polls, 1)
-            poll = self._make_frame(codec.padded(codec.console_poll()))
-            yield HandshakeStep([*ask, poll], polled, 0.5, f"an answer of its console to conf get {name}")
+            expected = f"an answer of its console to conf get {name}"
+            yield HandshakeStep([*ask, poll], polled, 0.5, expected, [answer_of])
             ask = []
             if "\n" in self._text:
                 break
@@ -52,13 +62,19 @@ class Console:
             raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
 
+def bounds(settings: DriveSettings) -> tuple[float, float]:
+    """The position limits of the config at the shaft of the drive [rev], the lower one first."""
+    first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
+    return first, last
+
+
 def refuse_bounds(settings: DriveSettings, lower: float, upper: float) -> None:
     """Refuses limits of the drive [rev] inside those of the config: it would limit its torque there.
 
     Raises:
         DriveError: A limit is inside.
     """
-    first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
+    first, last = bounds(settings)
     if lower > first or upper < last:
         what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
         wanted = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"

@@ -125,6 +125,31 @@ class Off(NamedTuple):
     answers: int = 1
 
 
+class Answer(NamedTuple):
+    """An answer in a handshake that differs from drive to drive, and the number in it that must lie in a range.
+
+    An exported loop awaits every other answer bit by bit, as the emulated drive gave it.
+
+    Attributes:
+        name: What the number is, for the error.
+        id: Id of the answer.
+        head: Its first bytes.
+        least, most: Range of the number: one value, or open at one end.
+        field: Where the number is; None: it is text, whose length follows the head, up to the end of a line.
+        poll: The frame that asks for more text; None if it is no text.
+        unlimited: Whether NaN is in the range, too: it means no limit.
+    """
+
+    name: str
+    id: int
+    head: bytes
+    least: float
+    most: float
+    field: Field | None
+    poll: Frame | None = None
+    unlimited: bool = False
+
+
 class Encoding(NamedTuple):
     """How a torque is sent.
 

@@ -2,7 +2,8 @@
 
 Design: each node is brought up by its own driver, one after the other. Between two frames that the driver sends, every
 frame of the node but its samples counts as an answer, and must come again, with the same bits. Of a frame that is
-described for the tick in C, only the bits that tell the state of the node count: the others are measured.
+described for the tick in C, only the bits that tell the state of the node count: the others are measured. Of an answer
+that its handshake describes, a number must lie in a range: the others differ from drive to drive.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import RigSetup
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
-from hil.drives.wire import Off, Wire
+from hil.drives.wire import Answer, Off, Wire
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
@@ -33,11 +34,22 @@ class Step(NamedTuple):
         bus: Name of the bus.
         frame: The frame.
         mask: Bits that must agree in a frame that is awaited; None: the frame is sent.
+        answer: The number that must be in it; None: no such number counts.
     """
 
     bus: str
     frame: Frame
     mask: bytes | None
+    answer: Answer | None = None
+
+
+class _Said(NamedTuple):
+    """A frame, and the answers that were described at that time."""
+
+    bus: int
+    sent: bool
+    frame: Frame
+    answers: Sequence[Answer]
 
 
 class Alive(NamedTuple):
@@ -100,17 +112,25 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
     names = list(environment.buses)
     period = setup.settings.values.period
     hold = setup.gravity_compensation(0.0, setup.start.q).u.tolist() if setup.falls else [0.0] * len(setup.drives)
-    said: list[tuple[int, bool, Frame]] = []
+    said: list[_Said] = []
+    answers: Sequence[Answer] = ()
 
     def record(bus: int, sent: bool, frame: Frame, time: int) -> None:
         if not (sent and dispatch.serving):
-            said.append((bus, sent, frame))
+            said.append(_Said(bus, sent, frame, answers))
+
+    def described(steps: Steps) -> Steps:
+        nonlocal answers
+        for step in steps:
+            answers = step.answers
+            yield step
+            answers = ()
 
     dispatch = _Recording(environment.buses, nodes, environment.clock, record)
 
     def steps_of(node: Node, steps: Steps, settled: bool = True) -> list[Step]:
         said.clear()
-        _perform(node, steps, dispatch, environment.clock, period)
+        _perform(node, described(steps), dispatch, environment.clock, period)
         return _answers(node, names, said, settled)
 
     bring_up, first_enable, resting = [], [], []
@@ -173,10 +193,9 @@ def _enabled(drive: Drive, hold: float) -> Steps:
 
 
 def _resting(drive: Drive) -> Frame | None:
-    """The torque that a drive gets in each tick until it is enabled; None: its driver sends none."""
+    """The zero torque or query that a drive gets in each tick until it is enabled; None: its driver sends none."""
     drive.alive_frames()  # of a tick in which it may have got a frame
-    fed = [frame for frame in drive.alive_frames() if drive.torque_bytes(frame) is not None]
-    command = drive.command(0.0)
+    fed, command = drive.alive_frames(), drive.command(0.0)
     return next((frame for frame in fed if frame.id & drive.command_bits == command.id & drive.command_bits), None)
 
 
@@ -187,7 +206,7 @@ def _perform(node: Node, steps: Steps, dispatch: Dispatch, clock: Clock, period:
         dispatch.wait(min(clock.now() + step, dispatch.service(step)), lambda: node.settings.bus)
 
 
-def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, Frame]], settled: bool) -> list[Step]:
+def _answers(node: Node, names: Sequence[str], said: Sequence[_Said], settled: bool) -> list[Step]:
     """The steps of a node: frames sent in its bring-up, and its answers before each of them.
 
     Until a drive is settled by its reset, it may report a fault: of its state only counts that it is off.
@@ -195,9 +214,17 @@ def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, F
     wire = node.wire() or Wire(())
     steps: list[Step] = []
     answers: dict[tuple[int, bytes], Step] = {}
-    for bus, sent, frame in said:
+    for bus, sent, frame, described in said:
         name = names[bus]
-        if sent:
+        answer = _described(frame, sent, described)
+        if answer is not None and answer.poll is not None:
+            if not steps or steps[-1].answer != answer:  # an exported loop polls by itself
+                head = Frame(answer.id, answer.head, extended=answer.id > 0x7FF, fd=frame.fd, brs=frame.brs)
+                steps.append(Step(name, head, b"\xff" * len(answer.head), answer))
+        elif answer is not None:
+            mask = (b"\xff" * len(answer.head)).ljust(len(frame.data), b"\0")
+            answers[answer.id, answer.head] = Step(name, frame, mask, answer)
+        elif sent:
             steps += [*_awaited(answers.values(), wire), Step(name, frame, None)]
             answers.clear()
         elif name == node.settings.bus and node.takes(frame.id) and (step := _answer(name, frame, wire, settled)):
@@ -206,6 +233,14 @@ def _answers(node: Node, names: Sequence[str], said: Sequence[tuple[int, bool, F
             answers.pop(key, None)  # of a state the last one counts
             answers[key] = step
     return [*steps, *_awaited(answers.values(), wire)]
+
+
+def _described(frame: Frame, sent: bool, answers: Sequence[Answer]) -> Answer | None:
+    """The description that a frame belongs to: as an answer, or as a request for more text."""
+    for each in answers:
+        if frame == each.poll if sent else frame.id == each.id and frame.data.startswith(each.head):
+            return each
+    return None
 
 
 def _awaited(answers: Iterable[Step], wire: Wire) -> list[Step]:
@@ -220,7 +255,7 @@ def _fits(off: Off, frame: Frame) -> bool:
 
 
 def _exact(step: Step) -> bool:
-    return step.mask == b"\xff" * len(step.frame.data)
+    return step.mask == b"\xff" * len(step.frame.data) or step.answer is not None
 
 
 def _answer(bus: str, frame: Frame, wire: Wire, settled: bool) -> Step | None:

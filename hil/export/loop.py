@@ -12,16 +12,15 @@ import numpy as np
 
 from hil.assembly.prepare import RigSetup, load
 from hil.drives.base import Feedback
-from hil.export.conversation import Conversation, Step, converse
+from hil.export.conversation import Conversation, converse
 from hil.export.initialiser import initialiser, number, numbers
-from hil.frame import Frame
+from hil.export.talk import frame_of, talk
 from hil.loop import nanoseconds
 from hil.loop.controller import Controller
 from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, TICK, text
 from hil.tick.machine import Machine
-from hil.tick.tables import fill_expects
 from servoctl.config.overrides import Override
 from servoctl.engine.ccode import Program
 from servoctl.errors import ConfigError
@@ -117,8 +116,8 @@ def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Co
     law = Program([each.function for each in functions.values()]).source
     head = HEAD_WITH_SOCKETS + "".join(f"#include <{each}.h>\n" for each in INCLUDES)
     files = [text(name) for name in ("tick.h", "sockets.h", "loop.h", *TICK, "sockets.c")]
-    talk = _talk(setup, said, machine.ffi)
-    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said), talk]
+    tables = [_settings(setup, name), _tables(machine), _set_up(setup, machine, functions, said)]
+    tables.append(talk(setup, said, machine.ffi))
     code = [text(name) for name in ("bring_up.c", "loop.c")]
     parts = [_about(setup, name), head, RENAMED, law, "#undef select\n", *files, *tables, *code]
     return "\n".join(parts)
@@ -221,7 +220,7 @@ def _buses(setup: RigSetup, machine: Machine, lines: list[str], said: Conversati
     commands = []
     for drive, wire in zip(setup.drives, said.wires, strict=False):
         assert wire.command is not None
-        commands.append(_frame(buses.index(drive.settings.bus), wire.command.frame))
+        commands.append(frame_of(buses.index(drive.settings.bus), wire.command.frame))
     many = len(commands)
     messages = max(1, machine.tick.messages)
     arrays = [f"static tick_bus buses[] = {{{rows}}};", f"static tick_frame frames[4096], last_frames[{messages}];",
@@ -232,67 +231,6 @@ def _buses(setup: RigSetup, machine: Machine, lines: list[str], said: Conversati
     early = [f"  wires.buses = {len(buses)};", "  wires.room = 4096;",
              "  wires.bus = buses;", "  wires.frames = frames;"]  # fmt: skip
     return "\n".join([*arrays, "static void set_up(void)", "{", *early, *lines, "}"]) + "\n"
-
-
-def _talk(setup: RigSetup, said: Conversation, ffi: Any) -> str:
-    """Bring-up, stop and what keeps alive, as tables of frames."""
-    buses = list(setup.settings.buses)
-    nodes = (*setup.drives, *setup.sensors)
-    start = setup.sensing.displacements(setup.run.system.model.plant, setup.start.q).tolist()
-    steps = [_step(buses, step) for each in said.bring_up for step in each]
-    stops: list[str] = []
-    rows, first = [], 0
-    for i, node in enumerate(nodes):
-        count, bus = len(said.bring_up[i]), buses.index(node.settings.bus)
-        brake, off = (said.brake[i], said.off[i]) if i < len(setup.drives) else ([], [])
-        places = [len(stops), len(brake), len(stops) + len(brake), len(off)]
-        stops += [_frame(bus, frame) for frame in (*brake, *off)]
-        torque = said.hold[i] if i < len(said.hold) else 0.0
-        begins = (first + said.first_enable[i], int(i < len(said.resting) and said.resting[i] is not None))
-        numbers_of = ", ".join(map(str, (first, count, *begins, *places)))
-        rows.append(f'{{"{comment(node.settings.name)}", {numbers_of}, {number(start[i])}, {number(torque)}}}')
-        first += count
-    holding = [_frame(buses.index(d.settings.bus), f) for d, f in zip(setup.drives, said.holding, strict=True)]
-    resting = ["{0, 0, 0, 0, 0, 0, {0}}" if frame is None else _frame(buses.index(d.settings.bus), frame)
-               for d, frame in zip(setup.drives, said.resting, strict=True)]  # fmt: skip
-    alive = [f"{{{each.every}, {_frame(buses.index(each.bus), each.frame)}}}" for each in said.alive]
-    empty = "{0, {0, 0, 0, 0, 0, 0, {0}}}"
-    tables = [
-        ("const loop_step steps", steps), ("const loop_alive alive", alive or [empty]),
-        ("const tick_frame stops", stops), ("const tick_frame holding", holding), ("const tick_frame resting", resting),
-        ("const loop_off offs", _offs(setup, said, ffi)), ("const loop_node nodes", rows),
-        ("const double start_q", [number(q) for q in setup.start.q.tolist()]),
-    ]  # fmt: skip
-    return "\n".join(f"static {kind}[] = {{\n  " + ",\n  ".join(rows) + "\n};" for kind, rows in tables) + "\n"
-
-
-def _offs(setup: RigSetup, said: Conversation, ffi: Any) -> list[str]:
-    """Each a `loop_off`."""
-    buses, rows = list(setup.settings.buses), []
-    for i, (drive, wire) in enumerate(zip(setup.drives, said.wires, strict=False)):
-        for off in wire.off:
-            expects = []
-            for part in (off.selects, off.bits):
-                place = ffi.new("tick_expects[1]")
-                for target, each in zip(place, part, strict=False):
-                    fill_expects(target, each)
-                expects.append(initialiser(ffi, place))
-            head = (i, buses.index(drive.settings.bus), off.length, off.answers, off.id, off.mask)
-            rows.append(f"{{{', '.join(map(str, (*head, len(off.selects), len(off.bits), *expects)))}}}")
-    return rows
-
-
-def _step(buses: Sequence[str], step: Step) -> str:
-    mask = ", ".join(map(str, step.mask or b"\0"))
-    return f"{{{int(step.mask is not None)}, {_frame(buses.index(step.bus), step.frame)}, {{{mask}}}}}"
-
-
-def _frame(bus: int, frame: Frame) -> str:
-    """A `tick_frame`."""
-    flags = frame.extended << 1 | frame.remote << 2 | frame.fd << 4 | frame.brs << 5
-    length = frame.length if frame.remote else len(frame.data)
-    data = ", ".join(map(str, frame.data)) or "0"
-    return f"{{0, {frame.id}, {bus}, {flags}, {length}, 0, {{{data}}}}}"
 
 
 def _plain(value: Any) -> str:

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hil.assembly.prepare import load
+from hil.drives.mit import MitDrive
 from hil.export.loop import export_loop
 from hil.loop.controller import Controller
 from hil.recorder.memory import FRAME, SENT
@@ -31,13 +32,18 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-ffp-c
 
 KEYS = {"interface": "emulated", "bitrate": 1_000_000}
 
-OTHERS = ("odrive", "mit damiao", "mit cubemars", "mit none", "robstride")
+FD_KEYS = {**KEYS, "fd": True, "data_bitrate": 5_000_000}
+
+OTHERS = ("odrive", "mit damiao", "mit cubemars", "mit none", "robstride", "moteus")
 
 
 def config_of(folder: Path, kind: str) -> Path:
     """A cart with one drive and one encoder; `kind` is a protocol, and for MIT drives their status."""
     protocol, _, status = kind.partition(" ")
-    config = write_config(folder / "cart.yaml", protocol, KEYS, 30.0, stale=0.4, tick="c")
+    fd = protocol == "moteus"
+    config = write_config(folder / "cart.yaml", protocol, FD_KEYS if fd else KEYS, 30.0, stale=0.4, tick="c")
+    if fd:
+        config.write_text(config.read_text().replace("encoder_bits: 16", "encoder_bits: 16\n    fd: true"))
     if status and status != "damiao":
         text = config.read_text().replace("status: damiao", f"status: {status}")
         config.write_text(text.replace("drive_watchdog: true", "drive_watchdog: false"))
@@ -72,11 +78,18 @@ def built(folder: Path, text: str) -> Path:
     return folder / "loop"
 
 
+SERVE = """
+import sys
+from servoctl.bench.socket_pair import main
+main(*sys.argv[1:])
+"""
+
+
 class Drives:
     """Emulated drives in a process of their own, and what they say that they do."""
 
-    def __init__(self, folder: Path, config: Path, end: socket.socket) -> None:
-        command = [sys.executable, "-m", "servoctl.bench.socket_pair", str(config), str(end.fileno())]
+    def __init__(self, folder: Path, config: Path, end: socket.socket, changes: str) -> None:
+        command = [sys.executable, "-c", changes + SERVE, str(config), str(end.fileno())]
         self.process = subprocess.Popen(
             command, pass_fds=[end.fileno()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
         )
@@ -89,12 +102,12 @@ class Drives:
 
 
 @contextmanager
-def started(folder: Path, program: tuple[Path, Path], *words: str) -> Iterator[tuple[Any, Drives]]:
-    """The program against emulated drives on a pair of sockets."""
+def started(folder: Path, program: tuple[Path, Path], *words: str, changes: str = "") -> Iterator[tuple[Any, Drives]]:
+    """The program against emulated drives on a pair of sockets; `changes` is Python that changes their emulation."""
     path, config = program
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with here, there:
-        drives = Drives(folder, config, there)
+        drives = Drives(folder, config, there, changes)
         there.close()
         command = [path, "--armed", *words, f"fd:{here.fileno()}"]
         loop = subprocess.Popen(command, pass_fds=[here.fileno()], stderr=subprocess.PIPE, text=True, cwd=folder)
@@ -197,14 +210,73 @@ def test_a_loop_that_is_held_up_ends_the_task_and_switches_the_drive_off(
     assert last_word(told) == "torque off", told
 
 
-def test_a_drive_that_does_not_say_that_it_is_off_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+CHANGED_MOTEUS = """
+from hil.emulator import moteus_registers
+from hil.emulator.moteus import Moteus
+
+boot, identity, MIN = Moteus.boot, moteus_registers._IDENTITY, "servopos.position_min"
+
+def boot_changed(drive):
+    boot(drive)
+    change(drive, drive.registers.values)
+
+Moteus.boot = boot_changed
+
+def change(drive, settings):
+"""
+"""Python before a statement that changes an emulated moteus, its identity or its settings."""
+
+ANOTHER = """    drive._home = 1
+    identity.update({0x101: 0x0102, 0x102: 7, 0x120: 4711})
+    read = drive._console.read
+    drive._console.read = lambda most: read(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def moteus_program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The exported loop of a moteus that needs no encoder at its output, and its config."""
+    folder = tmp_path_factory.mktemp("moteus")
+    config = config_of(folder, "moteus")
+    return built(folder, export_loop(config, ["hil.drives.0.home=rotor"]).files["cart_loop.c"]), config
+
+
+def test_a_moteus_of_another_serial_number_firmware_and_home_state_is_brought_up(
+    tmp_path: Path, moteus_program: tuple[Path, Path]
 ) -> None:
-    keys = {"interface": "emulated", "bitrate": 1_000_000, "fd": True, "data_bitrate": 5_000_000}
-    config = write_config(tmp_path / "cart.yaml", "moteus", keys, 30.0)
-    config.write_text(config.read_text().replace("encoder_bits: 16", "encoder_bits: 16\n    fd: true"))
-    assert main(["export", str(config), "--loop", "--out", str(tmp_path / "c")]) == 2
-    assert "--loop: its program could not see that a drive is off: F (moteus)" in capsys.readouterr().err
+    """Its console answers in parts of three bytes, too."""
+    with started(tmp_path, moteus_program, "--duration", "0.1", changes=CHANGED_MOTEUS + ANOTHER) as (loop, _):
+        assert loop.wait(30) == 0, loop.stderr.read()
+        assert "every drive is off" in loop.stderr.read()
+
+
+DIFFERENT = {
+    "home state: expected at least 1, came 0": "drive._home = 0",
+    "version of the register map: expected at least 5, came 4": "identity[0x102] = 4",
+    "servo.timeout_mode: expected 15, came '12'": "settings['servo.timeout_mode'] = 12",
+    "servopos.position_max: expected at least 31.831, came '4.500000'": "settings['servopos.position_max'] = 4.5",
+    "servopos.position_min: expected at most -31.831, came 'ERR error reading'": "del settings[MIN]",
+}
+"""What the program says -> what is different in the drive."""
+
+
+@pytest.mark.parametrize("refusal", DIFFERENT)
+def test_a_moteus_that_differs_from_its_config_is_refused(
+    tmp_path: Path, moteus_program: tuple[Path, Path], refusal: str
+) -> None:
+    with started(tmp_path, moteus_program, changes=f"{CHANGED_MOTEUS}    {DIFFERENT[refusal]}\n") as (loop, drives):
+        assert loop.wait(30) == 3
+        assert loop.stderr.read() == f"F: {refusal}\nevery drive is off\n"
+        assert "torque on" not in drives.end()
+
+
+def test_a_drive_that_does_not_say_that_it_is_off_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = MitDrive.wire
+    monkeypatch.setattr(MitDrive, "wire", lambda drive: described(drive)._replace(off=()))
+    assert main(["export", str(config_of(tmp_path, "mit")), "--loop", "--out", str(tmp_path / "c")]) == 2
+    assert "--loop: its program could not see that a drive is off: F (mit)" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
 
 

@@ -14,16 +14,50 @@ static unsigned char amiss[sizeof message_table / sizeof message_table[0]]; /* t
 static unsigned char answered[sizeof steps / sizeof steps[0]];
 static long long alive_ticks, served;
 static tick_frame latest; /* the last frame with an id that is awaited */
+static char answer_line[128]; /* text of the answer that is awaited */
+static double numbers[sizeof answers / sizeof answers[0]];
+static unsigned char heard[sizeof answers / sizeof answers[0]]; /* 1: a number has come */
+static int refused; /* one is out of its range */
 
 static void say(const char *name, const char *what) { fprintf(stderr, "%s%s%s\n", name, *name ? ": " : "", what); }
 
+/* Adds the text of a frame to the line; returns whether the line is complete. The length of the text follows the head. */
+static int ends_line(const tick_frame *f, int head)
+{
+  int length = (int)strlen(answer_line), last = head + 1 + f->data[head];
+  for (int i = head + 1; i < last && i < f->length; ++i) {
+    if (f->data[i] == '\n') return 1;
+    if (f->data[i] >= ' ' && length < (int)sizeof answer_line - 1) answer_line[length++] = (char)f->data[i];
+  }
+  return 0;
+}
+
+/* Whether an answer is complete and its number lies in its range. */
+static int in_range(int i, const tick_frame *f, int head)
+{
+  const loop_answer *a = &answers[i];
+  char *end = 0;
+  int fits;
+  if (a->text) {
+    if (!ends_line(f, head)) return 0;
+    numbers[i] = strtod(answer_line, &end);
+  } else numbers[i] = number_of(&a->field, f->data);
+  heard[i] = 1;
+  fits = end != answer_line && (isnan(numbers[i]) ? a->unlimited : numbers[i] >= a->least && numbers[i] <= a->most);
+  if (!fits) refused = 1;
+  return fits;
+}
+
 static int matches(const loop_step *step, const tick_frame *f)
 {
-  if (f->bus != step->frame.bus || f->id != step->frame.id || f->length != step->frame.length) return 0;
+  const loop_answer *a = step->answer < 0 ? 0 : &answers[step->answer];
+  int length = step->frame.length;
+  if (f->bus != step->frame.bus || f->id != step->frame.id) return 0;
+  if (a && a->text ? f->length <= length : f->length != length) return 0;
   if ((f->flags ^ step->frame.flags) & ~(SENT | BRS)) return 0;
-  for (int i = 0; i < f->length; ++i)
+  for (int i = 0; i < length; ++i)
     if ((f->data[i] ^ step->frame.data[i]) & step->mask[i]) return 0;
-  return 1;
+  return !a || in_range(step->answer, f, length);
 }
 
 /* Whether a frame proves that its drive is off, or that it may be on. */
@@ -121,6 +155,7 @@ static int send_steps(int node, int *next, long long end)
   while (to < last && !steps[to].awaits) ++to;
   for (expected_from[node] = expected_to[node] = to; expected_to[node] < last && steps[expected_to[node]].awaits;)
     ++expected_to[node]; /* an answer may come at once */
+  memset(answer_line, 0, sizeof answer_line);
   while (*next < to) {
     if (*next == nodes[node].first_enable) enabling = node;
     S->count = 0;
@@ -130,6 +165,37 @@ static int send_steps(int node, int *next, long long end)
     if (signalled) return 0;
   }
   return 1;
+}
+
+/* Waits a moment for answers; text comes only when it is asked for. */
+static void await_answers(int node)
+{
+  int from = expected_from[node], to = expected_to[node];
+  for (int i = from; i < to; ++i)
+    if (!answered[i] && steps[i].answer >= 0 && answers[steps[i].answer].text) {
+      S->count = 0;
+      sockets_send(S, &answers[steps[i].answer].poll, 1);
+      listen_until(sockets_now(S) + PERIOD, node);
+      return;
+    }
+  listen_until(sockets_now(S) + PERIOD / 4, node);
+}
+
+static void say_missing(const char *name, const loop_step *step)
+{
+  const loop_answer *a = step->answer < 0 ? 0 : &answers[step->answer];
+  if (!a) {
+    fprintf(stderr, "%s: does not answer as at the export: awaited within 3 s", name);
+    say_frame(&step->frame);
+    fprintf(stderr, ", came");
+    say_frame(&latest);
+    fprintf(stderr, "\n");
+    return;
+  }
+  fprintf(stderr, "%s: %s: expected %s, came ", name, a->name, a->expected);
+  if (!heard[step->answer]) fprintf(stderr, "nothing\n");
+  else if (a->text) fprintf(stderr, "'%s'\n", answer_line);
+  else fprintf(stderr, "%g\n", numbers[step->answer]);
 }
 
 /* Frames to send, then the answers, in any order among themselves. */
@@ -144,23 +210,15 @@ static int bring_up(int node)
     expected_from[node] = i;
     while (i < last && steps[i].awaits) ++i;
     expected_to[node] = i;
-    while (missing && !signalled && sockets_now(S) < end) {
+    while (missing && !refused && !signalled && sockets_now(S) < end) {
       missing = 0;
       for (int j = expected_from[node]; j < i; ++j) missing += !answered[j];
-      if (missing) listen_until(sockets_now(S) + PERIOD / 4, node);
+      if (missing) await_answers(node);
     }
     if (signalled) return 0;
-    if (missing) {
-      for (int j = expected_from[node]; j < i; ++j)
-        if (!answered[j]) {
-          fprintf(stderr, "%s: does not answer as at the export: awaited within 3 s", n->name);
-          say_frame(&steps[j].frame);
-          fprintf(stderr, ", came");
-          say_frame(&latest);
-          fprintf(stderr, "\n");
-        }
-      return 0;
-    }
+    for (int j = expected_from[node]; missing && j < i; ++j)
+      if (!answered[j] && (!refused || (steps[j].answer >= 0 && heard[steps[j].answer]))) say_missing(n->name, &steps[j]);
+    if (missing) return 0;
     if (!send_steps(node, &i, end)) return 0;
   }
   return 1;

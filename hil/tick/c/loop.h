@@ -1,10 +1,18 @@
 /* A loop without Python: tick.c and sockets.c, bring-up and stop as frames, and a main. */
 
 typedef struct { /* of the bring-up of a node: a frame to send, or one to wait for, of which the masked bits must agree */
-  int awaits;
+  int awaits, answer; /* the number in it that must lie in a range; -1: none */
   tick_frame frame;
   unsigned char mask[64];
 } loop_step;
+
+typedef struct { /* a number in an answer: in a field, or as text that comes in parts up to the end of a line */
+  const char *name, *expected;
+  int text, unlimited; /* unlimited: NaN is in the range, too */
+  double least, most;
+  tick_field field;
+  tick_frame poll; /* asks for more text */
+} loop_answer;
 
 typedef struct { /* a frame that is sent every so many ticks */
   int every;
