@@ -22,6 +22,12 @@ sys.dont_write_bytecode = False
 gc.set_threshold(10_000, 20, 10)
 
 
+def pytest_collection_finish() -> None:
+    """What collecting has left, modules and thousands of tests, stays to the end: the collector looks no more at it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
     """One worker more than cores, for `-n auto`: tests on the wall clock and of processes mostly wait."""

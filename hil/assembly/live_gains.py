@@ -203,6 +203,11 @@ class LiveGains:
         values = (a + share * (b - a) for a, b in zip(self._from, self._to, strict=True))
         self.force(tuple(values) if self._left else self._to, take_law)
 
+    @property
+    def moving(self) -> bool:
+        """Whether values are on their ramp."""
+        return self._left > 0
+
     def force(self, values: Sequence[float], take_law: Callable[[BoundLaw], None]) -> None:
         """Sets values at once, without a ramp: at a start, and in a replay."""
         self.values = tuple(values)

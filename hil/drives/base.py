@@ -227,6 +227,7 @@ class Drive(Node):
         enable_requested: Whether this run has begun to enable it.
         quiet: Whether its watchdog is to run out: until this is False again, the loop sends it no command, and the bus
             no frame of `alive_frames`.
+        fed: Number of ticks up to now, where `alive_frames` counts them.
     """
 
     settings: DriveSettings
@@ -245,6 +246,7 @@ class Drive(Node):
         self.foreign = ""
         self.enable_requested = False
         self.quiet = False
+        self.fed = 0
 
     @property
     def confirmed_off(self) -> bool:

@@ -20,7 +20,19 @@ from hil.drives.guard import after, motor_torque, refuse_fault
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import Encoding, Expects, Message, Off, Operation, Quantity, Reads, Rounding, Wire, joint_torque
+from hil.drives.wire import (
+    Encoding,
+    Expects,
+    Feeds,
+    Message,
+    Off,
+    Operation,
+    Quantity,
+    Reads,
+    Rounding,
+    Wire,
+    joint_torque,
+)
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
@@ -73,7 +85,6 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._exchange: Exchange | None = None
         self._heartbeat_frame = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
         self._heartbeat_every = _heartbeat_every(settings, period)
-        self._ticks = 0
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
@@ -194,7 +205,7 @@ class Cia402Drive(Cia402Encoder, Drive):
             for mask, value, state in codec.PATTERNS
             if CONDITIONS[state] is Condition.DISABLED or state is Cia402State.FAULT
         )
-        return Wire((*received.messages, status), command, off)
+        return Wire((*received.messages, status), command, off, (Feeds(self._heartbeat_frame, self._heartbeat_every),))
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The target torque, which follows the controlword."""
@@ -210,8 +221,8 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def alive_frames(self) -> Sequence[Frame]:
         """Our heartbeat, three times within the watchdog of the drive."""
-        self._ticks += 1
-        return (self._heartbeat_frame,) if (self._ticks - 1) % self._heartbeat_every == 0 else ()
+        self.fed += 1
+        return (self._heartbeat_frame,) if (self.fed - 1) % self._heartbeat_every == 0 else ()
 
     def identify(self, exchange: Exchange) -> Steps:
         """Checks profile, torque mode and rated torque, and that the drive is not enabled.

@@ -170,7 +170,7 @@ class MitDrive(Drive):
         own = Expects(codec.FIRST, self._first_mask, self._first)
         replies = [Message(self._host, size, reads, working, (own,), True, True) for size in self._lengths]
         command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, codec.MOST_12)
-        return Wire(tuple(replies), command, tuple(self._off(own)))
+        return Wire(tuple(replies), command, tuple(self._off(own)), ())
 
     def _off(self, own: Expects) -> Iterator[Off]:
         """What proves it off: of a Damiao its status, of the others that they have answered the command to disable."""

@@ -212,7 +212,7 @@ class MoteusDrive(Drive):
             Off(self._reply_id, codec.STATE_SIZE, (Expects(codec.STATE_MODE, 0xFF, mode),), (head,))
             for mode in (codec.STOPPED, codec.IN_FAULT)
         )
-        return Wire((state,), command, off)
+        return Wire((state,), command, off, ())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None

@@ -143,7 +143,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         off = tuple(
             Off(heartbeat.id, codec.SIZE, (Expects(codec.STATE, 0xFF, state),)) for state in (0, codec.IDLE)
         )  # an error in closed loop does not prove it
-        return Wire((*received.messages, heartbeat, errors), command, off)
+        return Wire((*received.messages, heartbeat, errors), command, off, ())
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()

@@ -155,7 +155,7 @@ class RobstrideDrive(Drive):
         feedback = Message(identity, codec.SIZE, reads, sample=True, alive=True)
         reset = Expects(codec.MODE, codec.MODE.mask, codec.RESET)
         off = Off(self._feedback_id, codec.SIZE, (reset,), mask=codec.FEEDBACK_BITS)
-        return Wire((feedback,), command._replace(back=None), (off,))
+        return Wire((feedback,), command._replace(back=None), (off,), ())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The id and all bytes of a command: the torque is in the id."""

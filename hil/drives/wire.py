@@ -173,6 +173,18 @@ class Encoding(NamedTuple):
     steps: Chain = ()
 
 
+class Feeds(NamedTuple):
+    """A frame that feeds the watchdog of an enabled drive, besides commands.
+
+    Attributes:
+        frame: The frame.
+        every: It is sent every so many ticks.
+    """
+
+    frame: Frame
+    every: int
+
+
 class Wire(NamedTuple):
     """The frames of a node.
 
@@ -180,11 +192,13 @@ class Wire(NamedTuple):
         messages: Frames that it sends.
         command: Its command; None for an encoder node.
         off: Frames that prove that it makes no torque; if there are none, its loop cannot be exported.
+        feeds: What `Drive.alive_frames` gives while the drive is enabled; None: it is not known.
     """
 
     messages: tuple[Message, ...]
     command: Encoding | None = None
     off: tuple[Off, ...] = ()
+    feeds: tuple[Feeds, ...] | None = None
 
 
 def motor_torque(settings: DriveSettings) -> Chain:

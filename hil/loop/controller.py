@@ -70,9 +70,9 @@ class Controller:
         """Whether the law's torques are the command, so that the tick in C may evaluate the law."""
         return True
 
-    def evaluated(self) -> Array:
-        """Takes note of a command that the tick in C has evaluated on the same arrays; returns its inputs."""
-        self.loop.evaluations += self._uncounted
+    def evaluated(self, count: int = 1) -> Array:
+        """Takes note of commands that the tick in C has evaluated on the same arrays; returns the last inputs."""
+        self.loop.evaluations += count * self._uncounted
         self.row = self.tick.command
         return self._u.copy()
 

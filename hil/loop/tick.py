@@ -53,6 +53,18 @@ Log = Callable[[Tick, Reading, Array, TickTimes], None]
 """Records a tick; must not wait."""
 
 
+class Ahead(NamedTuple):
+    """Ticks that were done ahead of the loop.
+
+    Attributes:
+        ticks: Number of them.
+        began: When the next tick began, whose rest is left to the loop [ns]; None: it has not begun.
+    """
+
+    ticks: int = 0
+    began: int | None = None
+
+
 class TickLoop:
     """Runs a rig at a fixed period until `decide` ends it.
 
@@ -66,13 +78,30 @@ class TickLoop:
     def __init__(self, rig: Rig, clock: Clock, period: int, wait: int = 0) -> None:
         self._rig, self._clock, self._period, self._wait = rig, clock, period, wait
 
-    def run(self, decide: Decide, log: Log) -> None:
-        """Runs ticks, the first one now."""
+    def run(
+        self, decide: Decide, log: Log, ahead: Callable[[int, int], Ahead] = lambda number, deadline: Ahead()
+    ) -> None:
+        """Runs ticks, the first one now.
+
+        Args:
+            decide: Chooses the inputs.
+            log: Records a tick.
+            ahead: Does ticks by itself where it can, from the one with this number and deadline [ns] on, at their
+                deadlines; a period that it skips, it leaves to the loop. It is not called after a gap.
+        """
         rig, clock, period, wait = self._rig, self._clock, self._period, self._wait
         deadline, number, skipped = clock.now(), 0, 0
         while True:
-            clock.sleep_until(deadline)
-            began = clock.now()
+            begun: int | None = None
+            if not skipped:
+                done, begun = ahead(number, deadline)
+                number, deadline = number + done, deadline + done * period
+                if done and begun is None:
+                    skipped = max(0, (clock.now() - deadline) // period)
+                    deadline += skipped * period
+            if begun is None:
+                clock.sleep_until(deadline)
+            began = clock.now() if begun is None else begun
             tick = Tick(number, deadline, began, period * min(1 + skipped, LONGEST_ELAPSED), skipped)
             reading = rig.read(began + wait)
             read = clock.now()

@@ -140,6 +140,11 @@ class Recorder:
         return -1
 
     @property
+    def rings(self) -> tuple[Ring, Ring]:
+        """Rings of the rows and of the frames, for the tick in C."""
+        return self._rows, self._frames
+
+    @property
     def shared(self) -> tuple[int, Capacity]:
         """File descriptor of the memory and the sizes of its rings, for a process that reads along."""
         return self._memory.descriptor, self._capacity

@@ -3,6 +3,8 @@
 from struct import Struct
 from typing import Any
 
+import numpy as np
+
 HEAD, TAIL, LOST, UNWRITTEN = 0, 8, 1, 9
 """Indices of the counts. The producer writes HEAD and LOST, the consumer TAIL and UNWRITTEN, in two cache lines."""
 
@@ -67,6 +69,15 @@ class Ring:
         """Producer: makes the records in the next slots visible to the consumer."""
         self._head += count
         self._counts[HEAD] = self._head
+
+    def reread(self) -> None:
+        """Producer: takes note of the records that C has put."""
+        self._head = self._counts[HEAD]
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Where the counts and the slots are in memory, for a producer in C."""
+        return np.frombuffer(self._counts, np.uint64).ctypes.data, np.frombuffer(self.slots, np.uint8).ctypes.data
 
     def pack(self, form: Struct, *values: Any) -> bool:
         """Producer: puts a record of these values; False if there is no room."""

@@ -189,15 +189,24 @@ class Monitor:
             if 2 * count > len(window):
                 self.report(now, kind, drive.settings.name)
 
-    def ordinary(self, tick: Tick, clamped: Sequence[bool]) -> None:
-        """Takes note of a tick in which the tick in C found nothing to report.
+    @property
+    def clamps(self) -> bool:
+        """Whether limits have changed so many torques that the next ticks may report it."""
+        return 2 * max(self._changed) > (self._clamped.maxlen or 0)
+
+    def ordinary(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
+        """Takes note of ticks in which the tick in C found nothing to report.
 
         Args:
-            tick: The tick.
-            clamped: Whether a limit has changed the torque of each drive.
+            tick: The last one.
+            clamped: Whether a limit has changed the torque of each drive in it.
+            count: Number of ticks; no limit has changed a torque in the others, and `clamps` was False before.
         """
         self.lateness(tick)
         self._fast = [0] * len(self._fast)
+        unchanged = (False,) * len(self._drives)
+        for _ in range(count - 1):
+            self.torques(tick.began, unchanged)
         self.torques(tick.began, clamped)
 
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:

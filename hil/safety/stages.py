@@ -105,16 +105,23 @@ class Stages:
         """Task time of the next tick of the task [s]."""
         return self._task / SECOND
 
-    def follow(self, tick: Tick, clamped: Sequence[bool]) -> None:
-        """Takes note of an ordinary tick that was done in C.
+    @property
+    def duration(self) -> float:
+        """Time of the task [s]."""
+        return self._plan.duration
+
+    def follow(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
+        """Takes note of ordinary ticks that were done in C.
 
         Args:
-            tick: The tick.
-            clamped: Whether a limit has changed the torque of each drive.
+            tick: The last one.
+            clamped: Whether a limit has changed the torque of each drive in it.
+            count: Number of ticks; no limit has changed a torque in the others.
         """
-        self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated()
+        self._task += (count - 1) * tick.elapsed
+        self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
         self._task += tick.elapsed
-        self._monitor.ordinary(tick, clamped)
+        self._monitor.ordinary(tick, clamped, count)
 
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""

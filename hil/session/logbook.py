@@ -38,6 +38,7 @@ class Logbook:
     Attributes:
         timing: Lateness and sample ages.
         parts: Durations of `read`, `law` and `write`.
+        in_c: Records the ticks that are done in C; None: there are none.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class Logbook:
         self._read, self._law, self._write = self.parts.values()
         self._inputs, self._disturbance = loop.layout.slices["u"], loop.layout.slices["disturbance"]
         self._modes = {mode: number for number, mode in enumerate(Phase)}
-        self._in_c: TickLog | None = None
+        self.in_c: TickLog | None = None
         if rig.machine is not None and log.entry is not None:
-            self._in_c = TickLog(
+            self.in_c = TickLog(
                 rig.machine, controller, table, log, log.entry, self._modes[Phase.FULL], self.timing,
                 list(self.parts.values()),
             )  # fmt: skip
@@ -72,8 +73,8 @@ class Logbook:
 
     def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         """Records a tick; arguments as in `hil.loop.tick.Log`."""
-        if self._in_c is not None and self._rig.decided:
-            self._in_c.enter(tick, self._stages.task_time, times)
+        if self.in_c is not None and self._rig.decided:
+            self.in_c.enter(tick, self._stages.task_time, times)
             row = self._table.values
             if self._emulated:
                 row[self._true : self._live] = [*self._rig.true.q.tolist(), *self._rig.true.v.tolist()]
@@ -116,5 +117,5 @@ class Logbook:
 
     def close(self) -> None:
         """Completes `timing` and `parts`."""
-        if self._in_c is not None:
-            self._in_c.close()
+        if self.in_c is not None:
+            self.in_c.close()

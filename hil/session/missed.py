@@ -13,11 +13,14 @@ class MissedTicks:
     Args:
         loop: The closed loop of the law.
         band: Violations below this count as met [units of the row].
+
+    Attributes:
+        codes: Codes of the statuses with which a tick may miss a task.
     """
 
     def __init__(self, loop: Loop, band: float) -> None:
         self._band, self._ticks = band, 0
-        self._codes = {status.code for status in OUT_OF_REACH}
+        self.codes = {status.code for status in OUT_OF_REACH}
         slices, command = loop.layout.slices, loop.layout.command_size
         self._status, self._residual = slices["status"].start, slices["residual"].start
         self._violation = slice(slices["violation"].start - command, slices["violation"].stop - command)
@@ -32,13 +35,17 @@ class MissedTicks:
     def tick(self, command: Array, log: Array) -> None:
         """Counts one tick; the arguments are the two parts of a row as `Layout` orders them."""
         self._ticks += 1
-        if command[self._status] not in self._codes:
+        if command[self._status] not in self.codes:
             return
         violation = log[self._violation]
         for task, rows in self._rows.items():
             known = violation[rows][~np.isnan(violation[rows])]
             size = np.linalg.norm(known) if len(known) else abs(command[self._residual])
             self._counts[task] += bool(size > self._band)
+
+    def met(self, count: int) -> None:
+        """Counts ticks whose command has none of the statuses in `codes`."""
+        self._ticks += count
 
     def missed(self) -> dict[str, float]:
         """Task -> share of the ticks in which it was missed, for the tasks that were missed in most of them."""

@@ -23,16 +23,24 @@ class OutlierReports:
     Args:
         loop: The closed loop of the law; without an estimator there is nothing to report.
         reporter: Gets the events.
+
+    Attributes:
+        innovation: Where the innovations are in the command part of a row; None: there is no estimator.
     """
 
     def __init__(self, loop: Loop, reporter: Reporter) -> None:
-        self._innovation, self._reporter = loop.layout.slices.get("estimate.innovation"), reporter
+        self.innovation, self._reporter = loop.layout.slices.get("estimate.innovation"), reporter
         self._bursts = OutlierBursts(list(loop.system.model.plant.coordinates))
 
     def tick(self, t: float, command: Array, task_time: float) -> None:
         """Takes the command part of a row at a time [s]; `task_time`: time since the task is engaged [s]."""
-        if self._innovation is not None:
-            self._report(self._bursts.tick(t, command[self._innovation], task_time > SETTLING))
+        if self.innovation is not None:
+            self._report(self._bursts.tick(t, command[self.innovation], task_time > SETTLING))
+
+    @property
+    def going(self) -> bool:
+        """Whether a burst is not over yet."""
+        return self._bursts.going
 
     def close(self) -> None:
         """Reports the bursts that the end of the run cuts off."""

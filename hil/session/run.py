@@ -19,7 +19,7 @@ from hil.assembly.prepare import RigSetup
 from hil.bus import Health
 from hil.calibration.calibrate import Axis
 from hil.drives import DriveError
-from hil.loop import SECOND, Reading, Tick, TickLoop
+from hil.loop import SECOND, Reading, Tick, TickLoop, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.realtime import Grant, without_collector
 from hil.loop.stop_signals import StopSignals
@@ -31,6 +31,7 @@ from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import UNPOWERED, Phase, Stage
 from hil.safety.stages import Stages
+from hil.session.ahead import TicksAhead
 from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.missed import MissedTicks
@@ -39,7 +40,7 @@ from hil.session.outliers import OutlierReports
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.session.tick_choice import tick_in_c
-from hil.tick.rig import TickRig
+from hil.tick.ahead import AheadRig
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -142,7 +143,7 @@ class HilRun:
         self._reporter = Reporter(self._monitor, self.recorder, environment.clock)
         self._outliers = OutlierReports(setup.loop, self._reporter)
         self._dispatch = Dispatch(environment.buses, nodes, environment.clock, self.recorder.frame)
-        self._rig = TickRig(
+        self._rig = AheadRig(
             self._dispatch,
             setup.drives,
             setup.sensors,
@@ -164,6 +165,15 @@ class HilRun:
         parts = self._controller, self._rig, self._stages
         self._logbook = Logbook(setup, *parts, self._table, self.recorder, environment.truth is not None)
         self.operator = OperatorLink(setup, *parts, self._reporter, environment.lockstep, signals)
+        self._ahead = TicksAhead(
+            setup, self._rig, self._stages, self._monitor, self._logbook, self._missed, self._outliers, self.operator,
+            self.recorder, self._wait, self._done,
+        )  # fmt: skip
+
+    @property
+    def _wait(self) -> int:
+        """Longest time after the beginning of a tick to wait for samples [ns]."""
+        return round(WAIT_SHARE * nanoseconds(self._setup.settings.values.period))
 
     def show(self, view: LivePage) -> None:
         """Connects a live page; its viewers can stop the run and change gains."""
@@ -194,13 +204,13 @@ class HilRun:
         clock, reporter = self._environment.clock, self._reporter
         try:
             self._rig.start(clock.now() + round(BRING_UP * SECOND))
-            period = round(self._setup.settings.values.period * SECOND)
-            loop = TickLoop(self._rig, clock, period, round(WAIT_SHARE * period))
+            period = nanoseconds(self._setup.settings.values.period)
+            loop = TickLoop(self._rig, clock, period, self._wait)
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
                 # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
-                with without_collector(), np.errstate(all="ignore"):
-                    loop.run(self._decide, self._log)
+                with without_collector(), np.errstate(all="ignore"), self._ahead.awake():
+                    loop.run(self._decide, self._log, self._ahead)
             finally:
                 self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
         except DriveError as error:
@@ -273,8 +283,12 @@ class HilRun:
         return torques
 
     def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        stages = self._stages
         self._logbook.enter(tick, reading, sent, times)
+        self._done(tick)
+
+    def _done(self, tick: Tick) -> None:
+        """What a tick, or the last one of several in C, leads to when its row is written."""
+        stages = self._stages
         self._ticks = tick.number + 1
         if self._hand is not None:
             self._hand.take(self._environment.clock.now())

@@ -17,14 +17,14 @@ HEAD = "#include <math.h>\n#include <string.h>\n"
 HEAD_WITH_SOCKETS = (
     "#define _GNU_SOURCE /* recvmmsg, sendmmsg, ppoll */\n"
     + HEAD
-    + "".join(f"#include <{name}.h>\n" for name in ("errno", "poll", "sys/socket", "sys/uio", "time"))
+    + "".join(f"#include <{name}.h>\n" for name in ("errno", "poll", "sys/socket", "sys/uio", "time", "unistd"))
 )
 
 
 TICK = ("common.c", "frames.c", "window.c", "sense.c", "tick.c")
 """The files of a tick from frames to frames, in order."""
 
-HEADERS = ("tick.h", "log.h", *(("sockets.h",) if SOCKETS else ()))
+HEADERS = ("tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 
 
 def header() -> str:
@@ -35,7 +35,7 @@ def header() -> str:
 def source() -> str:
     """All of the C."""
     code = header() + text(*TICK, "log.c")
-    return HEAD_WITH_SOCKETS + code + text("sockets.c") if SOCKETS else HEAD + code
+    return HEAD_WITH_SOCKETS + code + text("sockets.c", "stretch.c") if SOCKETS else HEAD + code
 
 
 def text(*names: str) -> str:

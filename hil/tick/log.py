@@ -57,6 +57,7 @@ class TickLog:
         for name, counts in zip(names, self._counts, strict=False):
             setattr(log, name, machine.pointer("unsigned long long", counts))
         self._row = machine.pointer("double", table.values)
+        log.unused = self._row
         self._kept = machine, values, timing.marks
 
     def enter(self, tick: Tick, task_time: float, times: TickTimes) -> None:
@@ -65,7 +66,11 @@ class TickLog:
         when.deadline, when.began, when.elapsed, when.task_time = tick.deadline, tick.began, tick.elapsed, task_time
         when.read, when.decided, when.written = times
         self._log_tick(self._tick, self.struct, when, self._row)
-        self._loop.evaluations += 1
+        self.counted(1)
+
+    def counted(self, ticks: int) -> None:
+        """Takes note of ticks whose rows were written."""
+        self._loop.evaluations += ticks
 
     def close(self) -> None:
         """Passes the durations on."""

@@ -89,17 +89,30 @@ class TickRig(CanRig):
             return self._read_sockets(self.sockets, deadline)
         return self._read_frames(deadline)
 
+    @property
+    def clamped(self) -> list[bool]:
+        """Whether a limit has changed the torque of each drive in the last tick that C did."""
+        changed: list[bool] = self._clamped.astype(bool).tolist()
+        return changed
+
+    def _fail(self, sockets: TickSockets) -> None:
+        for number, error in sockets.failures():
+            self._dispatch.failed(self._names[number], error)
+
     def _read_sockets(self, sockets: TickSockets, deadline: int) -> Reading:
         """A read in which C sends and receives."""
-        in_order, dispatch = sockets.read(self._began, deadline), self._dispatch
-        if in_order:
+        if sockets.read(self._began, deadline):
             self._record(sockets.records)
-            dispatch.unknown += sockets.unknown
+            self._dispatch.unknown += sockets.unknown
             return self._reading()
+        return self._read_again(sockets, deadline)
+
+    def _read_again(self, sockets: TickSockets, deadline: int) -> Reading:
+        """A read that C gave back, from the frames that C has received."""
+        dispatch = self._dispatch
         self._count()
         self._store()
-        for number, error in sockets.failures():
-            dispatch.failed(self._names[number], error)
+        self._fail(sockets)
         for number, frame in sockets.received():
             bus = self._names[number]
             if frame.error:
@@ -200,7 +213,7 @@ class TickRig(CanRig):
             self._count()
             self._store()
             return None
-        stages.follow(tick, self._clamped.astype(bool).tolist())
+        stages.follow(tick, self.clamped)
         self.decided = True
         self.ticks += 1
         torques: Array = self._numbers["torques"].copy()
@@ -221,8 +234,7 @@ class TickRig(CanRig):
         if self.sockets is not None:
             self._written = int(self._times["written"][0])
             self._record(self.sockets.records)
-            for number, error in self.sockets.failures():
-                self._dispatch.failed(self._names[number], error)
+            self._fail(self.sockets)
             self._dispatch.keep_alive()
             return
         send = self._dispatch.send

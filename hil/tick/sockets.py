@@ -32,6 +32,8 @@ class TickSockets:
 
     Attributes:
         buses: In the order of their numbers.
+        names: Names of the buses.
+        struct: The struct in C.
     """
 
     def __init__(
@@ -42,9 +44,9 @@ class TickSockets:
         commands: Sequence[tuple[Drive, Encoding]],
         clock: WallClock,
     ) -> None:
-        self.buses, self._machine = list(buses.values()), machine
+        self.buses, self.names, self._machine = list(buses.values()), list(buses), machine
         ffi = self._ffi = machine.ffi
-        self._struct = struct = ffi.new("tick_sockets *")
+        self.struct = struct = ffi.new("tick_sockets *")
         messages = max(1, machine.tick.messages)
         arrays: dict[str, Any] = {
             "bus": ffi.new("tick_bus[]", len(buses)),
@@ -63,9 +65,7 @@ class TickSockets:
             if node.feedback is Feedback.SYNC:
                 arrays["bus"][numbers[node.settings.bus]].synced = 1
         for place, (drive, encoding) in zip(arrays["command"], commands, strict=False):
-            frame = encoding.frame
-            place.id, place.bus, place.length = frame.id, numbers[drive.settings.bus], len(frame.data)
-            place.flags = frame.extended * EXTENDED | frame.fd * FD | frame.brs * BRS
+            frame_record(place, encoding.frame, numbers[drive.settings.bus])
         self._view = ffi.buffer(arrays["frames"])
 
     def begin(self) -> None:
@@ -75,7 +75,7 @@ class TickSockets:
             place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
         for i in range(self._machine.tick.messages):
             self._kept["order"][i] = 0
-        self._struct.turn = 0
+        self.struct.turn = 0
 
     def end(self) -> None:
         """Python has the buses again."""
@@ -86,23 +86,23 @@ class TickSockets:
 
     def read(self, began: int, deadline: int) -> bool:
         """SYNC, samples and state of the machine; False: the tick is given back."""
-        answer: int = self._machine.functions.sockets_read(self._machine.tick, self._struct, began, deadline)
+        answer: int = self._machine.functions.sockets_read(self._machine.tick, self.struct, began, deadline)
         return answer == 0
 
     def write(self, elapsed: float, task_time: float) -> bool:
         """Law, limits and torques; False: the tick is given back."""
-        answer: int = self._machine.functions.sockets_write(self._machine.tick, self._struct, elapsed, task_time)
+        answer: int = self._machine.functions.sockets_write(self._machine.tick, self.struct, elapsed, task_time)
         return answer == 0
 
     @property
     def unknown(self) -> int:
         """Number of frames of the last read with an id of no node."""
-        return int(self._struct.unknown)
+        return int(self.struct.unknown)
 
     @property
     def records(self) -> memoryview:
         """The frames of the last read or write as the recorder has them."""
-        view: memoryview = self._view[0 : FRAME.size * self._struct.count]
+        view: memoryview = self._view[0 : FRAME.size * self.struct.count]
         return view
 
     def received(self) -> Iterator[tuple[int, Frame]]:
@@ -124,12 +124,19 @@ class TickSockets:
 
     def failures(self) -> Iterator[tuple[int, BusError]]:
         """Number of a bus and its failure, for each bus that failed in the last read or write."""
-        if self._struct.failed:
+        if self.struct.failed:
             for i, bus in enumerate(self.buses):
                 place = self._kept["bus"][i]
                 if place.error:
                     yield i, bus.failed(place.error, place.refused)
                     place.error = place.refused = 0
+
+
+def frame_record(target: Any, frame: Frame, bus: int) -> None:
+    """Writes a `tick_frame` that is to be sent."""
+    target.id, target.bus, target.length = frame.id, bus, len(frame.data)
+    target.flags = frame.extended * EXTENDED | frame.fd * FD | frame.brs * BRS
+    target.data = frame.data.ljust(64, b"\0")
 
 
 def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanBus]:

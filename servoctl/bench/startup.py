@@ -29,10 +29,11 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
     """Time to the first result in fresh processes: import, first run without a cache and with one, peers' import.
 
     Args:
-        effort: Quick starts each process once.
+        effort: Quick starts each process once, and leaves out the larger runs.
         progress: Called with the share of turns that are done.
     """
     notes, installed = peers.notes(), peers.installed()
+    configs = (SMALLEST,) if effort.quick else (SMALLEST, LARGER)
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
         filled, empty = Path(folder) / "filled", Path(folder) / "empty"
 
@@ -43,11 +44,10 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
             "python": (["-c", "pass"], empty),
             "import numpy": (["-c", "import numpy"], empty),
             "import servoctl": (["-c", "import servoctl"], empty),
-            f"servoctl run {SMALLEST}, empty cache": (run(SMALLEST), empty),
-            f"servoctl run {LARGER}, empty cache": (run(LARGER), empty),
+            **{f"servoctl run {config}, empty cache": (run(config), empty) for config in configs},
         }
         if compiler.compiler() is not None:
-            for config in (SMALLEST, LARGER):
+            for config in configs:
                 programs[f"servoctl run {config} --engine c, cached"] = (run(config, "--engine", "c"), filled)
         else:
             notes.append("engine C is left out: there is no C compiler")

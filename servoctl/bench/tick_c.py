@@ -16,17 +16,16 @@ import numpy as np
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus
-from hil.loop import SECOND, Reading, Tick, WallClock
+from hil.loop import SECOND, Tick, WallClock
 from hil.loop.realtime import prepare
-from hil.loop.tick import TickTimes
 from hil.recorder import read_frames
+from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable, at_most
 from servoctl.bench.socket_pair import bus_on
 from servoctl.bench.timing import shown
 from servoctl.errors import RigError
-from servoctl.types import Array
 
 CONFIG = "coordinated_robots"
 
@@ -52,7 +51,7 @@ class Ticks(NamedTuple):
         ticks: Number of these ticks.
         in_c: How many of all ticks C did.
         skipped: Number of skipped periods.
-        cpu: Median processor time from tick to tick [s].
+        cpu: Mean processor time of a tick [s].
         latency: Median time from the arrival of the last sample to the first torque on the socket [s].
         lateness: Median and 99th percentile of the lateness [s].
     """
@@ -66,30 +65,24 @@ class Ticks(NamedTuple):
 
 
 class TimedRun(HilRun):
-    """A run that keeps the processor time of each tick of the task.
+    """A run that keeps the processor time of its ticks in the task.
 
     Attributes:
-        times: Time of the thread at the end of each [s].
-        lateness: Of each [s].
-        skipped: Number of skipped periods.
+        times: Numbers of ticks, and the time of the thread at the end of each [s].
     """
 
     def _assemble(self, signals: Any) -> None:
         super()._assemble(signals)
-        self.times: list[float] = []
-        self.lateness: list[float] = []
-        self.skipped = 0
+        self.times: list[tuple[int, float]] = []
 
     def without_sockets(self) -> None:
         """Leaves the sends and receives to Python."""
-        self._rig.sockets = None
+        self._rig.sockets = self._rig.stretch = None
 
-    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        super()._log(tick, reading, sent, times)
+    def _done(self, tick: Tick) -> None:
+        super()._done(tick)
         if self._stages.mode is Phase.FULL:
-            self.times.append(time.thread_time())
-            self.lateness.append(tick.lateness / SECOND)
-            self.skipped += tick.skipped
+            self.times.append((tick.number, time.thread_time()))
 
 
 @contextmanager
@@ -154,10 +147,13 @@ def once(rate: float, duration: float, kind: str, config: str = CONFIG) -> Ticks
             raise RigError(
                 f"{config}: the run on a pair of sockets ended early: {[str(each) for each in ended.events]}"
             )
+        in_task = ended.trajectory.columns["stage"] == STAGES.index(Phase.FULL.value)
         latency = _latency(Path(folder) / "run", [drive.command_bits for drive in setup.drives], setup)
-    cpu = statistics.median(np.diff(run.times).tolist())
-    late = float(np.median(run.lateness)), float(np.percentile(run.lateness, 99))
-    return Ticks(len(run.times), int(ended.trajectory.metadata["ticks_in_c"]), run.skipped, cpu, latency, late)
+    (first, begun), (last, over) = run.times[0], run.times[-1]
+    columns = {name: each[in_task] for name, each in ended.trajectory.columns.items()}
+    late = float(np.median(columns["lateness"])), float(np.percentile(columns["lateness"], 99))
+    in_c, skipped = int(ended.trajectory.metadata["ticks_in_c"]), int(columns["skipped"].sum())
+    return Ticks(last - first + 1, in_c, skipped, (over - begun) / (last - first), latency, late)
 
 
 def _latency(folder: Path, bits: Sequence[int], setup: RigSetup) -> float:
@@ -209,7 +205,7 @@ def tick_c(effort: Effort, progress: Progress) -> BenchReport:
     ]
     notes = [
         "transport: datagrams of SocketCAN's records on a pair of Unix sockets, the emulated drives in another process",
-        "processor time: of the loop's thread from tick to tick of the task, recording and live gains included",
+        "processor time: of the loop's thread in the task, for each tick, recording and live gains included",
         "input to output: from the arrival of the last sample, by the kernel's time stamp, to the first torque",
     ]
     if not effort.quick:

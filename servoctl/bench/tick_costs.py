@@ -17,7 +17,7 @@ from hil.frame import Frame
 from hil.loop import Clock, Reading, Rig, WallClock
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
-from hil.tick.rig import TickRig
+from hil.tick.ahead import AheadRig
 from servoctl.types import Array
 
 REPEATS = 3
@@ -119,7 +119,7 @@ class _WatchedBus(Bus):
 class _WatchedRig(Rig):
     """A rig that counts reading and writing as parts; time counts from the first tick."""
 
-    def __init__(self, rig: TickRig, watch: Watch, parts: bool) -> None:
+    def __init__(self, rig: AheadRig, watch: Watch, parts: bool) -> None:
         self._rig, self._watch = rig, watch
         self._read = watch.covered(rig.read, READ) if parts else rig.read
         self._write = watch.covered(rig.write, WRITE) if parts else rig.write
@@ -170,7 +170,7 @@ class _Costed(HilRun):
     ) -> None:
         super().__init__(prepared, environment, Stage.FULL, duration, None, {})
         self._watch = watch
-        self._rig = cast(TickRig, _WatchedRig(self._rig, watch, parts))
+        self._rig = cast(AheadRig, _WatchedRig(self._rig, watch, parts))
         if parts:
             own = {"_decide": watch.covered(self._decide, DECIDE), "_log": watch.covered(self._log, LOG)}
             self.__dict__.update(own)

@@ -35,7 +35,7 @@ def bench(
     ] = False,
     tick: Annotated[
         Literal["both", "python", "c"],
-        typer.Option("--tick", help="For faults: what does the ticks; C only for protocols that it knows."),
+        typer.Option("--tick", help="For faults: what does the ticks."),
     ] = "both",
     as_json: AsJson = False,
 ) -> None:

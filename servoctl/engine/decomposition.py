@@ -171,6 +171,8 @@ def _pinv_symbolic(A: Array, rank_tolerance: float) -> Array:
 def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
     rows, n = A.shape
     k = min(rows, n)
+    if not k:  # no constraints
+        return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0, 0.0, scale)
     remainder, C, Z = A.copy(), np.zeros((rows, k)), np.zeros((k, n))
     rank, smallest = 0, 0.0
     for j in range(k):

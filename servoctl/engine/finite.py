@@ -4,6 +4,7 @@ Design: one test of the sum serves all entries, because a sum with an infinity o
 one that CasADi cannot simplify away: `x - x == 0` would become true.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ MANY = 500
 def is_finite(*arrays: Array) -> Any:
     """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
     if not is_symbolic(*arrays):
-        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
+        return all(_numbers_are_finite(np.asarray(array, dtype=float)) for array in arrays)
     # equal expressions count once; parts that do not wait for one another take a processor a fraction of the time
     seen: set[int] = set()
     entries: list[Any] = []
@@ -43,3 +44,8 @@ def is_finite(*arrays: Array) -> Any:
             entries += called(loops.total_function(len(own)), (np.array(own, dtype=object),), ())
     total = sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
     return abs(total) <= _LARGEST
+
+
+def _numbers_are_finite(array: Array) -> bool:
+    # the sum of squares is finite only if each entry is; where it overflows, the entries decide
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())

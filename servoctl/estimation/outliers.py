@@ -112,6 +112,11 @@ class OutlierBursts:
             self._open.counts.setdefault(self._coordinates[i], OutlierCount()).add(float(innovation[i]))
         return over
 
+    @property
+    def going(self) -> bool:
+        """Whether a burst is not over yet, or the last reading of a coordinate was an outlier."""
+        return self._open is not None or bool(self._in_row.any())
+
     def close(self) -> list[Burst]:
         """The burst that the end of the run cuts off, if any."""
         burst, self._open = self._open, None

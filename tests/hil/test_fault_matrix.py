@@ -14,7 +14,7 @@ from hil.emulator.host_faults import HostFaults
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
-from servoctl.bench.faults.run import TICKS, has_tick_in_c, play, play_on
+from servoctl.bench.faults.run import TICKS, play, play_on
 from servoctl.bench.faults.scenario import PERIOD, PROTOCOLS, ROWS, machine, make, rows, scenarios
 from servoctl.bench.faults.table import tabulate
 from servoctl.cli import main
@@ -151,7 +151,6 @@ def test_the_command_prints_the_table_of_both_ticks(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "faults", "--count", "3", "--seed", "4", "--json"])
     found = json.loads(capsys.readouterr().out)["faults"]
-    assert has_tick_in_c("odrive") and has_tick_in_c("cia402")
     assert (found["scenarios"], found["played"], found["in_c"], found["passed"]) == (3, 6, 3, 6)
     assert (found["over_limits"], found["enabled_again"], found["failures"]) == (0, 0, [])
     assert {line["row"] for line in found["rows"]} == {"one or two samples lost"}
@@ -166,6 +165,12 @@ def test_a_tick_in_c_that_reacts_otherwise_is_a_failure(monkeypatch: pytest.Monk
     assert python.problems == ()
     (problem,) = c.problems
     assert "the tick in C ended by drive_fault, that in Python by drive_fault; off after" in problem
+
+
+def test_the_engine_of_the_law_makes_no_difference_between_the_ticks() -> None:
+    """Torques that differ by rounding have other stuff bits, and here a drive would go off 0.25 ms later."""
+    python, c = play_on(TICKS, make("host's cable off for a moment", "odrive", "standstill", 20261183783509))
+    assert (python, c.problems, c.ticks_in_c > 0) == (c, (), True)
 
 
 def test_frames_outside_the_limits_and_drives_enabled_again_are_counted() -> None:

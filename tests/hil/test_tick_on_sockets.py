@@ -1,22 +1,32 @@
 """The tick in C that sends and receives on sockets itself: the same frames, the same bits, the same reactions."""
 
+import os
 import random
+import signal
 import socket
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
+from hil.bus.identity import beginning
 from hil.bus.python_can import PythonCanBus
 from hil.frame import FD_SIZES, Frame
-from hil.loop import WallClock
+from hil.loop import SECOND, Tick, WallClock
 from hil.loop.realtime import prepare
+from hil.recorder import read_frames
+from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, SENT, unpacked
 from hil.replay.replay import replay
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
 from hil.tick.compiled import SOCKETS, library
 from hil.tick.rig import GIVEN_BACK
@@ -123,15 +133,21 @@ def test_a_bus_that_is_gone_is_reported_and_the_others_go_on(ends: Ends) -> None
 
 
 class Checked(HilRun):
-    """A run in which each tick on sockets is done once more from its frames alone."""
+    """A run in which the first ticks on sockets are done once more, each from its frames alone."""
 
     def _assemble(self, signals: Any) -> None:
         super()._assemble(signals)
         rig = self._rig
         assert rig.sockets is not None and rig.machine is not None
+        self.stretch, rig.stretch = rig.stretch, None  # one tick at a time at first
         self.machine, self.sockets, self.checked = rig.machine, rig.sockets, 0
         self._read, self._write = rig.sockets.read, rig.sockets.write
         rig.sockets.read, rig.sockets.write = self._reads, self._writes  # type: ignore[method-assign]
+
+    def _done(self, tick: Tick) -> None:
+        super()._done(tick)
+        if self.checked == 40:
+            self._rig.stretch = self.stretch
 
     def _state(self) -> list[bytes]:
         tick, ffi = self.machine.tick, self.machine.ffi
@@ -170,41 +186,106 @@ class Checked(HilRun):
         return in_order
 
 
-def run_on_sockets(folder: Path, kind: type[HilRun], duration: float = 0.5) -> tuple[Any, Any]:
+def run_on_sockets(folder: Path, kind: type[HilRun], duration: float = 0.5, **hil: Any) -> tuple[Any, Any]:
     keys = {"interface": "emulated", "bitrate": 1_000_000}
-    config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c"))
+    config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c", **hil))
     setup = load(config)
     with on_pair(setup, config) as environment:
-        run = kind(setup, environment, Stage.FULL, duration, folder, {})
+        engaged = partial(environment.buses["main"].send, beginning())
+        run = kind(setup, replace(environment, engaged=engaged), Stage.FULL, duration, folder, {})
         with prepare():
             return run, run.run(lambda event: None)
 
 
-def test_a_tick_on_sockets_equals_that_on_buffers_to_the_bit(tmp_path: Path) -> None:
-    run, ended = run_on_sockets(tmp_path / "run", Checked)
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
+    """A run of single ticks in C, then of several in one call, until a drive goes to fault; its end and its folder."""
+    folder = tmp_path_factory.mktemp("checked") / "run"
+    faults = [{"kind": "drive_fault", "at": 1.2, "drive": "F"}]
+    return *run_on_sockets(folder, Checked, 5.0, faults=faults), folder
+
+
+def test_a_tick_on_sockets_equals_that_on_buffers_to_the_bit(checked: tuple[Any, Any, Path]) -> None:
+    run, ended, folder = checked
+    assert run.checked > 30 and ended.trajectory.metadata["tick"] == "C, sockets included"
+    again = replay(folder)
+    assert again.agrees and again.samples > 90 and again.sent is not None and again.sent.frames > 90
+
+
+def test_a_drive_in_fault_takes_several_ticks_in_c_back_to_python(checked: tuple[Any, Any, Path]) -> None:
+    run, ended, _ = checked
     facts = ended.trajectory.metadata
-    assert ended.exit_code == 0 and not ended.unconfirmed, ended.events
-    assert run.checked > 30 and run.checked == facts["ticks_in_c"] and facts["tick"] == "C, sockets included"
-    again = replay(tmp_path / "run")
-    assert again.agrees and again.samples > 40 and again.sent is not None and again.sent.frames > 40
+    assert ended.exit_code == 3 and [e.subject for e in ended.events if e.kind is EventKind.DRIVE_FAULT] == ["F"]
+    assert run.checked + 20 < facts["ticks_in_c"] < 130 and sum(facts["given_back"].values()) > 0
+    assert not ended.unconfirmed
 
 
-class Killed(HilRun):
+def test_ticks_of_one_call_are_recorded_counted_and_fed_as_single_ones(checked: tuple[Any, Any, Path]) -> None:
+    _, ended, folder = checked
+    facts, columns = ended.trajectory.metadata, ended.trajectory.columns
+    ticks, timing = len(columns["t"]), facts["timing"]
+    assert (
+        facts["steps"] == timing["ticks"] == timing["read_s"]["n"] == ticks and facts["recorder"]["lost"]["rows"] == 0
+    )
+    in_task = columns["stage"] == STAGES.index(Phase.FULL.value)
+    assert all(np.isfinite(columns[name][in_task]).all() for name in ("q.x1", "v.x2", "u.F", "sent.F", "age.F", "read"))
+    np.testing.assert_allclose(timing["lateness_s"]["mean"], columns["lateness"].mean(), atol=1e-9)
+    np.testing.assert_allclose(timing["read_s"]["max"], columns["read"].max(), atol=1e-9)
+    np.testing.assert_allclose(
+        np.diff(columns["task_time"][in_task])[1:], columns["elapsed"][in_task][1:-1], atol=1e-9
+    )  # the first row of the task belongs to the tick that enters it
+    sent = [frame.id for _, ours, frame, _ in read_frames(folder) if ours]
+    beats = [sent[:i].count(0x80) for i, identity in enumerate(sent) if identity == 0x700 + 127]
+    last = [after - before for before, after in pairwise(beats) if sent.count(0x80) - 150 < before < beats[-1] - 30]
+    assert len(last) > 8 and set(last) == {9}  # ticks of 10 ms; a third of the watchdog of 0.3 s is not exceeded
+
+
+class Later(HilRun):
+    """A run in which something happens in the task, from another thread, while C does ticks."""
+
+    timer: threading.Timer | None = None
+
+    def _done(self, tick: Tick) -> None:
+        super()._done(tick)
+        if self.timer is None and self._rig.stretch is not None and self._rig.ticks:
+            self.timer = threading.Timer(0.25, self.act)
+            self.timer.start()
+
+    def act(self) -> None: ...
+
+
+class Killed(Later):
     """A run whose bus dies in the task."""
 
-    def _decide(self, tick: Any, reading: Any) -> Any:
-        for bus in self._environment.buses.values() if self._rig.ticks == 20 else ():
+    def act(self) -> None:
+        for bus in self._environment.buses.values():
             assert isinstance(bus, PythonCanBus) and bus.descriptor is not None
             with socket.socket(fileno=socket.dup(bus.descriptor)) as same:
                 same.shutdown(socket.SHUT_RDWR)
-        return super()._decide(tick, reading)
 
 
-def test_a_bus_that_dies_in_a_tick_on_sockets_ends_the_run(tmp_path: Path) -> None:
+class Asked(Later):
+    """A run that the operator ends."""
+
+    def act(self) -> None:
+        self.at = self._environment.clock.now() / SECOND
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_bus_that_dies_while_c_does_ticks_ends_the_run(tmp_path: Path) -> None:
     run, ended = run_on_sockets(tmp_path / "run", Killed, 5.0)
     kinds = {event.kind for event in ended.events}
     assert EventKind.BUS in kinds and EventKind.NOT_CONFIRMED in kinds and ended.exit_code == 3
-    assert 20 <= run._rig.ticks <= 21
+    assert 0 < run._rig.ticks < 400 and run.timer is not None
+
+
+def test_a_signal_ends_a_stretch_of_ticks_in_c(tmp_path: Path) -> None:
+    run, ended = run_on_sockets(tmp_path / "run", Asked, 5.0)
+    (event,) = (event for event in ended.events if event.kind is EventKind.INTERRUPTED)
+    t, stage = (ended.trajectory.columns[name] for name in ("t", "stage"))
+    full = STAGES.index(Phase.FULL.value)
+    assert ended.exit_code == 130 and "SIGTERM" in event.detail and not ended.unconfirmed
+    assert (stage[t < run.at] == full).any() and np.count_nonzero((stage == full) & (t > run.at)) <= 1
 
 
 @pytest.mark.vcan

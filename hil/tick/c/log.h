@@ -3,6 +3,7 @@ typedef struct { /* what a tick records: hil.session.logbook */
   int columns, sources, state, command, inputs, parameters, block;
   const int *source; /* of the first columns: index into `numbers` */
   double *numbers;   /* time, state, command, and the results of `values` */
+  double *unused;    /* a row that finds no room */
   tick_call values;
   double stage;
   unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */

@@ -110,7 +110,7 @@ def faults(
         count: Number of scenarios; None: as above.
         seed: Seed of their random numbers.
         estimation: Whether the law works with an estimator.
-        ticks: `python`, `c` or both; C only for protocols that it knows.
+        ticks: `python`, `c` or both.
     """
     wanted = list(scenarios(count or (QUICK if effort.quick else len(rows())), seed, estimation))
     lines = tabulate(play_all(wanted, effort.jobs, progress, ticks))
