@@ -10,7 +10,7 @@ from servoctl.engine.banded import BandedDecomposition
 from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, longer_rows, pinv
 from servoctl.engine.finite import is_finite
 from servoctl.engine.products import called, column_sizes, product, project
-from servoctl.engine.structured import Diagonal, Sparse, components
+from servoctl.engine.structured import Diagonal, Sparse, components, is_zero
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 
@@ -121,9 +121,9 @@ def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array | Spar
     L, X = np.asarray(L), np.asarray(X)
     columns, written = X.reshape(len(X), -1), len(L) <= WRITTEN_OUT
     Y: Array = np.full(columns.shape, 0.0).astype(object)
-    given = Sparse.of(columns)
+    given = np.array([not is_zero(entry) for entry in columns.flat], dtype=bool).reshape(columns.shape)
     for part in _parts(L):
-        reached = np.unique(given.columns[np.isin(given.rows, part)])
+        reached = np.flatnonzero(given[part].any(axis=0))
         if len(reached):
             Y[np.ix_(part, reached)] = solve(L[np.ix_(part, part)], columns[np.ix_(part, reached)], written)
     return Y.reshape(X.shape)
