@@ -11,7 +11,7 @@ issue.
 
 from functools import lru_cache
 
-from hil.bus.frame_bits import STEPS, UNSTUFFED_TAIL, stuff
+from hil.bus.frame_bits import LAST, ROWS, UNSTUFFED_TAIL, stuff
 from hil.bus.rates import PhaseBits
 from hil.frame import FD_SIZES, Frame
 
@@ -25,8 +25,6 @@ LARGEST_WITH_SHORT_CRC = 16
 """Largest payload with a CRC of 17 bits; longer ones have 21 [byte]."""
 
 _CODES = {size: code for code, size in enumerate(FD_SIZES)}
-_LAST_STUFFED = bytes(stuff(stuff(state, byte >> 1, 7)[0], byte & 1, 1)[1] for state in range(8) for byte in range(256))
-"""Whether a stuff bit would follow the last bit of a byte, at `state << 8 | byte`."""
 
 
 def crc_field(size: int) -> int:
@@ -80,12 +78,11 @@ def fd_bits(frame: Frame) -> PhaseBits:
     """Bits of an FD frame, its stuff bits counted."""
     size = len(frame.data)
     nominal, data, state, ends_stuffed = _begun(frame.id, frame.extended, frame.brs, size)
-    index = 0
+    row = before = ROWS[state]
     for byte in frame.data:
-        index = state << 8 | byte
-        step = STEPS[index]
-        state = step & 7
-        data += step >> 3
+        before = row
+        stuffed, row = row[byte]
+        data += stuffed
     if size:
-        ends_stuffed = bool(_LAST_STUFFED[index])
+        ends_stuffed = before[LAST + frame.data[-1]]
     return _phases(nominal + UNSTUFFED_TAIL, data + 8 * size + crc_field(size) - ends_stuffed, frame.brs)

@@ -7,8 +7,6 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bi
 2007, Controller Area Network (CAN) schedulability analysis, (1) for the worst case.
 """
 
-from functools import lru_cache, reduce
-from operator import getitem, xor
 from typing import Any
 
 from hil.frame import CLASSIC_SIZE, Frame
@@ -24,9 +22,6 @@ CRC = 15
 
 UNSTUFFED_TAIL = 13
 """CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3)."""
-
-REPEATED = 6
-"""Largest payload whose length on the wire is remembered [byte]."""
 
 
 def least_bits(size: int, extended: bool = False) -> int:
@@ -76,26 +71,24 @@ def _crc(register: int, bits: int, count: int) -> int:
     return register
 
 
-_BYTE = [[stuff(state, byte, 8) for byte in range(256)] for state in range(8)]
-
-STEPS = bytes(8 * stuffed + state for row in _BYTE for state, stuffed in row)
-"""8 * stuff bits + state after a byte, at `state << 8 | byte`."""
-
-SEVEN = 256
-"""Place in a row of `_rows` where the stuff bits among seven bits begin."""
+SEVEN, LAST = 256, 256 + 128
+"""Places in one of the `ROWS` where the stuff bits among seven bits, and right after a byte, begin."""
 
 
 def _rows() -> list[list[Any]]:
-    """State -> at each byte its stuff bits and the row of the state after it; then the stuff bits among seven bits."""
+    """State -> at each byte its stuff bits and the row after it; then the numbers at `SEVEN` and at `LAST`."""
     rows: list[list[Any]] = [[] for _ in range(8)]
-    shared = {(after, stuffed): (stuffed, rows[after]) for row in _BYTE for after, stuffed in row}
+    steps = [[stuff(state, byte, 8) for byte in range(256)] for state in range(8)]
+    shared = {(after, stuffed): (stuffed, rows[after]) for each in steps for after, stuffed in each}
     for state, row in enumerate(rows):
-        row += [shared[step] for step in _BYTE[state]]
+        row += [shared[step] for step in steps[state]]
         row += [stuff(state, bits, 7)[1] for bits in range(128)]
+        row += [stuff(stuff(state, byte >> 1, 7)[0], byte & 1, 1)[1] for byte in range(256)]
     return rows
 
 
-_ROWS = _rows()
+ROWS = _rows()
+"""Rows by the state as in `stuff`, to go through bytes."""
 
 _CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
 
@@ -115,41 +108,50 @@ def _crc_byte_later(crc: int) -> int:
 _CRC_TABLES = _crc_tables()
 
 
-@lru_cache(maxsize=4096)
-def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, list[Any], int, list[list[int]]]:
-    """After the length code of a frame: its length without further stuff bits, the row for its data, and its CRC.
+Header = tuple[int, list[Any], int, list[list[int]]]
+"""After the length code of a frame: its length without further stuff bits, the row for its data, and its CRC.
 
-    The CRC is that at the end of the data if all of it is zero; the tables give what each byte adds.
-    """
+The CRC is that at the end of the data if all of it is zero; the tables give what each byte adds.
+"""
+
+_headers: dict[tuple[int, bool, bool, int], Header] = {}
+
+MOST_HEADERS = 4096
+"""Headers that are kept: ids may hold data, so there may be any number of them."""
+
+
+def _header(identity: int, extended: bool, remote: bool, length: int) -> Header:
     if extended:
         bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
     else:
         bits = identity << 7 | remote << 6 | length
-    count = (EXTENDED_HEADER if extended else HEADER) - 1  # the start bit begins the first run and leaves the CRC at 0
-    state, stuffed = stuff(0, bits, count)
-    crc, size = _crc(0, bits, count), 0 if remote else length
+    whole, few = divmod((EXTENDED_HEADER if extended else HEADER) - 1, 8)
+    first = bits >> 8 * whole
+    state, stuffed = stuff(0, first, few)  # the start bit begins the first run and leaves the CRC at 0
+    row, crc = ROWS[state], _crc(0, first, few)
+    for byte in (bits & (1 << 8 * whole) - 1).to_bytes(whole, "big"):
+        crc = _crc_byte_later(crc) ^ _CRC_BYTE[byte]
+        more, row = row[byte]
+        stuffed += more
+    size = 0 if remote else length
     for _ in range(size):
         crc = _crc_byte_later(crc)
-    return least_bits(size, extended) + stuffed, _ROWS[state], crc, _CRC_TABLES[:size][::-1]
-
-
-def _counted(identity: int, extended: bool, remote: bool, length: int, data: bytes) -> int:
-    bits, row, crc, tables = _header(identity, extended, remote, length)
-    crc = reduce(xor, map(getitem, tables, data), crc)
-    for byte in data:
-        stuffed, row = row[byte]
-        bits += stuffed
-    stuffed, row = row[crc >> 7]
-    return int(bits + stuffed + row[SEVEN + (crc & 0x7F)])
-
-
-_remembered = lru_cache(maxsize=1 << 14)(_counted)
+    if len(_headers) >= MOST_HEADERS:
+        _headers.clear()
+    header = _headers[identity, extended, remote, length] = (
+        least_bits(size, extended) + stuffed, row, crc, _CRC_TABLES[:size][::-1]
+    )  # fmt: skip
+    return header
 
 
 def frame_bits(frame: Frame) -> int:
     """Bits of a frame, its stuff bits counted."""
     data = frame.data
-    length = frame.length if frame.remote else len(data)
-    # short payloads, such as torques and states, come again and again; measurements hardly ever do
-    count = _remembered if len(data) <= REPEATED else _counted
-    return count(frame.id, frame.extended, frame.remote, length, data)
+    key = frame.id, frame.extended, frame.remote, frame.length if frame.remote else len(data)
+    bits, row, crc, tables = _headers.get(key) or _header(*key)
+    for byte, table in zip(data, tables):  # noqa: B905 - without the check, which costs as much as a byte
+        crc ^= table[byte]
+        stuffed, row = row[byte]
+        bits += stuffed
+    stuffed, row = row[crc >> 7]
+    return int(bits + stuffed + row[SEVEN + (crc & 0x7F)])

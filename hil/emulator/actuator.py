@@ -58,10 +58,14 @@ class Actuator:
 
     def command(self, torque: float, now: int) -> None:
         """Commands a torque [N m] from now [ns] on; NaN commands 0."""
-        self._asked = torque = torque if torque == torque else 0.0
+        if torque != torque:
+            torque = 0.0
+        self._asked = torque
         limit = self.limit * self.derating
-        self.saturated = not -limit <= torque <= limit
-        if self.saturated:
+        if -limit <= torque <= limit:
+            self.saturated = False
+        else:
+            self.saturated = True
             torque = limit if torque > limit else -limit
         target, state = self.factor * torque, self._state
         made, state[1] = after(state, now, self._lag, exp)

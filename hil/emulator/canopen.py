@@ -57,6 +57,7 @@ class CanOpen:
         self.nmt = BOOT_UP
         self._heartbeat = Timer(self._world, self._send_heartbeat)
         self._masters: dict[int, tuple[int, Watchdog]] = {}
+        self._handlers: dict[int, Callable[[bytes], None]] = {}
         self._deadline = Watchdog(self._world, partial(self._lost, RPDO_TIMEOUT))
         self._received: dict[int, Pdo] = {}
         self._sent: list[Pdo] = []
@@ -70,8 +71,7 @@ class CanOpen:
 
     def listens(self) -> frozenset[int]:
         """Ids of the frames that it receives."""
-        masters = [0x700 + (self.values[0x1016, sub] >> 16 & 0x7F) for sub in (1, 2) if self.values[0x1016, sub]]
-        return frozenset({0x000, 0x080, 0x600 + self._id, *self._received, *masters})
+        return frozenset(self._handlers)
 
     def boot(self) -> None:
         """Boots with default objects and sends the boot-up message."""
@@ -86,20 +86,9 @@ class CanOpen:
 
     def receive(self, frame: Frame) -> None:
         """Handles a frame."""
-        identity = frame.id
-        if self.nmt == BOOT_UP or frame.extended or frame.remote:
-            return
-        pdo = self._received.get(identity)
-        if pdo is not None:
-            self._take(pdo, frame.data)
-        elif identity == 0x080:
-            self._sync()
-        elif identity == 0x600 + self._id:
-            self._serve(frame.data)
-        elif identity == 0x000:
-            self._obey(frame.data)
-        elif identity & ~0x7F == 0x700 and (identity & 0x7F) in self._masters:
-            self._hear(identity & 0x7F)
+        handler = self._handlers.get(frame.id)
+        if handler is not None and self.nmt != BOOT_UP and not (frame.extended or frame.remote):
+            handler(frame.data)
 
     def emergency(self, code: int, register: int) -> None:
         """Sends an emergency; code 0: none is left."""
@@ -155,6 +144,13 @@ class CanOpen:
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.kind <= LAST_SYNCHRONOUS]
         self._timed = self.values[0x1400, 1] & 0x7FF if self.values[0x1400, 5] else None
         self.enter(self.nmt)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Chooses what each id means; an RPDO goes before everything else."""
+        self._handlers = {0x700 + master: partial(self._hear, *watch) for master, watch in self._masters.items()}
+        self._handlers |= {0x000: self._obey, 0x600 + self._id: self._serve, 0x080: self._sync}
+        self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
         self._node.relisten()
 
     def _repeat(self, number: int) -> None:
@@ -184,7 +180,7 @@ class CanOpen:
             if key is not None and not (key == MODE and self._profile.written(key, value)):
                 values[key] = value
 
-    def _sync(self) -> None:
+    def _sync(self, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
             return
         self._profile.synced()
@@ -197,8 +193,9 @@ class CanOpen:
                 everything = everything or pdo.more
         if due:
             self._profile.measure(everything)
+            send, values = self._node.send, self.values
             for pdo in due:
-                self._pack(pdo)
+                send(pdo.identity, pdo.form.pack(*pdo.collect(values)))
         told = False
         for pdo in self._received.values():
             if pdo.pending is not None:
@@ -210,10 +207,7 @@ class CanOpen:
     def _transmit(self, pdo: Pdo) -> None:
         if self.nmt == OPERATIONAL:
             self._profile.measure(True)
-            self._pack(pdo)
-
-    def _pack(self, pdo: Pdo) -> None:
-        self._node.send(pdo.identity, pdo.form.pack(*pdo.collect(self.values)))
+            self._node.send(pdo.identity, pdo.form.pack(*pdo.collect(self.values)))
 
     def _obey(self, data: bytes) -> None:
         if len(data) < 2 or data[1] not in (0, self._id):
@@ -243,6 +237,7 @@ class CanOpen:
     def _load(self, chosen: Callable[[Key], bool]) -> None:
         """Sets the chosen objects to their defaults."""
         self.values |= {key: entry.value for key, entry in self._entries.items() if chosen(key)}
+        self._masters = {}
         self._set_up()
 
     def _announce(self) -> None:
@@ -262,11 +257,10 @@ class CanOpen:
             master, timeout = value >> 16 & 0x7F, (value & 0xFFFF) * MILLISECOND
             if timeout and master and self._node.option("watchdog", True):
                 self._masters[master] = timeout, Watchdog(self._world, partial(self._lost, HEARTBEAT_LOST))
-        self._node.relisten()
+        self._listen()
 
-    def _hear(self, master: int) -> None:
+    def _hear(self, timeout: int, watchdog: Watchdog, data: bytes) -> None:
         """Feeds a watchdog; the first heartbeat starts it."""
-        timeout, watchdog = self._masters[master]
         if watchdog.timeout:
             watchdog.feed()
         else:

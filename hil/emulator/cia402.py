@@ -4,59 +4,34 @@ Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes 
 """
 
 from collections import deque
-from math import isfinite, tau
 
-from hil.drives.settings import SensorSettings
+from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator import objects
-from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpen
-from hil.emulator.encoder import Encoder
-from hil.emulator.node import EmulatedDrive, EmulatedNode
+from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF
+from hil.emulator.canopen_node import CanOpenNode
+from hil.emulator.node import EmulatedDrive
 from hil.emulator.objects import Key
 from hil.emulator.states import DriveState, following
-from hil.emulator.timers import Timer
-from hil.frame import Frame
 
 TORQUE_MODE = 10
 _ENABLED = DriveState.OPERATION_ENABLED
 
 CONTROLWORD, STATUSWORD, ERROR_CODE = (0x6040, 0), (0x6041, 0), (0x603F, 0)
 MODE, MODE_DISPLAY = (0x6060, 0), (0x6061, 0)
-POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
 TARGET_TORQUE, MAX_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x6072, 0), (0x60B2, 0), (0x6077, 0)
 ABORT_OPTION, QUICK_STOP_OPTION, FAULT_OPTION = (0x6007, 0), (0x605A, 0), (0x605E, 0)
 DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
 
 VOLTAGE_ENABLED, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 9, 1 << 11, 1 << 12
 
-HALF, FULL = 1 << 31, (1 << 32) - 1
-"""(n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around."""
-
 COMMUNICATION_ERROR = 0x8100
 """Emergency code of a loss of communication without a code of its own."""
-
-HEARTBEATS = 0x700, 0x780
-"""Ids of heartbeats: a value, and the mask of its bits."""
 
 RAMP_TIME = 1.0
 """Longest time for which a drive brakes by itself [s]."""
 
 
-class _Scales:
-    """Units on the wire: increments per radian of the motor, and the unit of speed."""
-
-    def __init__(self, node: EmulatedNode) -> None:
-        self.position = node.number("counts_per_turn", 65536) / tau
-        self.velocity = node.number("velocity_unit", 1.0 / self.position)
-
-    def measure(self, values: dict[Key, int], encoder: Encoder, now: int) -> None:
-        """Updates the objects; CANopen has no NaN, so an invalid measurement leaves them as they are."""
-        position, velocity = encoder.read(now)
-        if isfinite(position + velocity):
-            values[POSITION] = (round(position * self.position) + HALF & FULL) - HALF
-            values[VELOCITY] = (round(velocity / self.velocity) + HALF & FULL) - HALF
-
-
-class CiA402Encoder(EmulatedNode):
+class CiA402Encoder(CanOpenNode):
     """An encoder node: position and velocity in the objects of a drive.
 
     Options: those of the drive for CANopen and units.
@@ -65,58 +40,18 @@ class CiA402Encoder(EmulatedNode):
     special_faults = frozenset({"heartbeat_loss", "sdo_abort"})
 
     def set_up(self) -> None:
-        self.canopen = CanOpen(
-            self, self, objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS, True
-        )
-        self._scales = _Scales(self)
-
-    def heartbeat_ids(self) -> tuple[int, int]:
-        return HEARTBEATS
-
-    def listens(self) -> frozenset[int]:
-        return self.canopen.listens()
-
-    def timers(self) -> list[Timer]:
-        return self.canopen.timers
-
-    def receive(self, frame: Frame) -> None:
-        self.canopen.receive(frame)
-
-    def boot(self) -> None:
-        self.canopen.boot()
-
-    def halt(self) -> None:
-        self.canopen.halt()
-
-    def measure(self, everything: bool) -> None:
-        """Updates position and velocity."""
-        self._scales.measure(self.canopen.values, self.encoder, self.world.now)
-
-    def written(self, key: Key, value: int) -> int:
-        """Accepts every value."""
-        return 0
-
-    def commanded(self) -> None:
-        """Does nothing: an encoder has no commands."""
-
-    def disconnected(self, code: int) -> None:
-        """Does nothing: an encoder has no torque."""
-
-    def synced(self) -> None:
-        """Does nothing: an encoder has no statusword."""
-
-    def reset(self, whole: bool) -> None:
-        """Does nothing: an encoder has no state machine."""
+        self.connect(objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS, True)
 
 
-class CiA402(EmulatedDrive):
+class CiA402(CanOpenNode, EmulatedDrive):
     """A drive.
 
-    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second). Quirks:
-    `rpdo_apply`: `sync` or `immediate`, `statusword_latency` [SYNCs] (1), `fault_reset_needs_comm_reset` (false),
-    `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss of heartbeats.
+    Options: those of `CanOpenNode`. Quirks: `rpdo_apply`: `sync` or `immediate`, `statusword_latency` [SYNCs] (1),
+    `fault_reset_needs_comm_reset` (false), `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss
+    of heartbeats.
     """
 
+    settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "sdo_abort"})
     usual_code = 0x2310
 
@@ -125,11 +60,10 @@ class CiA402(EmulatedDrive):
         entries = objects.communication_objects(self.settings.node, objects.DEFAULT_MAPS)
         entries |= objects.drive_objects(round(1000 * rated))
         self._rated = round(1000 * rated) / 1000
-        self.canopen = CanOpen(self, self, entries, self.option("rpdo_apply", "sync") == "sync")
+        self.connect(entries, self.option("rpdo_apply", "sync") == "sync")
         self.state = DriveState.NOT_READY
         self._controlword = 0
         self._must_reset_communication = False
-        self._scales = _Scales(self)
         self._latency = int(self.number("statusword_latency", 1))
         self._shown: deque[int] = deque([0], maxlen=max(1, self._latency))
 
@@ -137,27 +71,14 @@ class CiA402(EmulatedDrive):
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
         return 1, 0xFFFF
 
-    def heartbeat_ids(self) -> tuple[int, int]:
-        return HEARTBEATS
-
-    def listens(self) -> frozenset[int]:
-        return self.canopen.listens()
-
-    def timers(self) -> list[Timer]:
-        return self.canopen.timers
-
-    def receive(self, frame: Frame) -> None:
-        self.canopen.receive(frame)
-
     def boot(self) -> None:
-        self.station.receive = self.canopen.receive
         self.station.went_off = lambda: self.disconnected(0)
         self.station.came_back = lambda: self.canopen.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
-        self.canopen.boot()
+        super().boot()
         self.reset(True)
 
     def halt(self) -> None:
-        self.canopen.halt()
+        super().halt()
         self._switch_off()
         self.state = DriveState.NOT_READY
 
@@ -198,10 +119,10 @@ class CiA402(EmulatedDrive):
 
     def measure(self, everything: bool) -> None:
         """Updates position and velocity and, with `everything`, torque and statusword."""
-        values = self.canopen.values
-        self._scales.measure(values, self.encoder, self.world.now)
+        super().measure(everything)
         if not everything:
             return
+        values = self.canopen.values
         share = self.motor.torque() / self.torque_table / self._rated if self.motor.enabled else 0.0
         values[ACTUAL_TORQUE] = min(32767, max(-32768, round(1000 * share)))
         values[STATUSWORD] = self._shown[0] if self._latency > 1 else self._statusword()

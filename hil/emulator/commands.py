@@ -75,6 +75,7 @@ class CommandReader(ABC):
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
         self._waiting: tuple[Frame, ...] = ()
+        self._gear = drive.joint_torque(1.0)
         self.quantum = 0.0
         self.family: KeyFamily | None = None
 
@@ -128,27 +129,31 @@ class CommandReader(ABC):
         if not isfinite(motor_torque):
             self.wrong("a torque that is not a finite number", frame)
             return
-        torque, quantum = drive.sign * motor_torque * drive.gear, self.quantum * drive.gear
+        torque, quantum = self._gear * motor_torque, self.quantum * drive.gear
         size, before = abs(torque), self._torque
         if size > findings.largest[drive.name]:
             findings.largest[drive.name] = size
         if size > drive.torque_limit * (1 + 1e-6) + quantum:
             self.wrong(f"a torque of {torque:.6g}, the limit is {drive.torque_limit:g}", frame)
-        elapsed = (frame.time - self._time + findings.jitter) / SECOND
-        grown = size > abs(before) or torque * before < 0
         step = abs(torque - before)
         # the torque that holds the pose is sent before the drive is enabled and its brake opens
         exempt = drive.brake and not self.enabled
-        too_large = grown and not exempt and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum
-        if too_large and not self._together():
-            self.wrong(
-                f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "
-                f"the limit is {drive.torque_rate_limit:g} per second",
-                frame,
-            )
+        if step > 2 * quantum and (size > abs(before) or torque * before < 0) and not exempt:
+            self._check_rate(torque, step - 2 * quantum, frame)
         if not self.enabled and self._disabled_once and size > quantum and self._early is None:
             self._early = (frame.time, frame)
         self._torque, self._time = torque, frame.time
+
+    def _check_rate(self, torque: float, step: float, frame: Frame) -> None:
+        """Checks a torque that grew by a step, at the joint, against the rate limit."""
+        elapsed = (frame.time - self._time + self._findings.jitter) / SECOND
+        limit = self.drive.torque_rate_limit
+        if step > limit * elapsed * (1 + 1e-6) and not self._together():
+            self.wrong(
+                f"a step of torque from {self._torque:.6g} to {torque:.6g} in {elapsed:.4g} s, "
+                f"the limit is {limit:g} per second",
+                frame,
+            )
 
     def wrong(self, what: str, frame: Frame, moment: int | None = None) -> None:
         """Reports a violation in a frame; `moment` is its time [ns], None that of the frame."""

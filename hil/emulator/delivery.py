@@ -58,7 +58,8 @@ class Delivery:
                 failure = failure or error
         number = key(frame)
         disturbances = self._disturbances
-        for station in self._routes.get(number) or self._route(number):
+        route = self._routes.get(number)
+        for station in self._route(number) if route is None else route:
             if station is not sender and (all_online or station.online):
                 try:
                     if disturbances:

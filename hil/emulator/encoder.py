@@ -58,10 +58,10 @@ class Encoder:
             options: Its properties.
             seed: Seed of the run; each encoder has its own stream of noise.
         """
-        self._plant, self._index = plant, index
-        self._coordinate = coordinate = not isinstance(settings, DriveSettings)
+        coordinate = not isinstance(settings, DriveSettings)
+        self._motion, self._index = plant.coordinate_motion if coordinate else plant.motion, index
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
-        self._options = options
+        self._noise, self._resolution = options.noise, options.resolution
         self._random = random.Random(f"{seed}/{settings.bus}/{settings.name}/{coordinate}")
         self.jump = self.drift = 0.0
         self.drifting = 0
@@ -75,19 +75,18 @@ class Encoder:
             return nan, nan
         if self.stuck and self._held is not None:
             return self._held
-        options = self._options
-        positions, rates = self._plant.state(now) if self._coordinate else self._plant.motion(now)
-        displacement, rate = float(positions[self._index]), float(rates[self._index])
+        positions, rates = self._motion(now)
+        displacement, rate = positions[self._index], rates[self._index]
         if self.drift:
             displacement += self.drift * (now - self.drifting) / SECOND
             rate += self.drift
         position, velocity = self._gear * (displacement + self.jump - self._offset), self._gear * rate
         if self.flipped:
             position, velocity = -position, -velocity
-        if options.noise:
-            position += self._random.gauss(0.0, options.noise)
-        if options.resolution:
-            position = quantised(position, options.resolution, floor)
+        if self._noise:
+            position += self._random.gauss(0.0, self._noise)
+        if self._resolution:
+            position = quantised(position, self._resolution, floor)
         if self.wrap is not None:
             position = (position + self.wrap / 2) % self.wrap - self.wrap / 2
         if self.stuck:

@@ -6,16 +6,14 @@ answers requests about its registers, and uses the ranges, the time-out and the 
 Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8; ranges from the config.
 """
 
-from math import isfinite
-
 from hil.drives.settings import SensorSettings
 from hil.emulator.damiao import CTRL_MODE, MIT_MODE, MST_ID, PMAX, REQUEST, TICK, TIMEOUT, TMAX, VMAX, DamiaoRegisters
+from hil.emulator.impedance import Impedance, ImpedanceCommand
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
-from hil.loop.clock import SECOND, nanoseconds
-from hil.loop.virtual_time import Event, cancel
+from hil.loop.clock import nanoseconds
 
 ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 
@@ -52,10 +50,8 @@ class Mit(EmulatedDrive):
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
         self._watchdog = Watchdog(self.world, self._starved)
         self._running = self._starving = False
-        self._zero = 0.0
         self.fault = 0
-        self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
-        self._regulating: Event | None = None
+        self._impedance = Impedance(self.world, self.encoder, self.motor)
         self._registers: DamiaoRegisters | None = None
 
     @staticmethod
@@ -68,7 +64,8 @@ class Mit(EmulatedDrive):
 
     def boot(self) -> None:
         self._running = True
-        self.fault, self._starving, self._zero = 0, False, 0.0
+        self.fault, self._starving = 0, False
+        self._impedance.restart()
         if self._status == "damiao":
             self._boot_registers()
 
@@ -132,15 +129,14 @@ class Mit(EmulatedDrive):
     def _special(self, code: int) -> None:
         if code == ENABLE and not self.fault and not self.refuses:
             self._starving = False
-            self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
+            self._impedance.wanted = ImpedanceCommand()
             self.motor.enable(0.0)
             if timeout := self._timeout():
                 self._watchdog.start(timeout)
         elif code == DISABLE:
             self._off()
         elif code == SET_ZERO:
-            position, _ = self.encoder.read(self.world.now)
-            self._zero = position if isfinite(position) else self._zero
+            self._impedance.set_zero()
         elif code == CLEAR_FAULT:
             self.fault, self._starving = 0, False
 
@@ -154,7 +150,7 @@ class Mit(EmulatedDrive):
     def _command(self, bits: int) -> None:
         self._watchdog.feed()
         torque = self._torque * self.torque_table
-        self._told = (
+        self._impedance.wanted = ImpedanceCommand(
             unpack(bits >> 48 & 0xFFFF, -self._position, self._position, 16),
             unpack(bits >> 36 & 0xFFF, -self._velocity, self._velocity, 12),
             unpack(bits >> 24 & 0xFFF, 0.0, self._kp, 12),
@@ -162,26 +158,11 @@ class Mit(EmulatedDrive):
             unpack(bits & 0xFFF, -torque, torque, 12),
         )
         if self.motor.enabled:
-            cancel(self._regulating)
-            self._regulate()
-
-    def _regulate(self) -> None:
-        """tau = kp (p - position) + kd (v - velocity) + t, repeated every millisecond if it depends on the motion."""
-        p, v, kp, kd, torque = self._told
-        self._regulating = None
-        if kp or kd:
-            position, velocity = self.encoder.read(self.world.now)
-            torque += kp * (p - position + self._zero) + kd * (v - velocity)
-            self._regulating = self.world.after(SECOND // 1000, self._regulate)
-        self.motor.command(torque)
+            self._impedance.regulate()
 
     def _reply(self) -> None:
-        position, velocity = self.encoder.read(self.world.now)
-        if not isfinite(position):
-            position, velocity = 0.0, 0.0
-        largest = self._torque * self.torque_table
-        torque = self.motor.torque() if self.motor.enabled else 0.0
-        position, end = position - self._zero, self._position
+        position, velocity, torque = self._impedance.motion()
+        largest, end = self._torque * self.torque_table, self._position
         if self._wraps:
             position = (position + end) % (2 * end) - end
         bits = pack(position, -end, end, 16) << 24
@@ -203,8 +184,7 @@ class Mit(EmulatedDrive):
         return DAMIAO_ENABLED if self.motor.enabled else DAMIAO_DISABLED
 
     def _off(self) -> None:
-        cancel(self._regulating)
-        self._regulating = None
+        self._impedance.stop()
         self._watchdog.stop()
         self.stop_braking()
         self.motor.disable()

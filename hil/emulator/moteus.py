@@ -7,6 +7,7 @@ Source: mjbots/moteus, docs/protocol and fw/bldc_servo_control.h; what `servo.ti
 control code with a motor model: with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite, isnan, tau
 
@@ -54,6 +55,7 @@ class Moteus(EmulatedDrive):
         self._home = 0
         self._since = 0
         self._running = False
+        self._voltage = self.number("bus_voltage", 24.0)
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -85,65 +87,61 @@ class Moteus(EmulatedDrive):
         if not self._running or frame.remote:
             return
         answer = b""
-        commands = False
-        command = replace(self._command)  # a frame that does not write the mode changes nothing
+        mode: int | None = None
+        command = self._command
+        measured: dict[int, float] | None = None
         for part in multiplex.subframes(frame.data):
             match part:
-                case multiplex.RegisterWrite(registers.MODE, value) if value in _MODES:
-                    commands, command = True, registers.MoteusCommand(int(value))
-                case multiplex.RegisterWrite(register, value):
-                    answer += self._write(register, value, command)
                 case multiplex.RegisterRead(register, count, resolution):
-                    answer += self._read(register, count, resolution)
+                    measured = measured or self._measured()
+                    answer += self._read(register, count, resolution, measured)
+                case multiplex.RegisterWrite(registers.MODE, value) if value in _MODES:
+                    mode = int(value)
+                    command = registers.MoteusCommand(mode)
+                case multiplex.RegisterWrite(registers.SET_NEAREST | registers.SET_EXACT as register, value):
+                    self._set_output(value, register == registers.SET_EXACT)
+                    measured = None
+                case multiplex.RegisterWrite(register, value):
+                    if mode is None:  # a frame that does not write the mode changes nothing
+                        command = replace(self._command)
+                    if not command.write(register, value):
+                        answer += multiplex.write_error(register)
                 case multiplex.ConsoleText(1, text):
                     self._console.write(text)
+                    measured = None
                 case multiplex.ConsolePoll(1, most):
                     answer += multiplex.console_data(1, self._console.read(most))
         if frame.id & REPLY_BIT and answer:
             self.send(self.settings.node << 8 | frame.id >> 8 & 0x7F, multiplex.filled(answer))
-        if commands:
+        if mode is not None:
             self._obey(command)
 
-    def _write(self, register: int, value: float, command: registers.MoteusCommand) -> bytes:
-        if register in (registers.SET_NEAREST, registers.SET_EXACT):
-            self._set_output(value, register == registers.SET_EXACT)
-            return b""
-        return b"" if command.write(register, value) else multiplex.write_error(register)
-
-    def _read(self, first: int, count: int, resolution: int) -> bytes:
+    def _read(self, first: int, count: int, resolution: int, measured: Mapping[int, float]) -> bytes:
         """Answer to a read: the values in one subframe, or an error where a register does not exist."""
-        reading = self._reading()
-        numbers = range(first, first + count)
-        values = [
-            None
-            if register in registers.INT32_ONLY and resolution != 2
-            else self._command.read(register)
-            if reading.value(register) is None
-            else reading.value(register)
-            for register in numbers
-        ]
-        if None not in values:
-            return multiplex.reply(first, [value for value in values if value is not None], resolution)
+        values = [self._value(register, resolution, measured) for register in range(first, first + count)]
+        known = [value for value in values if value is not None]
+        if len(known) == count:
+            return multiplex.reply(first, known, resolution)
         return b"".join(
             multiplex.read_error(register) if value is None else multiplex.reply(register, [value], resolution)
-            for register, value in zip(numbers, values, strict=True)
+            for register, value in enumerate(values, first)
         )
 
-    def _reading(self) -> registers.MoteusReading:
+    def _value(self, register: int, resolution: int, measured: Mapping[int, float]) -> float | None:
+        """Value of a register [its unit]; None if there is none, or not at this resolution."""
+        value = measured.get(register)
+        if value is None and (resolution == 2 or register not in registers.INT32_ONLY):
+            value = registers.fixed(register, self.settings.node)
+            value = self._command.read(register) if value is None else value
+        return value
+
+    def _measured(self) -> dict[int, float]:
         position, velocity = self._motion()
         torque = self.motor.torque() / self.torque_table
         limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
-        return registers.MoteusReading(
-            self.mode,
-            limited if self.mode == POSITION else self.fault,
-            position,
-            velocity,
-            torque,
-            self._home,
-            self.settings.node,
-            (self.world.now - self._since) // (SECOND // 1000),
-            self.number("bus_voltage", 24.0),
-        )
+        fault = limited if self.mode == POSITION else self.fault
+        milliseconds = (self.world.now - self._since) // (SECOND // 1000)
+        return registers.measured(self.mode, fault, position, velocity, torque, self._home, milliseconds, self._voltage)
 
     def _motion(self) -> tuple[float, float]:
         """Position [rev] and velocity [rev/s] of the output."""

@@ -71,49 +71,39 @@ class MoteusCommand:
         return 0.0 if name is None and register in _IGNORED else None if name is None else float(getattr(self, name))
 
 
-@dataclass(frozen=True)
-class MoteusReading:
-    """What a drive measures and reports.
+def measured(
+    mode: int, fault: int, position: float, velocity: float, torque: float, home: int, milliseconds: int, voltage: float
+) -> dict[int, float]:
+    """Register -> value of what a drive measures [its unit].
 
-    Attributes:
+    Args:
         mode: Mode.
         fault: Fault register.
         position: Position [rev].
         velocity: Velocity [rev/s].
         torque: Torque [N m].
         home: Home state.
-        node: Its id.
         milliseconds: Time since power-on [ms].
         voltage: Supply voltage [V].
     """
+    return {
+        MODE: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
+        0x007: torque * velocity * 6.283185307179586, 0x00A: nan, 0x00B: 1, 0x00C: home,
+        0x00D: voltage, 0x00E: 25.0, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
+        0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
+    }  # fmt: skip
 
-    mode: int
-    fault: int
-    position: float
-    velocity: float
-    torque: float
-    home: int
-    node: int
-    milliseconds: int
-    voltage: float
 
-    def value(self, register: int) -> float | None:
-        """Value of a register that cannot be written [its unit]; None if there is none."""
-        measured = {
-            MODE: self.mode, 0x001: self.position, 0x002: self.velocity, 0x003: self.torque, 0x006: nan,
-            0x007: self.torque * self.velocity * 6.283185307179586, 0x00A: nan, 0x00B: 1, 0x00C: self.home,
-            0x00D: self.voltage, 0x00E: 25.0, 0x00F: self.fault, 0x038: nan, 0x039: nan, 0x03A: self.torque,
-            0x050: self.position % 1.0, 0x051: self.velocity, 0x058: 0b11, 0x110: self.node,
-            0x070: self.milliseconds % (1 << 23), 0x071: 0,
-        }  # fmt: skip
-        if register in measured:
-            return measured[register]
-        if register in _IDENTITY:
-            return _IDENTITY[register]
-        if _SERIAL <= register < _SERIAL + 3 or _UUID <= register < _UUID + 4:
-            return 0x1000 * self.node + register
-        idle = register in (0x004, 0x005) or 0x030 <= register <= 0x048 or 0x052 <= register <= 0x07F
-        return 0 if idle else None
+def fixed(register: int, node: int) -> float | None:
+    """Value of a register that never changes, in the drive with this id; None if there is none."""
+    if register == 0x110:
+        return node
+    if register in _IDENTITY:
+        return _IDENTITY[register]
+    if _SERIAL <= register < _SERIAL + 3 or _UUID <= register < _UUID + 4:
+        return 0x1000 * node + register
+    idle = register in (0x004, 0x005) or 0x030 <= register <= 0x048 or 0x052 <= register <= 0x07F
+    return 0 if idle else None
 
 
 INT32_ONLY = frozenset({0x100, 0x101, 0x102, *range(0x120, 0x123), *range(0x150, 0x154), 0x158})

@@ -5,14 +5,16 @@ Source: mjbots/moteus, docs/protocol/can.md and registers.md.
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 NOTHING = b"\x50"
 
-FORMATS = ("<b", "<h", "<i", "<f")
-"""By resolution."""
+_LETTERS = "bhif"
+"""Letters of `struct`, by resolution."""
+_FORMS = tuple(struct.Struct("<" + letter) for letter in _LETTERS)
 
 _MOST = (0x7F, 0x7FFF, 0x7FFF_FFFF)
 
@@ -78,68 +80,62 @@ class ConsolePoll(NamedTuple):
 Subframe = RegisterWrite | RegisterRead | ConsoleText | ConsolePoll
 
 
-class CutShortError(Exception):
-    """A frame ends within a subframe."""
-
-
-class _Bytes:
-    """Reads a payload from its beginning to its end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def more(self) -> bool:
-        return self._at < len(self._data)
-
-    def take(self, count: int) -> bytes:
-        end = self._at + count
-        if end > len(self._data):
-            raise CutShortError
-        part, self._at = self._data[self._at : end], end
-        return part
-
-    def varuint(self) -> int:
-        number = place = 0
-        while True:
-            (byte,) = self.take(1)
-            number += (byte % 128) << place
-            place += 7
-            if byte < 128:
-                return number
-
-
-def subframes(data: bytes) -> Iterator[Subframe]:
+def subframes(data: bytes) -> Sequence[Subframe]:
     """The subframes of a payload; those after an unknown one, or after one that is cut short, are left out."""
-    left = _Bytes(data)
+    only_asks = data[:1] >= b"\x10"  # the same questions come again and again
+    return _remembered(data) if only_asks else tuple(_subframes(data))
+
+
+def _subframes(data: bytes) -> Iterator[Subframe]:
+    at, end = 0, len(data)
     try:
-        while left.more():
-            (first,) = left.take(1)
+        while at < end:
+            first = data[at]
+            at += 1
             if first == NOTHING[0]:
                 continue
             if first < 0x20:
-                yield from _registers(first, left)
-            elif first == 0x40:
-                channel, size = left.varuint(), left.varuint()
-                yield ConsoleText(channel, left.take(size))
-            elif first == 0x42:
-                yield ConsolePoll(left.varuint(), left.varuint())
+                resolution, count = first >> 2 & 3, first & 3
+                if not count:
+                    count, at = _varuint_at(data, at)
+                register, at = _varuint_at(data, at)
+                if first >= 0x10:
+                    yield RegisterRead(register, count, resolution)
+                    continue
+                form = _FORMS[resolution]
+                for each in range(register, register + count):
+                    (raw,) = form.unpack_from(data, at)
+                    at += form.size
+                    yield RegisterWrite(each, value_of(each, raw, resolution))
+            elif first in (0x40, 0x42):
+                channel, at = _varuint_at(data, at)
+                size, at = _varuint_at(data, at)
+                if first == 0x42:
+                    yield ConsolePoll(channel, size)
+                    continue
+                if at + size > end:
+                    return
+                yield ConsoleText(channel, data[at : at + size])
+                at += size
             else:
                 return
-    except CutShortError:
+    except (IndexError, struct.error):  # it is cut short
         return
 
 
-def _registers(first: int, left: _Bytes) -> Iterator[Subframe]:
-    resolution, count = first // 4 % 4, first % 4
-    count = count or left.varuint()
-    register = left.varuint()
-    if first >= 0x10:
-        yield RegisterRead(register, count, resolution)
-        return
-    for each in range(register, register + count):
-        form = FORMATS[resolution]
-        (raw,) = struct.unpack(form, left.take(struct.calcsize(form)))
-        yield RegisterWrite(each, value_of(each, raw, resolution))
+_remembered = lru_cache(maxsize=256)(lambda data: tuple(_subframes(data)))
+
+
+def _varuint_at(data: bytes, at: int) -> tuple[int, int]:
+    """A number in groups of seven bits, the lowest first, and the place after it."""
+    number = place = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << place
+        if byte < 128:
+            return number, at
+        place += 7
 
 
 def value_of(register: int, raw: float, resolution: int) -> float:
@@ -154,15 +150,15 @@ def reply(register: int, values: list[float], resolution: int) -> bytes:
     count = len(values)
     first = 0x20 + 4 * resolution
     head = bytes([first + count]) if count < 4 else bytes([first]) + varuint(count)
-    head += varuint(register)
-    for number, value in enumerate(values, register):
-        head += struct.pack(FORMATS[resolution], _raw(number, value, resolution))
-    return head
+    raw = (
+        values
+        if resolution == 3
+        else [_raw(number, value, resolution) for number, value in enumerate(values, register)]
+    )
+    return head + varuint(register) + struct.pack(f"<{count}{_LETTERS[resolution]}", *raw)
 
 
-def _raw(register: int, value: float, resolution: int) -> float:
-    if resolution == 3:
-        return value
+def _raw(register: int, value: float, resolution: int) -> int:
     most = _MOST[resolution]
     if register not in _STEPS:
         return min(most, max(-most - 1, int(value)))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from math import isfinite, tau
 
-from hil.drives.settings import SensorSettings
+from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
@@ -108,18 +108,14 @@ class Talk:
         self.reply(ERROR, _ERRORS.pack(*self._errors()))
 
 
-class ODriveEncoder(EmulatedNode):
-    """An encoder node.
+class ODriveNode(EmulatedNode):
+    """What drives and encoder nodes share: the cyclic messages, and whether it runs.
 
     Options: `feedback_period` (0.001), `heartbeat_period` (0.1), `error_period` (0.1) and `phase` (0) of the cyclic
     messages [s].
     """
 
-    special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
-
-    def set_up(self) -> None:
-        self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
-        self._running = False
+    _talk: Talk
 
     def heartbeat_ids(self) -> tuple[int, int]:
         return self.settings.node << 5, 0x7E0  # it listens to commands alone
@@ -138,18 +134,29 @@ class ODriveEncoder(EmulatedNode):
         self._running = False
         self._talk.stop()
 
+
+class ODriveEncoder(ODriveNode):
+    """An encoder node; options as of `ODriveNode`."""
+
+    special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
+
+    def set_up(self) -> None:
+        self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
+        self._running = False
+
     def receive(self, frame: Frame) -> None:
         if self._running and frame.remote:
             self._talk.answer(frame.id & 0x1F)
 
 
-class ODrive(EmulatedDrive):
+class ODrive(ODriveNode, EmulatedDrive):
     """An ODrive axis.
 
-    Options besides those of the encoder: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
+    Options besides those of `ODriveNode`: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
     `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48).
     """
 
+    settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
     usual_code = 0x1000
 
@@ -166,28 +173,17 @@ class ODrive(EmulatedDrive):
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
         return 1, 0xFFFF_FFFF
 
-    def heartbeat_ids(self) -> tuple[int, int]:
-        return self.settings.node << 5, 0x7E0  # it listens to commands alone
-
-    def listens(self) -> frozenset[int]:
-        return identities(self.settings.node)
-
-    def timers(self) -> list[Timer]:
-        return self._talk.timers
-
     def boot(self) -> None:
-        self._running = True
         self.state, self.result, self.error = IDLE, 0, 0
         self._mode = (3, PASSTHROUGH)  # position control is the default mode
         self._torque = 0.0
         self._velocity_limit = float("inf")
-        self._talk.start()
+        super().boot()
         self._speed_timer.start(nanoseconds(0.001))
         self._watchdog.start(nanoseconds(self.settings.watchdog) if self.option("watchdog", True) else 0)
 
     def halt(self) -> None:
-        self._running = False
-        self._talk.stop()
+        super().halt()
         self._speed_timer.stop()
         self._watchdog.stop()
         self._idle()

@@ -7,16 +7,15 @@ a frame the motor goes to mode reset.
 """
 
 import struct
-from math import isfinite
 
 from hil.drives.settings import SensorSettings
+from hil.emulator.impedance import Impedance, ImpedanceCommand
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
 from hil.emulator.station import KeyFamily
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
-from hil.loop.virtual_time import Event, cancel
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP, SET_ZERO, READ, WRITE = 0, 1, 2, 3, 4, 6, 17, 18
 RESET, RUN = 0, 2
@@ -44,11 +43,9 @@ class RobStride(EmulatedDrive):
     def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._watchdog = Watchdog(self.world, self._starved)
-        self._regulating: Event | None = None
-        self._wanted = (0.0, 0.0, 0.0, 0.0, 0.0)
+        self._impedance = Impedance(self.world, self.encoder, self.motor)
         self.mode = RESET
         self.fault = 0
-        self._zero = 0.0
         self._host = int(self.number("host", 0xFD))
         self._values: dict[int, int] = {}
         self._running = False
@@ -62,7 +59,8 @@ class RobStride(EmulatedDrive):
 
     def boot(self) -> None:
         self._running = True
-        self.mode, self.fault, self._zero = RESET, 0, 0.0
+        self.mode, self.fault = RESET, 0
+        self._impedance.restart()
         self._values = {RUN_MODE: 0, TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
         if not self.option("parameters", True):
             del self._values[TIMEOUT]
@@ -107,8 +105,7 @@ class RobStride(EmulatedDrive):
             if data[0] == 1:
                 self.fault = 0
         elif kind == SET_ZERO:
-            position, _ = self.encoder.read(self.world.now)
-            self._zero = position if isfinite(position) else self._zero
+            self._impedance.set_zero()
         elif kind == WRITE:
             index, _, value = struct.unpack("<HHI", data)
             if index in self._values:
@@ -124,7 +121,7 @@ class RobStride(EmulatedDrive):
     def _move(self, torque: int, data: bytes) -> None:
         position, velocity, kp, kd = struct.unpack(">4H", data)
         largest = self._torque * self.torque_table
-        self._wanted = (
+        self._impedance.wanted = ImpedanceCommand(
             both_sides(position, self._position),
             both_sides(velocity, self._velocity),
             self._kp * kp / 0xFFFF,
@@ -132,28 +129,15 @@ class RobStride(EmulatedDrive):
             both_sides(torque, largest),
         )
         if self.mode == RUN and self._values[RUN_MODE] == 0:
-            cancel(self._regulating)
-            self._regulate()
-
-    def _regulate(self) -> None:
-        """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""
-        p, v, kp, kd, torque = self._wanted
-        self._regulating = None
-        if kp or kd:
-            position, velocity = self.encoder.read(self.world.now)
-            torque += kp * (p - position + self._zero) + kd * (v - velocity)
-            self._regulating = self.world.after(SECOND // 1000, self._regulate)
-        self.motor.command(torque)
+            self._impedance.regulate()
 
     def _report(self, host: int) -> None:
-        position, velocity = self.encoder.read(self.world.now)
-        if not isfinite(position):
-            position, velocity = 0.0, 0.0
+        position, velocity, torque = self._impedance.motion()
         end = self._position
         values = (
-            in_16_bits((position - self._zero + end) % (2 * end) - end, end),
+            in_16_bits((position + end) % (2 * end) - end, end),
             in_16_bits(velocity, self._velocity),
-            in_16_bits(self.motor.torque() if self.motor.enabled else 0.0, self._torque * self.torque_table),
+            in_16_bits(torque, self._torque * self.torque_table),
             TENTHS,
         )
         state = self.mode << 6 | self.fault
@@ -162,9 +146,9 @@ class RobStride(EmulatedDrive):
     def _answer(self, host: int, data: bytes) -> None:
         """Answers a read; bit 16 of the id says that there is no such parameter."""
         (index,) = struct.unpack_from("<H", data)
-        position, velocity = self.encoder.read(self.world.now)
+        position, velocity, _ = self._impedance.motion()
         measured = {
-            POSITION: position - self._zero, VELOCITY: velocity, CURRENT: 0.0,
+            POSITION: position, VELOCITY: velocity, CURRENT: 0.0,
             VOLTAGE: self.number("bus_voltage", 48.0),
         }  # fmt: skip
         value = _bits(measured[index]) if index in measured else self._values.get(index)
@@ -172,8 +156,7 @@ class RobStride(EmulatedDrive):
         self.send(identity, struct.pack("<HHI", index, 0, value or 0))
 
     def _off(self) -> None:
-        cancel(self._regulating)
-        self._regulating = None
+        self._impedance.stop()
         self._watchdog.stop()
         self.mode = RESET
         self.motor.disable()

@@ -11,27 +11,13 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from hil.bus.base import Link
-from hil.bus.fd_bits import fd_bits
-from hil.bus.frame_bits import frame_bits
 from hil.bus.rates import BusRates
 from hil.emulator.delivery import Delivery
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, priority
+from hil.emulator.wire_times import WireTimes
 from hil.frame import Frame
-from hil.loop.clock import SECOND
 from hil.loop.virtual_time import World
-
-INTERFRAME = 3
-"""Bits of the interframe space."""
-
-END_OF_FRAME = 7
-"""Bits at the end of a frame that an error flag replaces."""
-
-ERROR_FRAME = 14
-"""Bits of an error flag that all stations send at once, and of its delimiter."""
-
-SUSPEND = 8
-"""Bits that an error passive station waits after a frame."""
 
 RECOVERY = 128
 """Number of times 11 recessive bits that end bus-off."""
@@ -44,6 +30,7 @@ class Wire:
         name: Its name in the config.
         world: Its time.
         rates: Its bit rates.
+        frame_time: Returns the duration of a frame with its stuff bits and the interframe space [ns].
         stations: All controllers, in the order in which they were attached.
         taps: Functions that see every frame.
         disturbances: Disturbances that act now.
@@ -54,15 +41,10 @@ class Wire:
     """
 
     def __init__(self, world: World, name: str, rates: BusRates) -> None:
-        """Makes an idle bus.
-
-        Args:
-            world: Its time.
-            name: Its name in the config.
-            rates: Its bit rates.
-        """
+        """Makes an idle bus; arguments as the attributes."""
         self.world, self.name, self.rates = world, name, rates
-        self._bitrate, self._data_bitrate = rates.nominal, rates.data
+        self._times = times = WireTimes(rates)
+        self.frame_time = times.frame
         self.stations: list[Station] = []
         self.disturbances: list[Disturbance] = []
         self._delivery = Delivery(world, self.stations, self.disturbances)
@@ -75,7 +57,7 @@ class Wire:
         self._going: tuple[Frame, Station] | None = None
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
-        self._interframe = self.duration(INTERFRAME)
+        self._interframe = times.interframe
         self._ending = self._finish
 
     def attach(
@@ -98,17 +80,6 @@ class Wire:
         """Changes the ids that a station receives."""
         station.ids = ids
         self._delivery.rerouted()
-
-    def duration(self, bits: int) -> int:
-        """Duration of some bits [ns]."""
-        return bits * SECOND // self._bitrate
-
-    def frame_time(self, frame: Frame) -> int:
-        """Duration of a frame with its stuff bits and the interframe space [ns]."""
-        if not frame.fd:
-            return frame_bits(frame) * SECOND // self._bitrate
-        bits = fd_bits(frame)
-        return bits.nominal * SECOND // self._bitrate + bits.data * SECOND // self._data_bitrate
 
     def load(self, since: int = 0, busy: int = 0) -> float:
         """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
@@ -174,13 +145,13 @@ class Wire:
         waiting, now, free = self._waiting, self.world.now, self._free
         start = now if now > free else free
         if waiting and (self._plain or self._is_plain()):
-            if len(waiting) == 1:
-                self._begin(start, waiting[0])
-                return
-            ranks = [station.rank for station in waiting]
-            least = min(ranks)
-            if ranks.count(least) == 1:
-                self._begin(start, waiting[ranks.index(least)])
+            first = 0
+            if len(waiting) > 1:
+                ranks = [station.rank for station in waiting]
+                least = min(ranks)
+                first = -1 if ranks.count(least) > 1 else ranks.index(least)
+            if first >= 0:
+                self._begin(start, waiting[first])
                 return
         self._arbitrate_among(waiting, start)
 
@@ -222,7 +193,7 @@ class Wire:
 
     def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
         frame = sender.queue[0]
-        length = self.frame_time(frame) if frame.fd else frame_bits(frame) * SECOND // self._bitrate
+        length = self.frame_time(frame)
         self._going, self._active, self._free = (frame, sender), True, start + length
         self.busy += length
         self.world.at(start + length - self._interframe, finish or self._ending)
@@ -246,7 +217,7 @@ class Wire:
                     if sender.tec:
                         sender.sent()
                     if not self._plain and sender.link is Link.PASSIVE:
-                        sender.ready = self._free + self.duration(SUSPEND)
+                        sender.ready = self._free + self._times.suspend
                     try:
                         self._delivery.deliver(frame, sender, self._plain)
                     finally:
@@ -265,14 +236,14 @@ class Wire:
 
     def _void(self, senders: list[Station]) -> None:
         self.errors += 1
-        more = self.duration(ERROR_FRAME - END_OF_FRAME)
+        more = self._times.error
         self._free += more
         self.busy += more
         for station in self.stations:
             if station in senders:
                 station.count(tec=station.tec + 8)
                 if station.link is Link.PASSIVE:
-                    station.ready = self._free + self.duration(SUSPEND)
+                    station.ready = self._free + self._times.suspend
             elif station.online:
                 station.count(rec=station.rec + 1)
 
@@ -291,7 +262,7 @@ class Wire:
         if station.tec >= PASSIVE or station.trying:
             return
         station.trying = True
-        attempt = self.frame_time(station.queue[0]) + self.duration(ERROR_FRAME - END_OF_FRAME)
+        attempt = self.frame_time(station.queue[0]) + self._times.error
         self.world.after(attempt, partial(self._unacknowledged, station))
 
     def _unacknowledged(self, station: Station) -> None:
@@ -306,10 +277,10 @@ class Wire:
         if station.link is not Link.OFF:
             return
         began, busy, frames = counted or (self.world.now, self.busy, self.frames)
-        idle = (self.world.now - began - (self.busy - busy)) // self.duration(11)
+        idle = (self.world.now - began - (self.busy - busy)) // self._times.sequences(1)
         left = RECOVERY - idle - (self.frames - frames)
         if left > 0:
-            self.world.after(self.duration(11 * left), partial(self._recovering, station, (began, busy, frames)))
+            self.world.after(self._times.sequences(left), partial(self._recovering, station, (began, busy, frames)))
             return
         station.recover()
         self._schedule()
