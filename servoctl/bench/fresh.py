@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servoctl.bench.timing import children_time
+from servoctl.engine.detached import SWITCH
 from servoctl.errors import ServoctlError
 
 TIME_LIMIT = 300.0
@@ -51,16 +52,18 @@ class ProcessCost:
     output: str
 
 
-def cost(words: list[str], cache: Path) -> ProcessCost:
+def cost(words: list[str], cache: Path, finish: bool = False) -> ProcessCost:
     """Cost of `python WORDS` from start to end.
 
     Args:
         words: Arguments of the interpreter.
         cache: Folder for compiled libraries.
+        finish: Whether a compiler may work on when the process has ended.
     """
+    environment = {"SERVOCTL_CACHE": str(cache), SWITCH: str(int(finish))}
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
         began, before = time.perf_counter(), children_time()
-        output = _run(words, folder, {"SERVOCTL_CACHE": str(cache)})
+        output = _run(words, folder, environment)
         return ProcessCost(time.perf_counter() - began, children_time() - before, output)
 
 

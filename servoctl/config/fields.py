@@ -39,7 +39,7 @@ def fault(what: str, *at: str | int) -> PydanticCustomError:
 class Section(BaseModel):
     """A mapping of the config: unknown keys are errors, values cannot change after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 @dataclass(frozen=True)

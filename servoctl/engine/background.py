@@ -55,7 +55,8 @@ class Compilation:
         try:
             if isinstance(self._stop, detached.Stop):
                 detached.build(program.key, program.source, program.optimised, self._stop, self._handed_over)
-            self._library = program.load(self._stop)
+            if not self._left:
+                self._library = program.load(self._stop)
         except CompileError as error:
             self.problem = str(error)
         finally:

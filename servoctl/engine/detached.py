@@ -13,10 +13,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 
 from servoctl.engine import cache, compiler
 from servoctl.errors import CompileError
@@ -84,7 +83,8 @@ def build(key: str, source: str, optimised: bool, stop: Stop, handed_over: threa
 
 def main() -> None:
     """The process: reads a request from standard input; on failure the last line on stderr says why."""
-    signal.signal(signal.SIGTERM, _end)
+    stop = _CompilerStop()
+    signal.signal(signal.SIGTERM, stop.on_signal)
     request = json.loads(sys.stdin.read())
     _limit()
     key = request["key"]
@@ -92,7 +92,7 @@ def main() -> None:
         with _turn(key, request["run"]), tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
             if cache.find(key) is None:
                 built = Path(folder) / "code.so"
-                compiler.build(request["source"], built, optimised=request["optimised"])
+                compiler.build(request["source"], built, stop, request["optimised"])
                 if cache.put(key, built) == built:
                     raise CompileError(f"{cache.folder()}: the library cannot be written")
     except (CompileError, OSError) as error:
@@ -102,8 +102,26 @@ def main() -> None:
         os._exit(1)
 
 
-def _end(*_: object) -> NoReturn:
-    sys.exit(1)
+class _CompilerStop(compiler.Stop):
+    """Ends the compiler and this process on a signal, which may come while the compiler starts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starting, self._signalled = False, False
+
+    def on_signal(self, *_: object) -> None:
+        self._signalled = True
+        if not self._starting:
+            self.ask()
+            sys.exit(1)
+
+    def start(self, command: Sequence[str], stdin: int | None = None) -> "subprocess.Popen[str]":
+        self._starting = True
+        process = super().start(command, stdin)
+        self._starting = False
+        if self._signalled:
+            self.on_signal()
+        return process
 
 
 def _limit() -> None:

@@ -85,7 +85,8 @@ class Kernel:
         """Names the inputs and outputs of a CasADi function, which must be dense and have these shapes."""
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
         self._library: Library | None = None
-        self._bind()
+        self._evaluate: Callable[[], object]
+        self._prepare()
 
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
@@ -113,10 +114,15 @@ class Kernel:
         given = self.function.sx_in()
         return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
 
-    def _bind(self) -> None:
+    def _prepare(self) -> None:
         self._arguments = [np.zeros(shape, order="F") for shape in self.inputs.values()]
         self._results = [np.zeros(shape, order="F") for shape in self.outputs.values()]
+        self._evaluate = self._evaluate_first
+
+    def _evaluate_first(self) -> object:
+        """The first evaluation; until then a deferred function need not be made."""
         self._evaluate = self.bound(self._arguments, self._results)
+        return self._evaluate()
 
     def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
         """A call that reads and writes these arrays, which are in column order."""
@@ -138,7 +144,7 @@ class Kernel:
     def run_on(self, library: "Library") -> None:
         """Evaluates numbers by a library in C from now on; symbols as before."""
         self._library = library
-        self._bind()
+        self._prepare()
 
     def __call__(self, *values: Any) -> list[Array]:
         """Evaluates on numbers (copies of the results) or on symbols (inlined into their expressions)."""

@@ -35,8 +35,10 @@ def affordable(program: P) -> tuple[P | None, str]:
         The program, None if every compilation would take too long, and a remark for the user; empty for the program
         as it is.
     """
+    if program.cached:
+        return program, ""
     time = compiling_time(program)
-    if program.cached or time <= MOST:
+    if time <= MOST:
         return program, ""
     plain = program.unoptimised()
     if plain.cached or compiling_time(plain) <= MOST:

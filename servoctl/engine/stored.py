@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache
+from servoctl.engine.deferred import DeferredFunction
 from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
@@ -26,6 +27,9 @@ from servoctl.engine.repeat import REPEATED, Repeated
 from servoctl.types import Array
 
 SUFFIX = ".trace"
+
+FIELDS = {"name", "length", "inputs", "outputs", "facts"}
+"""Least fields of a file's header."""
 
 WORTH = 500
 """Functions of fewer operations are not kept: tracing them takes no longer than reading them."""
@@ -47,24 +51,34 @@ def has_kernel(key: str | None, name: str) -> bool:
 
 def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
     """The kernel that was kept under a key and a name, and its facts; None if there is none."""
-    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
-    return None if content is None else _read(content)
+    found = _find(key, name)
+    if found is None:
+        return None
+    header, functions = found
+    function = _function(header, functions)
+    return None if function is None else (Kernel(function, *_shapes(header)), header["facts"])
 
 
 def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -> None:
     """Keeps a kernel, and facts that JSON can write, if it is large enough."""
     if key is None or kernel.function.n_instructions() < WORTH:
         return
-    text = _written(kernel, facts)
-    if text is not None:
-        cache.put_bytes(_file_key(key, name), zlib.compress(text, 1), SUFFIX)
+    content = _written(kernel, facts)
+    if content is not None:
+        cache.put_bytes(_file_key(key, name), content, SUFFIX)
 
 
 def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kernel:
-    """The kernel of a key and a name, from the cache or made now."""
-    found = find_with_facts(key, name)
+    """The kernel of a key and a name, made now, or from the cache, whose function is read when it is first needed."""
+    found = _find(key, name)
     if found is not None:
-        return found[0]
+        header, functions = found
+        shapes = _shapes(header)
+
+        def function() -> Any:
+            return _function(header, functions) or make().function
+
+        return Kernel(DeferredFunction(header["name"], *shapes, function, header["length"]), *shapes)
     kernel = make()
     keep_kernel(key, name, kernel)
     return kernel
@@ -101,8 +115,10 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
         functions = writer.encode()
     except RuntimeError:
         return None
-    return json.dumps(
+    header = json.dumps(
         {
+            "name": kernel.function.name(),
+            "length": kernel.function.n_instructions(),
             "inputs": kernel.inputs,
             "outputs": kernel.outputs,
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
@@ -111,16 +127,34 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
             "recursions": [[name, each.parents, each.inwards] for name, each in recursions.items()],
             "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
             "facts": facts,
-            "functions": functions,
         }
-    ).encode()
+    )
+    return header.encode() + b"\n" + zlib.compress(functions.encode(), 1)
 
 
-def _read(content: bytes) -> tuple[Kernel, Any] | None:
-    """What `_written` wrote and zlib compressed; the cache has compared its checksum."""
+def _find(key: str | None, name: str) -> tuple[dict[str, Any], bytes] | None:
+    """Header and functions that `_written` wrote; the cache has compared their checksum."""
+    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
+    if content is None:
+        return None
+    header, _, functions = content.partition(b"\n")
     try:
-        values = json.loads(zlib.decompress(content))
-        function, *steps = ca.StringDeserializer(values["functions"]).unpack()
+        values = json.loads(header)
+    except ValueError:  # another program's file under this name
+        return None
+    return (values, functions) if isinstance(values, dict) and set(values) >= FIELDS else None
+
+
+def _shapes(header: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """Shapes of the inputs and of the outputs."""
+    inputs, outputs = ({name: tuple(shape) for name, shape in header[key].items()} for key in ("inputs", "outputs"))
+    return inputs, outputs
+
+
+def _function(values: dict[str, Any], functions: bytes) -> Any | None:
+    """The CasADi function, with all that it calls; None if another program wrote it."""
+    try:
+        function, *steps = ca.StringDeserializer(zlib.decompress(functions).decode()).unpack()
         steps_of, ones = steps[: len(values["repeated"])], steps[len(values["repeated"]) :]
         for (name, most, done), step in zip(values["repeated"], steps_of, strict=True):
             REPEATED.setdefault(name, Repeated(step, most, done))
@@ -134,10 +168,9 @@ def _read(content: bytes) -> tuple[Kernel, Any] | None:
         for breaks, rows, shape in values["tables"]:
             table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
             TABLES.setdefault(table.name, table)
-        shapes = ({name: tuple(shape) for name, shape in values[key].items()} for key in ("inputs", "outputs"))
-        return Kernel(function, *shapes), values["facts"]
-    except (ValueError, LookupError, TypeError, RuntimeError, zlib.error):  # another program's file under this name
+    except (ValueError, LookupError, TypeError, RuntimeError, zlib.error):
         return None
+    return function
 
 
 def _text(array: Any) -> str:

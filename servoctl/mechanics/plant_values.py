@@ -223,7 +223,7 @@ def _real(value: Any, array: Array) -> Array:
     """The array as floats; raises TypeError unless all its entries, objects included, are real numbers."""
     kind = array.dtype.kind
     real = kind in "biuf" or (kind == "O" and all(isinstance(x, (Real, np.bool_)) for x in array.flat))
-    if not real or np.ma.is_masked(value):
+    if not real or np.any(getattr(value, "mask", False)):  # a masked array; `np.ma` takes 10 ms to import
         raise TypeError(f"expected real numbers, got {reprlib.repr(array.tolist())}")
     return array.astype(float)
 

@@ -14,6 +14,7 @@ from servoctl.engine import stored
 from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.deferred import DeferredFunction
 from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.parameters import parameter_fields
@@ -95,6 +96,11 @@ class CompiledLoop(TracedLoop):
         content = None if self._key is None else repr((self._key, names, substeps, self.form, self.projects))
         return Program(functions, None if substeps == 0 else self.step(substeps), content)
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the key of `program` is known without its source."""
+        return self._key is not None
+
     def batch_program(self, substeps: int | None) -> BatchProgram:
         """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
         return BatchProgram(self.step(substeps))
@@ -121,9 +127,10 @@ class CompiledLoop(TracedLoop):
 
     def _kernels(self, substeps: int | None) -> list[Kernel]:
         """The kernels that a run calls from Python."""
-        kernels = [self.control_kernel, self.motion_kernel]
         if substeps is None:
             kernels = [self.rates_kernel, self.slopes_kernel]
+        else:
+            kernels = [self.control_kernel, self.motion_kernel]
         return [*kernels, self.closing_kernel] if self.projects else kernels
 
     def run_on(self, library: Library, substeps: int | None) -> None:
@@ -147,6 +154,12 @@ class CompiledLoop(TracedLoop):
         if engine == "c":
             kernel.run_on(Program([kernel.function]).load())
         return self._tick(kernel)
+
+    def control(self, t: float, x: Array) -> Array:
+        if "rates_kernel" in vars(self) and "control_kernel" not in vars(self):
+            # a continuous run has whole rows; the function of commands alone would be traced for its start only
+            return self.rates(t, x)[1][: self.layout.command_size]
+        return super().control(t, x)
 
     def control_tick(self) -> ControlTick:
         return self._tick(self.control_kernel)
@@ -200,10 +213,19 @@ class CompiledLoop(TracedLoop):
             substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
         """
         if substeps not in self._steppers:
-            self._steppers[substeps] = self._step(substeps)
+            shapes = (
+                {name: (size,) for name, size in self._step_sizes().items()},
+                {
+                    "x": (self.size,),
+                    "row": (self.layout.size,),
+                },
+            )
+            function = DeferredFunction(STEP, *shapes, partial(self._step, substeps))
+            self._steppers[substeps] = Kernel(function, *shapes)
         return self._steppers[substeps]
 
-    def _step(self, substeps: int | None) -> Kernel:
+    def _step(self, substeps: int | None) -> Any:
+        """CasADi function of `stepper(substeps)`."""
         x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
         if substeps is None:
             slopes = self.slopes_kernel.function
@@ -218,9 +240,7 @@ class CompiledLoop(TracedLoop):
                 times = t + part * ca.DM(range(1, substeps)).T
                 held = (ca.repmat(value, 1, substeps - 1) for value in (part, p, command))
                 following = self._held_stepper().fold(substeps - 1)(following, times, *held)
-        function = ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
-        shapes = {name: (size,) for name, size in self._step_sizes().items()}
-        return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
+        return ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
 
     def _step_sizes(self) -> dict[str, int]:
         return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}

@@ -1,9 +1,9 @@
 """Which engine runs a loop: NumPy, CasADi's virtual machine, or generated C.
 
 Design: every compiled loop starts on the virtual machine. `c` always compiles. `auto` takes C if the library is cached,
-or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. Below `LOOK_UP` it
-does not look for a library. What would take the compiler long is for `engine.select_engine`. Fixed steps are timed; the
-cost of adaptive steps is estimated from the evaluations of the run's beginning, and C is compiled above `LONG`.
+or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. What would take the
+compiler long is for `engine.select_engine`. Fixed steps are timed; the cost of adaptive steps is estimated from the
+evaluations of the run's beginning, and C is compiled above `LONG`.
 """
 
 import time
@@ -42,7 +42,7 @@ A planar chain of 30 has 10,000 statements. Tracing takes 3 s at 30 and 10 s at 
 """
 
 LOOK_UP = 0.3
-"""A run below this time does not look for a library: that takes up to 0.2 s, mostly to generate its source [s]."""
+"""A run below this time is not compiled, and does not write its source to look for a library: up to 0.3 s [s]."""
 
 WORTH = 1.5
 """A run is compiled if on the virtual machine it takes this many times the compilation; in C it takes hardly any."""
@@ -159,7 +159,7 @@ def engine_note(loop: Loop) -> str | None:
 
 
 def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool, wait: bool) -> None:
-    program = _worth(loop, start, settings, sure, loop.program, 1.0 if wait else BESIDE)
+    program = _worth(loop, start, settings, sure, loop.program, 1.0 if wait else BESIDE, loop.is_stored)
     if program is None:
         return
     _ = program.key  # raises without a compiler
@@ -198,10 +198,21 @@ def _worth(
     sure: bool,
     program_of: Callable[[int | None], P],
     share: float = 1.0,
+    known: bool = False,
 ) -> P | None:
-    """The program, if its library is cached, pays, or is asked for (`sure`); `share` of the usual time is enough."""
+    """The program, if its library is cached, pays, or is asked for.
+
+    Args:
+        loop: On the virtual machine.
+        start: Initial state.
+        settings: How to run.
+        sure: Whether it is asked for.
+        program_of: Number of substeps -> program.
+        share: Share of the usual time from which a compilation pays.
+        known: Whether the program is looked up without writing its source.
+    """
     fixed = settings.integrator.method == "rk4"
-    expected = _expected(loop, start, settings) if fixed and not sure else None
+    expected = _expected(loop, start, settings) if fixed and not (sure or known) else None
     if expected is not None and expected < LOOK_UP:
         return None
     whole = program_of(settings.substeps)
@@ -211,6 +222,10 @@ def _worth(
     if program is not None and program.cached:
         loop.choice = f"generated C was there already{f': {remark}' if remark else ''}"
         return program
+    if fixed and known:
+        expected = _expected(loop, start, settings)
+        if expected < LOOK_UP:
+            return None
     least = share * WORTH * compiling_time(program or whole)
     if expected is not None:
         pays = expected > least

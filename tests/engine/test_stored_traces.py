@@ -9,7 +9,9 @@ import pytest
 
 from servoctl.assembly import load
 from servoctl.engine import cache, stored
+from servoctl.engine.compiler import compiler
 from servoctl.engine.fingerprint import NoFingerprintError, fingerprint, structure_fingerprint
+from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.lookup import TABLES
 from servoctl.engine.repeat import REPEATED
 from servoctl.errors import ServoctlError
@@ -205,3 +207,37 @@ def test_every_value_that_is_no_parameter_counts() -> None:
     assert fingerprint(-0.0) != fingerprint(0.0)
     one, other = Holonomic("x - 1"), Holonomic("x - 2")
     assert structure_fingerprint(one) != structure_fingerprint(other)
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_a_run_in_c_from_the_cache_reads_no_function_of_the_loop(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, read = load("two_mass_spring", ["run.duration=0.1"], "c").simulate(), stored._function
+
+    def refuse(header: Any, functions: bytes) -> Any:
+        assert header["name"] not in ("control", "motion", "rates", "slopes")
+        return read(header, functions)
+
+    monkeypatch.setattr(stored, "_function", refuse)
+    again = load("two_mass_spring", ["run.duration=0.1"], "auto").simulate()
+    assert again.metadata["engine"] == "c"
+    for name, values in first.columns.items():
+        np.testing.assert_array_equal(values, again.columns[name])
+
+
+def test_a_function_that_cannot_be_read_is_made_again(own_cache: Path) -> None:
+    x, key = inputs({"x": (2,)}), "0" * 32
+
+    def doubled() -> Kernel:
+        return Kernel.compile("doubled", x, {"y": 2.0 * x["x"]})
+
+    stored.kept_kernel(key, "doubled", doubled)
+    path = cache.find(stored._file_key(key, "doubled"), ".trace")
+    assert path is not None
+    header = path.read_bytes().partition(b"\n")[0]
+    cache.drop(path)
+    cache.put_bytes(stored._file_key(key, "doubled"), header + b"\nno function", ".trace")
+    again = stored.kept_kernel(key, "doubled", doubled)
+    assert again.function.name() == "doubled" and again.function.numel_out(0) == 2
+    np.testing.assert_array_equal(again(np.array([1.0, 3.0]))[0], [2.0, 6.0])
