@@ -79,7 +79,8 @@ def examine() -> dict[str, Any]:
 def lacks(findings: dict[str, Any]) -> list[str]:
     """One sentence per missing feature: what it costs and what to do."""
     costs = {
-        "compiler": "no C compiler: engine vm needs none, but long runs take about ten times as long on it",
+        "compiler": "no C compiler: engine vm needs none, but long runs take about ten times as long on it, and ticks "
+        "on drives about five times the processor time",
         "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
         "compiles_after_runs": "what is compiled beside a run is lost if the run ends first, so the next run compiles"
         f" again: {detached.refusal()}",
