@@ -41,6 +41,9 @@ FIRST, WHOLE, AGAIN = "first rows of a run, nothing cached", "servoctl run, noth
 PROCESSES = {FIRST: 3.0, WHOLE: None, AGAIN: 1.5}
 """Fresh process -> target of its wall time [s]; None: no target."""
 
+LONGEST_COMPILATION = 120.0
+"""Longest wait for a compiler that outlives its run [s]."""
+
 FIRST_ROWS = """
 from servoctl.assembly import load
 def stop(share):
@@ -133,7 +136,8 @@ def _processes(quick: bool) -> dict[str, ProcessCost]:
         if quick:
             return spent
         spent[WHOLE] = cost(command, whole, finish=True)
-        while any(whole.glob("*-lock.tmp")):  # the compiler works on
+        end = time.monotonic() + LONGEST_COMPILATION
+        while any(whole.glob("*-lock.tmp")) and time.monotonic() < end:  # the compiler works on
             time.sleep(0.1)
         return spent | {AGAIN: cost(command, whole)}
 
