@@ -62,8 +62,13 @@ class Rig(ABC):
         """
 
     @abstractmethod
-    def read(self, deadline: int) -> Reading:
-        """The state of the machine now; waits for samples until the deadline at most [ns]."""
+    def read(self, due: int, wait: int) -> Reading:
+        """The state of the machine now.
+
+        Args:
+            due: When this tick was due [ns].
+            wait: Longest time from now to wait for samples [ns].
+        """
 
     @abstractmethod
     def write(self, command: Array) -> None:

@@ -103,7 +103,7 @@ class TickLoop:
                 clock.sleep_until(deadline)
             began = clock.now() if begun is None else begun
             tick = Tick(number, deadline, began, period * min(1 + skipped, LONGEST_ELAPSED), skipped)
-            reading = rig.read(began + wait)
+            reading = rig.read(deadline, wait)
             read = clock.now()
             command = decide(tick, reading)
             if command is None:

@@ -54,6 +54,8 @@ class CanRig(DriveRig):
         asks: Whether nodes are started and asked for samples although no commands are sent.
         holding: Torques that hold the start pose while watchdogs are tested, shape (m,); None: zero.
         prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
+        evenly: Whether the law gets the positions at which the ticks were due, as an estimator needs them, to which the
+            time between them is always the period. The moment at which the samples are there varies with the bus.
         truth: Returns the present state of the simulated plant; None: there is no simulated plant.
 
     Attributes:
@@ -79,6 +81,7 @@ class CanRig(DriveRig):
         truth: Callable[[], State] | None = None,
         asks: bool = False,
         holding: Sequence[float] | None = None,
+        evenly: bool = False,
     ) -> None:
         self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
         self._sensing, self._start = sensing, start
@@ -92,13 +95,13 @@ class CanRig(DriveRig):
             for node in self._nodes
             if (sends or asks) and node.feedback is not Feedback.CYCLIC
         ]
-        self._prediction, self._ahead = prediction, period
+        self._prediction, self._ahead, self._evenly = prediction, period, evenly
         self._truth, self.true = truth, start
         self._holding = [0.0] * len(self._drives) if holding is None else list(holding)
         self._enabling: Handshake | None = None
         self._guided = False
         self._cancelled = False
-        self._began = 0
+        self._began = self._due = 0
         self._written = 0
         self._command = np.zeros(len(self._drives))
         self._disable_calls = 0
@@ -159,14 +162,14 @@ class CanRig(DriveRig):
         """Ends `start` early; may be called from a signal handler."""
         self._cancelled = True
 
-    def read(self, deadline: int) -> Reading:
+    def read(self, due: int, wait: int) -> Reading:
         dispatch, began = self._dispatch, self.clock.now()
-        self._began = began
+        self._began, self._due = began, due
         if self._truth is not None:
             self.true = self._truth()
         if self.sends or self._asks:
             dispatch.synchronise()
-        dispatch.wait(deadline, self._missing)
+        dispatch.wait(began + wait, self._missing)
         return self._sense()
 
     def _missing(self) -> str | None:
@@ -196,6 +199,8 @@ class CanRig(DriveRig):
         q, v = estimate.q, estimate.v
         if self._prediction is not None and measurement.valid and free:
             q, v = self._prediction(now / SECOND, self._ahead, q, v, self._command)
+        elif self._evenly:
+            q = q - (now - self._due) / SECOND * v
         return Reading(
             q,
             v,

@@ -156,6 +156,7 @@ class HilRun:
             truth=environment.truth,
             asks=self._stage is Stage.CALIBRATE,
             holding=self._plan.hold(setup.start.q).u.tolist(),
+            evenly=self._controller.estimating,
         )
         self._hand = HandCalibration(setup) if self._stage is Stage.CALIBRATE else None
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)

@@ -17,11 +17,11 @@ class AheadRig(TickRig):
     stretch: Stretch | None = None
     _left: int | None = None
 
-    def read(self, deadline: int) -> Reading:
+    def read(self, due: int, wait: int) -> Reading:
         if self._left is None:
-            return super().read(deadline)
-        self.decided = False
-        return self._finish(deadline)
+            return super().read(due, wait)
+        self.decided, self._due = False, due
+        return self._finish(self._began + wait)
 
     @property
     def feeds(self) -> list[tuple[Feeds, ...]] | None:

@@ -88,7 +88,7 @@ class Machine:
             (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
         )
         kept |= dict.fromkeys(("last", "last_allowed"), tracking.COMES_WITHIN * m)
-        single = ("now", "sync", "sync_before", "limits_time", "began", "written", "beyond", "windows")
+        single = ("now", "sync", "sync_before", "limits_time", "due", "began", "written", "beyond", "windows")
         times = dict.fromkeys(single, 1) | dict.fromkeys(
             ("accepted_time", "seen", "still_since", "sample_time"), channels
         )

@@ -78,11 +78,13 @@ class TickRig(CanRig):
             pairs = [(d, w.command) for d, w in zip(self._drives, wires, strict=False) if w.command is not None]
             self.sockets = TickSockets(machine, buses, self._nodes, pairs, clock)
 
-    def read(self, deadline: int) -> Reading:
+    def read(self, due: int, wait: int) -> Reading:
         self.decided = False
         if not self._goes_in_c():
-            return super().read(deadline)
+            return super().read(due, wait)
         self._began = self._now()
+        self._due = self._times["due"][0] = due
+        deadline = self._began + wait
         if self._truth is not None:
             self.true = self._truth()
         if self.sockets is not None:

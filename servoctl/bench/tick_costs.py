@@ -131,8 +131,8 @@ class _WatchedRig(Rig):
         self._rig.start(deadline)
         self._watch.begin()
 
-    def read(self, deadline: int) -> Reading:
-        reading: Reading = self._read(deadline)
+    def read(self, due: int, wait: int) -> Reading:
+        reading: Reading = self._read(due, wait)
         return reading
 
     def write(self, command: Array) -> None:

@@ -36,7 +36,7 @@ class Bench(DriveRig):
     def start(self, deadline: int) -> None:
         pass
 
-    def read(self, deadline: int) -> Reading:
+    def read(self, due: int, wait: int) -> Reading:
         return Reading(np.zeros(2), np.zeros(2), np.zeros(2))
 
     def write(self, command: Array) -> None:

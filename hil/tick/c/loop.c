@@ -101,6 +101,7 @@ static int run_task(double duration)
     if (signalled) break;
     if (task_time >= duration) return 0;
     began = sockets_now(S);
+    *K->due = deadline;
     if (sockets_read(K, S, began, began + WAIT)) return say(ENDS, K->trouble), EXIT_RIG;
     record_tick(elapsed, task_time);
     record_frames();

@@ -83,7 +83,7 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
   tick_times *now = &x->last;
   x->ticks = x->unknown = 0;
   while (x->ticks < most && seconds(x->task_time) < x->duration && !sleep_until_due(s, x)) {
-    now->deadline = x->deadline;
+    now->deadline = *k->due = x->deadline;
     now->elapsed = x->period;
     now->task_time = seconds(x->task_time);
     now->began = sockets_now(s);

@@ -96,7 +96,7 @@ typedef struct {
   double *carried, *previous;
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
-  long long *limits_time, *began, *written, *beyond, *windows;
+  long long *limits_time, *due, *began, *written, *beyond, *windows;
   /* results of a tick */
   double *law_q, *law_v, *ages, *displacements, *torques, *controller_memory, *memory_start;
   double *slack, *expected, *raw, *allowed;
