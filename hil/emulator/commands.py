@@ -75,7 +75,7 @@ class CommandReader(ABC):
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
         self._waiting: tuple[Frame, ...] = ()
-        self._gear = drive.joint_torque(1.0)
+        self._gear = drive.sign * drive.gear  # not by the driver's own conversion, which this judges
         self.quantum = 0.0
         self.family: KeyFamily | None = None
 

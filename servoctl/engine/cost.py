@@ -35,12 +35,17 @@ class Cost:
 
 
 def decomposition_cost(rows: int, n: int) -> Cost:
-    """Cost of `c/decompose.h` for one run, loop by loop in its order, where rank is lost: the worst case."""
+    """Cost of `c/decompose.h` for one run, loop by loop in its order.
+
+    The worst case: every direction takes most of the length of the rows that are left, and rank is lost.
+    """
     k, dot = min(rows, n), 2 * n + 3
     others = sum(rows - 1 - j for j in range(k))  # rows that are not chosen yet, over all pivots
-    total = 1 + rows * dot + others * (1 + dot) + (others - (rows - k)) * (2 * n + dot)
-    total += k * (1 + dot + 4 + 2 + 1 + n + 1) + k - 1  # length of the new direction, whether it counts, its entries
-    total += (k * (k - 1) // 2) * (dot + 2 * n + 1)  # products with the directions before
+    total = 1 + rows * dot + others * (1 + dot) + (others - (rows - k)) * (2 * n + dot + 4)
+    total += (
+        k * (1 + dot + 4 + 2 + 1 + n + 1 + 2) + k - 1
+    )  # length of the new direction, whether it counts, its entries
+    total += (k * (k - 1) // 2) * (dot + 2 * n + 2)  # products with the directions before
     column = 2 * rows + 6 + 2 * rows
     columns = k * column + 2 * (k - 1) * 2 * rows * k + k * (k - 1) * (2 * rows + 1) + k * k
     return Cost(total + columns + k * n + 1, 4 * k)
@@ -49,7 +54,7 @@ def decomposition_cost(rows: int, n: int) -> Cost:
 def decomposition_numbers(rows: int, n: int) -> int:
     """Numbers and conditions that the two functions of `c/decompose.h` keep on the stack."""
     k = min(rows, n)
-    rank = rows * n + k * n + n + k * rows + 2 * rows + 2 * k
+    rank = rows * n + k * n + n + k * rows + 4 * rows + 2 * k
     return rank + rows * k + k * k + k + 48  # the last: the second call, pointers and counters
 
 

@@ -132,8 +132,8 @@ class Monitor:
         i, difference = found
         return i, (
             f"t = {rows.t[i]:.6g} s: at {finer_text(self._integrator)} {difference}: dependent rows "
-            f"({self._dependent()}) are corrected and not projected, so the motion depends on the step "
-            f"({_shorter(self._integrator)}, or set plant.passive.projection: true)"
+            f"({self._dependent()}) are corrected and not projected; where their rank drops, the motion then depends "
+            f"on the step ({_shorter(self._integrator)}, or set plant.passive.projection: true)"
         )
 
     def _dependent(self) -> str:

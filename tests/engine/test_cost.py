@@ -94,12 +94,13 @@ def stated(function: Any) -> Cost:
 
 
 @needs_cxx
-@pytest.mark.parametrize(("rows", "n", "rank"), [(1, 1, 0), (2, 5, 1), (3, 6, 2), (7, 4, 4), (5, 5, 3)])
+@pytest.mark.parametrize(("rows", "n", "rank"), [(1, 1, 0), (2, 5, 1), (3, 6, 2), (7, 4, 4), (5, 5, 4)])
 def test_a_decomposition_that_loses_rank_takes_the_operations_stated(
     rows: int, n: int, rank: int, tmp_path: Path
 ) -> None:
     random, function = np.random.default_rng(1), decomposition_function(rows, n)
-    A = random.normal(size=(rows, rank)) @ random.normal(size=(rank, n))
+    shrinking = 0.01 ** np.arange(rank)  # each direction takes most of what is left of every row
+    A = random.uniform(1.0, 2.0, (rows, rank)) * shrinking @ np.linalg.qr(random.normal(size=(n, n)))[0][:rank]
     assert counted(function, tmp_path, A, np.array([1e-10])) == stated(function)
 
 
@@ -107,7 +108,7 @@ def test_a_decomposition_that_loses_rank_takes_the_operations_stated(
 def test_a_decomposition_of_full_rank_takes_less(tmp_path: Path) -> None:
     taken = counted(decomposition_function(3, 6), tmp_path, np.eye(3, 6), np.array([1e-10]))
     most = stated(decomposition_function(3, 6))
-    assert (taken.operations, most.operations) == (352, 547)
+    assert (taken.operations, most.operations) == (241, 568)
     assert (taken.divisions, most.divisions) == (6, 12)
 
 
