@@ -1,8 +1,8 @@
 """Six Damiao drives of a shipped config on a real SocketCAN interface with CAN FD: every stage, in two processes.
 
 A loop at 1 kHz exchanges 12,000 frames a second. A kernel in user mode carries 10,000 on its one CPU, which loop and
-drives share. There a period of 5 ms holds with the tick in C (5 of 635 periods skipped), 3 ms does not: 10 ms leaves
-room for a busy machine.
+drives share. With the tick in C a period of 5 ms holds there on an idle machine, but beside another such kernel not
+always one of 10 ms: so the period is longer here.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from hil.recorder import read_events, read_frames
 pytestmark = [pytest.mark.slow, pytest.mark.vcan]
 
 SLOWER = [
-    "hil.period=0.01", "law.correction={baumgarte: {alpha: 4, beta: 4}}",
+    "hil.period=0.03", "law.correction={baumgarte: {alpha: 4, beta: 4}}",
     "hil.safety={stale: 0.4, lost: 0.5, drive_watchdog: 0.6, stop_time: 0.5, zero_time: 0.3, ramp_time: 0.6, "
     "engage_tolerance: 0.05, tracking: 1, late_ticks: 1000, late_share: 0.99}",
 ]  # fmt: skip
@@ -28,7 +28,7 @@ def test_six_drives_go_through_every_stage(tmp_path: Path) -> None:
         changes = [word for change in (f"hil.buses.main={bus}", *SLOWER) for word in ("--set", change)]
         config = Path("two_arms_damiao")
         with emulated(tmp_path, config, "--vcan", *changes):
-            armed = ("--armed", "--stage", "full", "--duration", "0.6", "--engine", "auto")
+            armed = ("--armed", "--stage", "full", "--duration", "0.6")
             with looping(tmp_path, config, *armed, *changes) as loop:
                 assert loop.end() == 0, loop.said
     summary = summary_of(tmp_path)
