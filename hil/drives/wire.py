@@ -174,7 +174,7 @@ class Encoding(NamedTuple):
 
 
 class Feeds(NamedTuple):
-    """A frame that feeds the watchdog of an enabled drive, besides commands.
+    """A frame other than a command that feeds the watchdog of an enabled drive.
 
     Attributes:
         frame: The frame.

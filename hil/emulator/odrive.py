@@ -152,7 +152,7 @@ class ODriveEncoder(ODriveNode):
 class ODrive(ODriveNode, EmulatedDrive):
     """An ODrive axis.
 
-    Options besides those of `ODriveNode`: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
+    Options, with those of `ODriveNode`: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
     `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48).
     """
 

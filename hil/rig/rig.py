@@ -54,8 +54,8 @@ class CanRig(DriveRig):
         asks: Whether nodes are started and asked for samples although no commands are sent.
         holding: Torques that hold the start pose while watchdogs are tested, shape (m,); None: zero.
         prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
-        evenly: Whether the law gets the positions at which the ticks were due, as an estimator needs them, to which the
-            time between them is always the period. The moment at which the samples are there varies with the bus.
+        evenly: Whether the law gets the positions at the moment when the tick was due. An estimator needs them: it
+            takes the time between ticks as the period, but when all samples have arrived varies with the bus.
         truth: Returns the present state of the simulated plant; None: there is no simulated plant.
 
     Attributes:

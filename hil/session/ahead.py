@@ -23,7 +23,7 @@ VIEW_TIME = 0.02
 
 
 class TicksAhead:
-    """Lets C do ticks while nobody needs Python: see `hil.tick.stretch`.
+    """Lets C do ticks as long as Python has nothing to do: see `hil.tick.stretch`.
 
     Args:
         setup: Gains that may change, and the period.

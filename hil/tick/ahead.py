@@ -25,7 +25,7 @@ class AheadRig(TickRig):
 
     @property
     def feeds(self) -> list[tuple[Feeds, ...]] | None:
-        """What feeds the watchdog of each drive, besides commands; None: it is not known of every drive."""
+        """Frames other than commands that feed the watchdog of each drive; None: those of a drive are not known."""
         wires = () if self.machine is None else self.machine.wires
         feeds = [wire.feeds for wire in wires if wire.command is not None]
         return None if None in feeds else [each or () for each in feeds]

@@ -82,7 +82,7 @@ def lacks(findings: dict[str, Any]) -> list[str]:
         "compiler": "no C compiler: engine vm needs none, but long runs take about ten times as long on it, and ticks "
         "on drives about five times the processor time",
         "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
-        "compiles_after_runs": "what is compiled beside a run is lost if the run ends first, so the next run compiles"
+        "compiles_after_runs": "a compilation that goes on when its run ends is lost, so the next run compiles"
         f" again: {detached.refusal()}",
         "can_interfaces": "no CAN interface: real drives cannot be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: under load the real-time loop may be late by milliseconds;"

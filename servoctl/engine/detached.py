@@ -2,7 +2,7 @@
 
 Design: the process reads key and source from its standard input and needs nothing else of the run. It works for
 `PROCESSOR_TIME` at most, politely to other processes, and one process works for a key at a time. SIGTERM ends it, its
-compiler and its temporary files. Where the cache cannot be used, nobody would find the library: nothing is detached.
+compiler and its temporary files. Without a cache the next run could not find the library, so nothing is detached.
 """
 
 import json

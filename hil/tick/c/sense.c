@@ -121,7 +121,7 @@ int tick_sense(tick *k, long long now)
   else {
     memcpy(q, k->q, n * sizeof *q);
     memcpy(v, k->v, n * sizeof *q);
-    if (k->estimates) { /* it needs the positions at which the ticks were due */
+    if (k->estimates) { /* it needs the positions at the moment when the tick was due */
       double late = seconds(now - *k->due);
       for (int i = 0; i < n; ++i) q[i] -= late * v[i];
     }
