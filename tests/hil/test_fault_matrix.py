@@ -95,14 +95,14 @@ PARTS = {"at speed": 3, "standstill": 2, "floating": 1}
 
 
 def matrix() -> list[tuple[Scenario, str]]:
-    """Each row on each protocol at speed and floating, at standstill on every other one, and the tick of each."""
+    """Each row on each protocol at speed, at standstill and floating on every other one, and the tick of each."""
     names = list(dict.fromkeys(row for row, _, _ in rows()))
     played = []
     for scenario in scenarios(len(rows()), seed=20261120):
         turn = names.index(scenario.row) + PROTOCOLS.index(scenario.protocol)
-        still = scenario.motion == "standstill"
-        if not still or turn % 2 == 0 or ROWS.get(scenario.row, ((), PROTOCOLS))[1] != PROTOCOLS:
-            played.append((scenario, ("python", "auto")[(turn // 2 if still else turn) % 2]))
+        slow = scenario.motion != "at speed"
+        if not slow or turn % 2 == 0 or ROWS.get(scenario.row, ((), PROTOCOLS))[1] != PROTOCOLS:
+            played.append((scenario, ("python", "auto")[(turn // 2 if slow else turn) % 2]))
     return played
 
 
