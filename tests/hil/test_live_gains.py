@@ -234,7 +234,7 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
 
     def stopping(tick: Tick, reading: Any) -> Any:
         if tick.number == 998:
-            run._stages.ask_to_stop("test")
+            run.parts.stages.ask_to_stop("test")
         return decide(tick, reading)
 
     run._decide = stopping  # type: ignore[method-assign]

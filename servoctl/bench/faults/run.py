@@ -16,7 +16,8 @@ from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
 from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine
 from servoctl.types import Array
@@ -238,7 +239,7 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
 
 
 def _checked(
-    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: Result
+    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: RunResult
 ) -> FaultResult:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
@@ -278,7 +279,7 @@ def _checked(
     )  # fmt: skip
 
 
-def _misled(ended: Result, until: float) -> float:
+def _misled(ended: RunResult, until: float) -> float:
     """Largest difference between a coordinate that the law got and the true one, until a time [s]."""
     columns = ended.trajectory.columns
     rows = columns["t"] <= until
