@@ -23,7 +23,7 @@ from servoctl.types import Array
 GIVEN_BACK, UNKNOWN = -1, -2
 
 PAUSE = 2
-"""Ticks in Python after one that was given back: what is rare seldom comes alone, but each costs as much as ten in C."""
+"""Ticks in Python after one that was given back: what is rare seldom comes alone."""
 
 
 class TickRig(CanRig):
