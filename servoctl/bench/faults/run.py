@@ -18,7 +18,7 @@ from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, Result
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
-from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine
+from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
 from servoctl.types import Array
 
 LOOKED_AT = 2 * PERIOD
@@ -181,7 +181,7 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`."""
     made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
     prepared = made.renewed(scenario.faults, scenario.seed)
-    emulator = make_emulator(prepared, "vm")
+    emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol, scenario.motion))
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
     if scenario.at is None:
