@@ -125,10 +125,11 @@ class HilRun:
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self._wall_time, self._cpu_time, self._ticks = 0.0, 0.0, 0
         self._progress: Callable[[float], None] | None = None
-        text = "" if setup.run.loaded is None else setup.run.loaded.text
-        self.recorder = (
-            InMemory(columns, facts) if out is None else Recorder(out, columns, facts, text, environment.lockstep)
-        )
+        if out is None:
+            self.recorder: InMemory | Recorder = InMemory(columns, facts)
+        else:
+            text = "" if setup.run.loaded is None else setup.run.loaded.text
+            self.recorder = Recorder(out, columns, facts, text, environment.lockstep)
         try:
             self._assemble(signals)
         except BaseException as error:

@@ -159,11 +159,11 @@ class Host(HostFaults):
         """Wraps the scripted faults; `due` is called once when `now` has reached `at`."""
         self._scripted, self._now, self._due = scripted, now, due
         self.at: int | None = None
-        self.raises = False
+        self.raises = self.happened = False
 
     def stall(self) -> int:
         if self.at is not None and self._now() >= self.at:
-            self.at = None
+            self.at, self.happened = None, True
             self._due()
         return self._scripted.stall()
 
@@ -178,7 +178,11 @@ class Host(HostFaults):
 
 
 def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultResult:
-    """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`."""
+    """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`.
+
+    Raises:
+        KeyboardInterrupt: A signal came that is not part of the scenario.
+    """
     made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
     prepared = made.renewed(scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol, scenario.motion))
@@ -197,6 +201,8 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
     run = HilRun(prepared, environment, stage, None, None, {})
     ended = run.run(lambda event: None)
+    if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
+        raise KeyboardInterrupt  # the run took the signal of whoever plays the scenarios
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)
 
