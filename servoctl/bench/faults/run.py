@@ -16,7 +16,8 @@ from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
 from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
 from servoctl.types import Array
@@ -211,7 +212,7 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
     run = HilRun(prepared, environment, stage, None, None, {})
     ended = run.run(lambda event: None)
-    if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
+    if run.parts.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
         raise KeyboardInterrupt  # the run took the signal of whoever plays the scenarios
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)
@@ -254,7 +255,7 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
 
 
 def _checked(
-    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: Result
+    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: RunResult
 ) -> FaultResult:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
@@ -294,7 +295,7 @@ def _checked(
     )  # fmt: skip
 
 
-def _misled(ended: Result, until: float) -> float:
+def _misled(ended: RunResult, until: float) -> float:
     """Largest difference between a coordinate that the law got and the true one, until a time [s]."""
     columns = ended.trajectory.columns
     rows = columns["t"] <= until
