@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plants.parallelogram import Parallelogram
 from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics import planar
 from servoctl.mechanics.constraint import Constraint
