@@ -7,11 +7,20 @@ typedef double Pack __attribute__((vector_size(32), aligned(8), may_alias));
 #define GIVEN(x, i) (*(const Pack*) ((x) + (i)))
 static inline Pack spread(V x) { return (Pack){x, x, x, x}; }
 
+/* y = count numbers of x, step apart, and zeros behind them. */
+static inline void fill(V* y, const V* x, int step, int count) {
+  for (int i = 0; i < count; i += 4) {
+    const int left = count - i;
+    const V* at = x + i * step;
+    PACK(y, i) = (Pack){at[0], left > 1 ? at[step] : 0.0, left > 2 ? at[2 * step] : 0.0, left > 3 ? at[3 * step] : 0.0};
+  }
+}
+
 /* The sum of a[i] * b[i]. */
 static inline V dot(const V* a, const V* b, int count) {
-  Pack total = spread(0.0);
-  for (int i = 0; i < count; i += 4) total += GIVEN(a, i) * GIVEN(b, i);
-  return (total[0] + total[1]) + (total[2] + total[3]);
+  Pack total = GIVEN(a, 0) * GIVEN(b, 0);
+  for (int i = 4; i < count; i += 4) total += GIVEN(a, i) * GIVEN(b, i);
+  return (total[0] + total[2]) + (total[1] + total[3]);
 }
 
 /* y = factor * x */

@@ -2,11 +2,16 @@
 #define ROOM(count) (count)
 #define LEVEL(i) (i)
 
+/* y = count numbers of x, step apart. */
+static inline void fill(V* y, const V* x, int step, int count) {
+  for (int i = 0; i < count; ++i) y[i] = x[i * step];
+}
+
 /* The sum of a[i] * b[i]. */
 static inline V dot(const V* a, const V* b, int count) {
   V part[4] = {number(0.0), number(0.0), number(0.0), number(0.0)};
   for (int i = 0; i < count; ++i) part[i % 4] += a[i] * b[i];
-  return (part[0] + part[1]) + (part[2] + part[3]);
+  return (part[0] + part[2]) + (part[1] + part[3]);
 }
 
 /* y = factor * x */
