@@ -1,6 +1,7 @@
 /* Rows of numbers, of which gcc and clang take four at once. A row has room for whole packs, and what lies behind its end
    is finite. The functions are those of rows.h, to the bit. */
 typedef double Pack __attribute__((vector_size(32), aligned(8), may_alias));
+typedef Bits Marks __attribute__((vector_size(32))); /* of comparisons: -1 or 0 */
 #define ROOM(count) (((count) + 3) / 4 * 4)
 #define LEVEL(i) ((i) / 4 * 4) /* start of the pack of entry i */
 #define PACK(x, i) (*(Pack*) ((x) + (i)))
@@ -33,15 +34,16 @@ static inline void reduce(V* y, V factor, const V* x, int count) {
   for (int i = 0; i < count; i += 4) PACK(y, i) -= spread(factor) * GIVEN(x, i);
 }
 
-/* y += factors[0] * row 0 + factors[step] * row 1 + .. in this order, or y -= each of them; rows lie ROOM(count) apart. */
+/* y = factors[0] * row 0 + factors[step] * row 1 + .. in this order, or y -= each of them; rows lie ROOM(count) apart. */
 static inline void gather_rows(V* y, int plus, const V* factors, int step, const V* x, int rows, int count) {
   const int room = ROOM(count);
   for (int i = 0; i < room; i += 16) {
     const int left = room - i;
-    Pack a = PACK(y, i), b = a, c = a, d = a;
-    if (left > 4) b = PACK(y, i + 4);
-    if (left > 8) c = PACK(y, i + 8);
-    if (left > 12) d = PACK(y, i + 12);
+    Pack a = spread(0.0), b = a, c = a, d = a;
+    if (!plus) a = PACK(y, i);
+    if (!plus && left > 4) b = PACK(y, i + 4);
+    if (!plus && left > 8) c = PACK(y, i + 8);
+    if (!plus && left > 12) d = PACK(y, i + 12);
     for (int k = 0; k < rows; ++k) {
       const V* row = x + k * room + i;
       const Pack factor = spread(factors[k * step]);

@@ -24,8 +24,9 @@ static inline void reduce(V* y, V factor, const V* x, int count) {
   for (int i = 0; i < count; ++i) y[i] -= factor * x[i];
 }
 
-/* y += factors[0] * row 0 + factors[step] * row 1 + .. in this order, or y -= each of them; rows lie ROOM(count) apart. */
+/* y = factors[0] * row 0 + factors[step] * row 1 + .. in this order, or y -= each of them; rows lie ROOM(count) apart. */
 static inline void gather_rows(V* y, int plus, const V* factors, int step, const V* x, int rows, int count) {
+  for (int i = 0; plus && i < count; ++i) y[i] = number(0.0);
   for (int k = 0; k < rows; ++k)
     for (int i = 0; i < count; ++i) {
       if (plus) y[i] += factors[k * step] * x[k * count + i];
