@@ -14,7 +14,8 @@ from hil.safety import Reaction
 from hil.safety.plan import Stage
 from hil.sensing.gravity import task_errors
 from hil.session.accuracy import explained_errors
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 
@@ -45,7 +46,7 @@ def machine(name: str, limit: str = "limit") -> RigSetup:
     return load(name, LIMITS[limit], "vm")
 
 
-def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[Result, str, float, float]:
+def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[RunResult, str, float, float]:
     """A run with a fault of a node: verdict, time to it [s], largest error of the coordinates that the law got."""
     node = node or prepared.sensors[0].settings.name
     renewed = prepared.renewed([{**fault, "drive": node, "since": "engaged", "at": AT}], 0)
