@@ -21,13 +21,11 @@ def without_repetitions(expressions: Sequence[Any]) -> list[Any]:
     """
     free = ca.symvar(ca.veccat(*expressions))
     function = ca.Function("expressions", free, list(expressions))
-    count = function.n_instructions()
-    codes = [function.instruction_id(i) for i in range(count)]
-    if ca.OP_CALL not in codes:
+    if not function.find_functions(0):
         return list(ca.cse(list(expressions)))
     remade = _Remade(function, free)
-    for i, code in enumerate(codes):
-        remade.add(i, code)
+    for i in range(function.n_instructions()):
+        remade.add(i, function.instruction_id(i))
     pairs = zip(expressions, remade.results, strict=True)
     return [_matrix(each.sparsity(), values) if values else each for each, values in pairs]
 
