@@ -17,12 +17,13 @@ def without_repetitions(expressions: Sequence[Any]) -> list[Any]:
     """The same expressions, in which each operation on the same operands appears once.
 
     Args:
-        expressions: CasADi SX.
+        expressions: CasADi SX or DM.
     """
+    expressions = [ca.SX(each) for each in expressions]
     free = ca.symvar(ca.veccat(*expressions))
-    function = ca.Function("expressions", free, list(expressions))
+    function = ca.Function("expressions", free, expressions)
     if not function.find_functions(0):
-        return list(ca.cse(list(expressions)))
+        return list(ca.cse(expressions))
     remade = _Remade(function, free)
     for i in range(function.n_instructions()):
         remade.add(i, function.instruction_id(i))
