@@ -5,6 +5,7 @@ observer on the wire decide, not what the loop believes.
 """
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from hil.emulator.host_faults import HostFaults
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
-from servoctl.bench.faults.run import TICKS, play, play_on
+from servoctl.bench.faults.run import TICKS, Host, play, play_on
 from servoctl.bench.faults.scenario import PERIOD, PROTOCOLS, ROWS, machine, make, rows, scenarios
 from servoctl.bench.faults.table import tabulate
 from servoctl.cli import main
@@ -89,6 +90,17 @@ def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: py
     assert play(lossy).problems == ("b was heard 8.52 ms before",)
     monkeypatch.setattr(faults_run, "STALE", 0.0015)  # one of its exchanges was lost: 6.6 ms
     assert any("was not heard for 6.6" in problem for problem in play(calm).problems)
+
+
+@pytest.mark.parametrize("row", ["drive fault", "SIGINT"])
+def test_a_signal_that_no_scenario_sends_ends_the_table(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped_by_hand(self: Host) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(Host, "stall", stopped_by_hand)
+    with pytest.raises(KeyboardInterrupt):
+        play(make(row, "odrive", "at speed", 1))
 
 
 @pytest.mark.slow
