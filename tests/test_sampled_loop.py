@@ -12,7 +12,7 @@ import servoctl as sc
 from servoctl.bench.margins import CASES, Case, growth, resting
 from servoctl.cli import main
 from servoctl.errors import TaskError
-from servoctl.laws.gain_limits import longest_spacing
+from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
 from servoctl.laws.hold import close, differences, hold
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.jacobians import local
@@ -235,7 +235,8 @@ def test_analyse_says_what_its_figures_on_drives_leave_out() -> None:
 
 
 def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
-    measured, filtered = (longest_spacing(8.0, 16.0, True, True, velocity=tau) for tau in (0.0, 4.0))
+    row = RowFeedback(8.0, 16.0)
+    measured, filtered = (longest_spacing(row, CommandPath(True, velocity=tau)) for tau in (0.0, 4.0))
     assert filtered < 0.6 * measured
 
 

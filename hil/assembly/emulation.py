@@ -13,6 +13,7 @@ from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import Fault, read_faults
+from hil.emulator.plant import SimulatedPlant
 from hil.emulator.targets import targets
 from hil.loop import SECOND, nanoseconds
 from hil.protocols.nodes import twins
@@ -32,10 +33,16 @@ def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:
     return environment_of(setup, make_emulator(setup, engine))
 
 
-def make_emulator(setup: RigSetup, engine: str = "auto") -> Emulator:
-    """The emulated drives of a config on buses of their own, with the scripted faults scheduled."""
+def make_emulator(setup: RigSetup, engine: str = "auto", plant: SimulatedPlant | None = None) -> Emulator:
+    """The emulated drives of a config on buses of their own, with the scripted faults scheduled.
+
+    Args:
+        setup: The config, ready for drives.
+        engine: Engine of the simulated plant.
+        plant: The machine of an earlier run of the same config, which begins again; None: a new one is compiled.
+    """
     rates = {name: BusRates.of(bus) for name, bus in setup.settings.buses.items()}
-    return Emulator.build(emulated_rig(setup, engine), rates)
+    return Emulator.build(emulated_rig(setup, engine), rates, plant)
 
 
 def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:

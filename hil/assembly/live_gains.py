@@ -18,7 +18,7 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Correction
-from servoctl.laws.gain_limits import growth
+from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 
@@ -177,22 +177,10 @@ class LiveGains:
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
         law, spacing = cast(BoundConstraintFollowing, self.law(values)), self._spacing
-        rows = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
-        return max(
-            growth(
-                damping,
-                stiffness,
-                has_rate,
-                self._period,
-                spacing.held,
-                higher,
-                spacing.delay,
-                velocity=spacing.velocity,
-            )
-            if damping or stiffness
-            else 0.0
-            for damping, stiffness, higher, has_rate in rows
-        )
+        gains = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
+        rows = [RowFeedback(damping, stiffness, has_rate, higher) for damping, stiffness, higher, has_rate in gains]
+        path = CommandPath(spacing.held, spacing.delay, velocity=spacing.velocity)
+        return max(growth(row, path, self._period) if row.damping or row.stiffness else 0.0 for row in rows)
 
     def advance(self, take_law: Callable[[BoundLaw], None]) -> None:
         """Moves one tick along the ramp; does nothing after its end."""

@@ -149,9 +149,23 @@ def frame_bits(frame: Frame) -> int:
     data = frame.data
     key = frame.id, frame.extended, frame.remote, frame.length if frame.remote else len(data)
     bits, row, crc, tables = _headers.get(key) or _header(*key)
-    for byte, table in zip(data, tables):  # noqa: B905 - without the check, which costs as much as a byte
-        crc ^= table[byte]
-        stuffed, row = row[byte]
-        bits += stuffed
+    if len(data) == CLASSIC_SIZE:  # the usual size, in half the time of the loop
+        a, b, c, d, e, f, g, h = data
+        ta, tb, tc, td, te, tf, tg, th = tables
+        crc ^= ta[a] ^ tb[b] ^ tc[c] ^ td[d] ^ te[e] ^ tf[f] ^ tg[g] ^ th[h]
+        a, row = row[a]
+        b, row = row[b]
+        c, row = row[c]
+        d, row = row[d]
+        e, row = row[e]
+        f, row = row[f]
+        g, row = row[g]
+        h, row = row[h]
+        bits += a + b + c + d + e + f + g + h
+    else:
+        for byte, table in zip(data, tables):  # noqa: B905 - without the check, which costs as much as a byte
+            crc ^= table[byte]
+            stuffed, row = row[byte]
+            bits += stuffed
     stuffed, row = row[crc >> 7]
     return int(bits + stuffed + row[SEVEN + (crc & 0x7F)])

@@ -1,37 +1,45 @@
-"""What the frames of a moteus mean: registers that are written and read by subframes, little endian, over CAN FD.
-
-A frame holds subframes: `kind << 4 | resolution << 2 | count`, the count (0: a varuint follows), the first register (a
-varuint), and for writes and replies the values. Integers count in steps that depend on the register; the smallest
-integer means NaN. A frame is filled with 0x50 to a length that CAN FD has.
+"""What the frames of a moteus mean: the messages that are sent and answered over CAN FD, made of registers.
 
 The mode must come first in a frame: writing it resets the whole command, and a frame without it commands nothing.
 Torque is commanded in position mode, because only that mode has a watchdog: position NaN, all gains scaled to 0, and
 the torque as feedforward.
 
-Sources: mjbots/moteus, docs/protocol/can.md, registers.md and diagnostic.md; fw/moteus_controller.cc for what a mode
-resets.
+Sources: mjbots/moteus, docs/protocol/diagnostic.md; fw/moteus_controller.cc for what a mode resets.
 """
 
-import struct
-from collections.abc import Iterator, Sequence
 from math import ceil, nan
-from struct import Struct
 from typing import NamedTuple
 
 from hil.codecs.field import Field, layout, single_towards_zero
+from hil.codecs.moteus_registers import (
+    COMMAND_POSITION,
+    FAULT,
+    FLOAT,
+    FORMATS,
+    HOME_STATE,
+    ILIMIT_SCALE,
+    INT8,
+    INT16,
+    INT32,
+    KP_SCALE,
+    LARGEST_TORQUE,
+    MAX_TORQUE,
+    MAX_TORQUE_STEP,
+    MODE,
+    MODEL,
+    POSITION,
+    SERIAL,
+    WATCHDOG,
+    WATCHDOG_STEP,
+    padded,
+    read,
+    write,
+)
 
 NODES = range(1, 127)
-SIZES = (*range(9), 12, 16, 20, 24, 32, 48, 64)
-"""Lengths of a CAN FD frame [byte]."""
-PADDING = 0x50
 REPLY_WANTED = 0x8000
 """Bit of an id by which the sender asks for a reply."""
 
-INT8, INT16, INT32, FLOAT = range(4)
-"""Resolutions of a register."""
-
-WRITE, READ, REPLY = 0x00, 0x10, 0x20
-WRITE_ERROR, READ_ERROR = 0x30, 0x31
 TUNNEL_WRITE, TUNNEL_DATA, TUNNEL_POLL = 0x40, 0x41, 0x42
 CHANNEL = 1
 """Channel of the tunnel to the console of the drive."""
@@ -39,14 +47,6 @@ MOST_TEXT = 61
 """Most bytes of text in one frame to the console."""
 POLLED_TEXT = 48
 """Most bytes of text that a poll asks for."""
-
-MODE, POSITION, VELOCITY, TORQUE = 0x000, 0x001, 0x002, 0x003
-HOME_STATE, VOLTAGE, TEMPERATURE, FAULT = 0x00C, 0x00D, 0x00E, 0x00F
-COMMAND_POSITION, COMMAND_VELOCITY, FEEDFORWARD_TORQUE, KP_SCALE, KD_SCALE = 0x020, 0x021, 0x022, 0x023, 0x024
-MAX_TORQUE, WATCHDOG, ILIMIT_SCALE = 0x025, 0x027, 0x02B
-MODEL, FIRMWARE, MAP_VERSION = 0x100, 0x101, 0x102
-SERIAL = 0x120
-SET_OUTPUT_EXACT = 0x131
 
 STOPPED, IN_FAULT, CURRENT, IN_POSITION, TIMED_OUT, ZERO_VELOCITY, BRAKE = 0, 1, 9, 10, 11, 12, 15
 MODES = (
@@ -89,32 +89,6 @@ LIMITING = {
 }
 """Codes of the fault register in a working mode: what limits the torque."""
 
-_FORMATS = tuple(Struct(f"<{letter}") for letter in "bhif")
-_MOST = (127, 32767, 2147483647)
-_PWM = tuple(1.0 / most for most in _MOST)
-
-_POSITION_STEPS = (0.01, 0.0001, 0.00001)
-_VELOCITY_STEPS = (0.1, 0.00025, 0.00001)
-_TORQUE_STEPS = (0.5, 0.01, 0.001)
-_TIME_STEPS = (0.01, 0.001, 0.000001)
-_STEPS = {
-    POSITION: _POSITION_STEPS, COMMAND_POSITION: _POSITION_STEPS, SET_OUTPUT_EXACT: _POSITION_STEPS,
-    VELOCITY: _VELOCITY_STEPS, COMMAND_VELOCITY: _VELOCITY_STEPS,
-    TORQUE: _TORQUE_STEPS, FEEDFORWARD_TORQUE: _TORQUE_STEPS, MAX_TORQUE: _TORQUE_STEPS,
-    KP_SCALE: _PWM, KD_SCALE: _PWM, ILIMIT_SCALE: _PWM, WATCHDOG: _TIME_STEPS,
-    VOLTAGE: (0.5, 0.1, 0.001), TEMPERATURE: (1.0, 0.1, 0.001),
-}  # fmt: skip
-"""Register -> value of one step in each integer resolution; other registers hold plain integers."""
-
-_PLAIN = (1.0, 1.0, 1.0)
-
-WATCHDOG_STEP = _TIME_STEPS[INT8]
-"""Step of the watchdog time in a torque command [s]."""
-LONGEST_WATCHDOG = _MOST[INT8] * WATCHDOG_STEP
-MAX_TORQUE_STEP = _TORQUE_STEPS[INT16]
-LARGEST_TORQUE = _MOST[INT16] * MAX_TORQUE_STEP
-"""Largest torque of a torque command [N m]."""
-
 
 class MoteusState(NamedTuple):
     """Content of the answer to `QUERY`.
@@ -134,18 +108,6 @@ class MoteusState(NamedTuple):
     fault: int
 
 
-class Registers(NamedTuple):
-    """Content of a reply.
-
-    Attributes:
-        values: Register -> value, in its unit.
-        unknown: Registers that the drive does not know.
-    """
-
-    values: dict[int, float]
-    unknown: tuple[int, ...]
-
-
 def identifier(node: int, source: int = 0, reply: bool = True) -> int:
     """Arbitration id of a frame to a node; ids above 0x7FF are sent with 29 bits."""
     return (REPLY_WANTED if reply else 0) | source << 8 | node
@@ -160,64 +122,6 @@ def command_identifiers(node: int, source: int = 0) -> frozenset[int]:
 def reply_identifier(node: int, source: int = 0) -> int:
     """Arbitration id of a node's replies; ids above 0x7FF, those of nodes from 8 on, have 29 bits."""
     return node << 8 | source
-
-
-def padded(data: bytes) -> bytes:
-    """The payload, filled to a length that CAN FD has.
-
-    Raises:
-        ValueError: It is longer than 64 bytes.
-    """
-    for size in SIZES:
-        if len(data) <= size:
-            return data.ljust(size, bytes((PADDING,)))
-    raise ValueError(f"{len(data)} bytes do not fit in a CAN FD frame, which has at most {SIZES[-1]}")
-
-
-def write(register: int, values: Sequence[float], resolution: int) -> bytes:
-    """Subframe that writes registers from `register` on, each rounded to the nearest step.
-
-    NaN is the smallest integer.
-
-    Raises:
-        ValueError: A value is infinite, or out of the range of the resolution.
-    """
-    numbers = [_raw(register + i, value, resolution) for i, value in enumerate(values)]
-    return _head(WRITE, register, len(values), resolution) + b"".join(map(_FORMATS[resolution].pack, numbers))
-
-
-def read(register: int, count: int, resolution: int) -> bytes:
-    """Subframe that asks for `count` registers from `register` on."""
-    return _head(READ, register, count, resolution)
-
-
-def _head(kind: int, register: int, count: int, resolution: int) -> bytes:
-    first = kind | resolution << 2
-    return (bytes((first | count,)) if 1 <= count <= 3 else bytes((first,)) + _varuint(count)) + _varuint(register)
-
-
-def _varuint(number: int) -> bytes:
-    """Seven bits in each byte, the lowest first; the top bit says that another byte follows."""
-    parts = []
-    while number > 0x7F:
-        parts.append(0x80 | number & 0x7F)
-        number >>= 7
-    return bytes((*parts, number))
-
-
-def _raw(register: int, value: float, resolution: int) -> float:
-    """The number on the wire: an integer of steps, or the value itself as a float."""
-    if resolution == FLOAT:
-        if abs(value) == float("inf"):
-            raise ValueError(f"register 0x{register:03X}: {value} is infinite")
-        return value
-    most = _MOST[resolution]
-    if value != value:
-        return -most - 1
-    steps = value / _STEPS.get(register, _PLAIN)[resolution]
-    if not -most - 0.5 < steps < most + 0.5:
-        raise ValueError(f"register 0x{register:03X}: {value} is out of the range of {8 << resolution} bits")
-    return round(steps)
 
 
 QUERY = read(MODE, 1, INT8) + read(POSITION, 3, FLOAT) + read(FAULT, 1, INT8)
@@ -243,9 +147,9 @@ def commanded_mode(data: bytes) -> int | None:
     if len(data) < 3 or data[0] & 0xF0 or data[0] & 3 == 0 or data[1] != MODE:
         return None
     resolution = data[0] >> 2 & 3
-    if resolution == FLOAT or len(data) < 2 + _FORMATS[resolution].size:
+    if resolution == FLOAT or len(data) < 2 + FORMATS[resolution].size:
         return None
-    return int(_FORMATS[resolution].unpack_from(data, 2)[0])
+    return int(FORMATS[resolution].unpack_from(data, 2)[0])
 
 
 def query() -> bytes:
@@ -322,64 +226,6 @@ def state(data: bytes) -> MoteusState | None:
     if (first, second, third) != _HEADS:
         return None
     return MoteusState(mode, position, velocity, torque, fault)
-
-
-def registers(data: bytes) -> Registers | None:
-    """Decodes the registers in a reply of any form; None if it is cut short or holds anything else."""
-    values: dict[int, float] = {}
-    unknown = []
-    try:
-        for register, value in _answers(data):
-            if value is None:
-                unknown.append(register)
-            else:
-                values[register] = value
-    except (IndexError, ValueError, struct.error):
-        return None
-    return Registers(values, tuple(unknown))
-
-
-def _answers(data: bytes) -> Iterator[tuple[int, float | None]]:
-    """Each register in a reply and its value; None: the drive does not know the register."""
-    at = 0
-    while at < len(data):
-        first = data[at]
-        at += 1
-        if first == PADDING:
-            continue
-        if first in (WRITE_ERROR, READ_ERROR):
-            register, at = _number(data, at)
-            _, at = _number(data, at)  # why
-            yield register, None
-            continue
-        if first & 0xF0 != REPLY:
-            raise ValueError(f"no subframe of a reply begins with 0x{first:02X}")
-        count, resolution = first & 3, first >> 2 & 3
-        if not count:
-            count, at = _number(data, at)
-        register, at = _number(data, at)
-        for i in range(count):
-            (value,) = _FORMATS[resolution].unpack_from(data, at)
-            at += _FORMATS[resolution].size
-            yield register + i, _value(register + i, value, resolution)
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A varuint, and where the bytes after it begin."""
-    number = shift = 0
-    while data[at] & 0x80:
-        number |= (data[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-    return number | data[at] << shift, at + 1
-
-
-def _value(register: int, raw: float, resolution: int) -> float:
-    if resolution == FLOAT:
-        return raw
-    steps = _STEPS.get(register)
-    if steps is None:
-        return raw
-    return nan if raw == -_MOST[resolution] - 1 else raw * steps[resolution]
 
 
 def console_write(text: str) -> bytes:

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
+from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
 from hil.drives.ids import Ids
@@ -56,7 +57,7 @@ _CONDITIONS = {
 }
 """Mode -> condition; in every other mode it is unknown what moves the shaft."""
 
-_STATE_REGISTERS = (codec.MODE, codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.FAULT)
+_STATE_REGISTERS = (registers.MODE, registers.POSITION, registers.VELOCITY, registers.TORQUE, registers.FAULT)
 
 
 class MoteusDrive(Drive):
@@ -132,7 +133,7 @@ class MoteusDrive(Drive):
 
     def _take_registers(self, frame: Frame) -> None:
         """Takes a reply of another form than `codec.state` expects."""
-        read = codec.registers(frame.data)
+        read = registers.answered(frame.data)
         if read is None or not (read.values or read.unknown):
             self.rejected += 1
             return
@@ -204,7 +205,7 @@ class MoteusDrive(Drive):
         expects = tuple(Expects(field, field.mask, value) for field, value in working.items())
         command = Encoding(
             self._frame(codec.torque_command(0.0, self._tail)), codec.COMMAND_TORQUE, motor_torque_chain(settings),
-            Rounding.SINGLE, -codec.LARGEST_TORQUE, codec.LARGEST_TORQUE, None,
+            Rounding.SINGLE, -registers.LARGEST_TORQUE, registers.LARGEST_TORQUE, None,
         )  # fmt: skip
         state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
         head, *_ = (Expects(field, field.mask, value) for field, value in codec.STATE_HEADS.items())
@@ -257,11 +258,11 @@ class MoteusDrive(Drive):
         yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, f"an answer to a query ({remedy})")
         if self._mode not in (codec.STOPPED, codec.IN_FAULT, codec.TIMED_OUT, codec.BRAKE):
             raise DriveError(f"is in {codec.mode_text(self._mode)} already (stop it; is there another master?)")
-        wanted = (codec.MODEL, codec.FIRMWARE, codec.MAP_VERSION, codec.HOME_STATE)
+        wanted = (registers.MODEL, registers.FIRMWARE, registers.MAP_VERSION, registers.HOME_STATE)
         for register in wanted:
             self._registers.pop(register, None)
         answered = lambda: all(register in self._registers for register in wanted)  # noqa: E731
-        asked = [self._frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
+        asked = [self._frame(registers.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
         least = codec.HOME_STATES.index(self._options.home)
         map_version, home = codec.ANSWERED_MAP_VERSION, codec.ANSWERED_HOME
         answers = [
@@ -269,14 +270,14 @@ class MoteusDrive(Drive):
             Answer("home state", self._reply_id, codec.HOME_HEAD, least, inf, home),
         ]
         yield HandshakeStep(asked, answered, 0.5, "its model, firmware and home state", answers)
-        version = self._registers[codec.MAP_VERSION]
+        version = self._registers[registers.MAP_VERSION]
         if not version >= OLDEST_MAP:
             what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
             raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
         self._refuse_home_state()
 
     def _refuse_home_state(self) -> None:
-        home = self._registers[codec.HOME_STATE]
+        home = self._registers[registers.HOME_STATE]
         if not home >= codec.HOME_STATES.index(self._options.home):
             known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
             what = f"its home state is {known}: its position may be wrong by turns of the rotor"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 
 from hil.codecs import moteus as codec
+from hil.codecs import moteus_registers as registers
 from hil.drives.base import DriveError, HandshakeStep
 from hil.drives.guard import after
 from hil.drives.odrive_encoder import TURN
@@ -45,7 +46,7 @@ class Console:
         """
         self._text = ""
         ask = [self._make_frame(codec.console_write(f"conf get {name}\n"))]
-        poll = self._make_frame(codec.padded(codec.console_poll()))
+        poll = self._make_frame(registers.padded(codec.console_poll()))
         answer_of = Answer(name, self._reply_id, codec.CONSOLE_HEAD, least, most, None, poll, unlimited)
         for _ in range(POLLS):
             polled = after(lambda: self._polls, 1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hil.codecs import moteus as codec
+from hil.codecs import moteus_registers as registers
 from hil.drives.options import number, option, word
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem, in_words
@@ -55,14 +56,15 @@ def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterat
         yield Problem(("timeout_mode",), f"{what} ({SET_TIMEOUT_MODE}; or declare brake: true)")
     yield from _watchdog_problems(settings)
     torque = abs(settings.motor_torque(settings.torque_limit))
-    if torque > codec.LARGEST_TORQUE:
+    most = registers.LARGEST_TORQUE
+    if torque > most:
         what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the shaft of the drive"
-        yield Problem(("torque_limit",), f"{what}, a command holds at most {codec.LARGEST_TORQUE:.6g} N m (lower it)")
+        yield Problem(("torque_limit",), f"{what}, a command holds at most {most:.6g} N m (lower it)")
 
 
 def _watchdog_problems(settings: DriveSettings) -> Iterator[Problem]:
     """A torque command holds the watchdog time in 8 bits: steps of 10 ms."""
-    step, longest = codec.WATCHDOG_STEP, codec.LONGEST_WATCHDOG
+    step, longest = registers.WATCHDOG_STEP, registers.LONGEST_WATCHDOG
     steps = settings.watchdog / step
     if not step <= settings.watchdog <= longest or abs(steps - round(steps)) > 1e-6:
         what = f"hil.safety.drive_watchdog is {settings.watchdog:g} s"

@@ -119,12 +119,15 @@ class Emulator:
         schedule(rig.faults, "power_on", self, rig.seed)
 
     @classmethod
-    def build(cls, rig: EmulatedRig, buses: Mapping[str, BusRates] | None = None) -> "Emulator":
+    def build(
+        cls, rig: EmulatedRig, buses: Mapping[str, BusRates] | None = None, plant: SimulatedPlant | None = None
+    ) -> "Emulator":
         """Drives on emulated wires in virtual time.
 
         Args:
             rig: What is emulated.
             buses: Name -> its bit rates; None: one classic bus `main` at 1 Mbit/s.
+            plant: The machine of an earlier run, which begins again; None: a new one.
 
         Raises:
             ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
@@ -132,7 +135,9 @@ class Emulator:
         world = World()
         buses = buses or {"main": BusRates.classic(1_000_000)}
         wires = {name: Wire(world, name, rates) for name, rates in buses.items()}
-        emulator = cls(rig, world, rig.plant(), wires)
+        if plant is not None:
+            plant.restart()
+        emulator = cls(rig, world, plant or rig.plant(), wires)
         emulator.wires = wires
         emulator.observer.findings.jitter += nanoseconds(WAITING * rig.period)
         for name, wire in wires.items():

@@ -81,8 +81,8 @@ class HeldStep:
         self._times[0] = origin
 
     def begin(self, x: Array) -> None:
-        """Puts the actuators at their start."""
-        self.actuators[:] = 0.0
+        """Puts the actuators at their start, without friction."""
+        self.actuators[:] = self._lost[:] = 0.0
 
     def __call__(self, x: Array, duration: int, now: int, lost: Array | None = None) -> Array:
         """x after a step; `keep` then advances the actuators.

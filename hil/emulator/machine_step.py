@@ -39,7 +39,7 @@ class MachineStep:
 
     def begin(self, x: Array) -> None:
         """Puts machine and actuators at their start; x: q and v, shape (2n,)."""
-        self.actuators[:] = 0.0
+        self.actuators[:] = self._lost[:] = 0.0
         self._rest = self._later = self._machine.start(self._origin, x)
 
     def __call__(self, x: Array, duration: int, now: int, lost: Array | None = None) -> Array:

@@ -18,6 +18,7 @@ from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from hil.emulator.machine_step import MachineStep
 from hil.loop.clock import SECOND
+from servoctl.mechanics.constraint import LARGE
 from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
@@ -64,6 +65,24 @@ class TrueDisplacements:
         if self._constant:
             return self._transposed
         return dense_actuation(self._plant, q, t).T
+
+
+class _Motion:
+    """The motion at one time, as all who read it then share it.
+
+    Attributes:
+        now: The time [ns].
+        x: q and v, shape (2n,).
+        motors: Displacements and rates of the motors; None: nobody asked.
+        coordinates: q and v; None: nobody asked.
+    """
+
+    __slots__ = ("coordinates", "motors", "now", "x")
+
+    def __init__(self, now: int, x: Array) -> None:
+        self.now, self.x = now, x
+        self.motors: tuple[list[float], list[float]] | None = None
+        self.coordinates: tuple[list[float], list[float]] | None = None
 
 
 class SimulatedPlant:
@@ -113,7 +132,6 @@ class SimulatedPlant:
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
         self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
-        self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self._pushes = np.zeros(m)
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
@@ -132,13 +150,13 @@ class SimulatedPlant:
             Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
         ]
         self._x, self._now, self.steps = self._start.copy(), 0, 0
+        self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self._pushes[:] = 0.0
         self._guide = None
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
-        self._seen: tuple[int, Array] | None = None
-        self._moving: tuple[int, list[float], list[float]] | None = None
+        self._seen: _Motion | None = None
 
     def command(self, index: int, torque: float, now: int) -> None:
         """Commands a torque of an actuator's motor [N m]."""
@@ -160,7 +178,7 @@ class SimulatedPlant:
     def guide(self, motion: Callable[[float], tuple[Array, Array]], now: int) -> None:
         """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
         self._guide, self._guided_from = motion, now
-        self._seen = self._moving = None
+        self._seen = None
 
     def advance(self, now: int) -> None:
         """Computes all whole steps up to now [ns]; none while a hand moves the machine."""
@@ -173,22 +191,26 @@ class SimulatedPlant:
 
     def state(self, now: int) -> tuple[Array, Array]:
         """q and v now, or after the last step if that is later; do not change the arrays."""
-        x, n = self._look(now), self.model.n
+        x, n = self._look(now).x, self.model.n
         return x[:n], x[n:]
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        moving = self._moving
-        if moving is None or moving[0] != now:
-            q, v = self.state(now)
+        seen = self._look(now)
+        if seen.motors is None:
+            n = self.model.n
+            q, v = seen.x[:n], seen.x[n:]
             displacements, rates = self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
-            moving = self._moving = now, displacements.tolist(), rates.tolist()
-        return moving[1], moving[2]
+            seen.motors = displacements.tolist(), rates.tolist()
+        return seen.motors
 
     def coordinate_motion(self, now: int) -> tuple[list[float], list[float]]:
         """The coordinates, and their rates."""
-        q, v = self.state(now)
-        return q.tolist(), v.tolist()
+        seen = self._look(now)
+        if seen.coordinates is None:
+            n, values = self.model.n, seen.x.tolist()
+            seen.coordinates = values[:n], values[n:]
+        return seen.coordinates
 
     def brake(self, index: int, closed: bool, now: int) -> None:
         """Closes or opens the brake of an actuator at this instant."""
@@ -207,7 +229,7 @@ class SimulatedPlant:
         self._still = self._nothing_moves()
         if self._still:
             self._x[self.model.n :] = 0.0
-        self._seen = self._moving = None
+        self._seen = None
 
     @property
     def held(self) -> bool:
@@ -217,17 +239,17 @@ class SimulatedPlant:
     def _time(self, now: int) -> float:
         return self._origin + now / SECOND
 
-    def _look(self, now: int) -> Array:
+    def _look(self, now: int) -> "_Motion":
         """q and v now."""
         seen = self._seen
-        if seen is None or seen[0] != now:
+        if seen is None or seen.now != now:
             self.advance(now)
             if self._guide is not None:
                 x = np.concatenate(self._guide((now - self._guided_from) / SECOND))
             else:
                 x = self._x if now <= self._now or self._still else self._partial(now)
-            seen = self._seen = now, x
-        return seen[1]
+            seen = self._seen = _Motion(now, x)
+        return seen
 
     def _partial(self, now: int) -> Array:
         x = self._advance(self._x, now - self._now, now, self._friction())
@@ -242,7 +264,7 @@ class SimulatedPlant:
         if x is None or not _finite(x):  # single steps find the time at which it diverged
             return False
         self._advance.keep()
-        self._x, self._now, self._seen, self._moving = x, then, None, None
+        self._x, self._now, self._seen = x, then, None
         self.steps += TOGETHER
         return True
 
@@ -250,7 +272,7 @@ class SimulatedPlant:
         """Takes one step, to `then` [ns]."""
         x = self._advance(self._x, then - self._now, then, self._friction())
         self._advance.keep()
-        self._now, self._seen, self._moving = then, None, None
+        self._now, self._seen = then, None
         if self._still or self.diverged is not None:
             return
         self.steps += 1
@@ -275,9 +297,10 @@ class SimulatedPlant:
 
     def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
         """Rows of closed brakes and of the passive constraints, and the mass matrix."""
-        matrices = self.model.matrices(State(t, q, v))
-        brakes = self.displacements.transposed(q, t)[list(self._brakes)]
-        return np.vstack([brakes, matrices.passive.A]), matrices.M
+        model, state = self.model, State(t, q, v)
+        opaque = model.plant_kernel is None or model.n > LARGE
+        matrices = model.matrices(state) if opaque else model.compiled_matrices(state)  # NumPy takes six times as long
+        return np.vstack([matrices.B.T[list(self._brakes)], matrices.passive.A]), matrices.M
 
     def _nothing_moves(self) -> bool:
         if not self._brakes:

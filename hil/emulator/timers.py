@@ -77,7 +77,8 @@ class Timer:
         self.drift = ppm
 
     def _moment(self, count: int) -> int:
-        return self._origin + count * self._period + round(count * self._period * self.drift * 1e-6)
+        elapsed = count * self._period
+        return self._origin + elapsed + (round(elapsed * self.drift * 1e-6) if self.drift else 0)
 
     def _run(self) -> None:
         self._count += 1

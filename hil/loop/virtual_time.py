@@ -30,8 +30,9 @@ class World:
 
     def at(self, moment: int, action: Action) -> Event:
         """Schedules an action [ns]; one for the past runs at the present instant."""
-        self._count += 1
-        event = [moment if moment > self.now else self.now, self._count, action]
+        count = self._count = self._count + 1
+        now = self.now
+        event = [moment if moment > now else now, count, action]
         heappush(self._queue, event)
         return event
 

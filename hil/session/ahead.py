@@ -1,6 +1,5 @@
 """When the loop on drives lets C do several ordinary ticks in one call, and what Python does after them."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -31,7 +30,9 @@ class TicksAhead:
         stages, monitor, logbook, missed, outliers, operator: They take note of the ticks.
         recorder: Gets rows and frames from C.
         wait: Longest time after the beginning of a tick to wait for samples [ns].
-        done: Called after ticks that were done, with the last one.
+
+    Attributes:
+        last: The last of the ticks that were done by the last call; None: it did none.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class TicksAhead:
         operator: OperatorLink,
         recorder: Recorder | InMemory,
         wait: int,
-        done: Callable[[Tick], None],
     ) -> None:
         self._rig, self._stages, self._monitor, self._operator = rig, stages, monitor, operator
-        self._live_gains, self._missed, self._outliers, self._done = setup.live_gains, missed, outliers, done
+        self._live_gains, self._missed, self._outliers = setup.live_gains, missed, outliers
+        self.last: Tick | None = None
         period = setup.settings.values.period
         self._most_with_view = max(1, round(VIEW_TIME / period))
         log, machine, sockets, feeds = logbook.in_c, rig.machine, rig.sockets, rig.feeds
@@ -67,9 +68,9 @@ class TicksAhead:
     def __call__(self, number: int, deadline: int) -> Ahead:
         """Ticks that C did from the one with this number and deadline [ns] on; see `hil.loop.tick.TickLoop.run`.
 
-        Every `CHECK_EVERY` ticks one is left to Python, which then looks at the other processes.
+        They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
-        rig, most = self._rig, -number % CHECK_EVERY
+        rig, most, self.last = self._rig, 1 + -number % CHECK_EVERY, None
         if self._operator.view is not None:
             most = min(most, self._most_with_view)
         busy = self._monitor.clamps or self._live_gains.moving or self._outliers.going
@@ -77,8 +78,7 @@ class TicksAhead:
             return Ahead()
         ahead = rig.go_ahead(most, deadline, np.array(self._live_gains.values, dtype=float))
         if ahead.ticks:
-            tick = rig.stretch.last(number + ahead.ticks - 1)
+            self.last = rig.stretch.last(number + ahead.ticks - 1)
             self._missed.met(ahead.ticks - 1)
-            self._stages.follow(tick, rig.clamped, ahead.ticks)
-            self._done(tick)
+            self._stages.follow(self.last, rig.clamped, ahead.ticks)
         return ahead

@@ -26,10 +26,11 @@ from hil.safety import Event
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.accuracy import explained_errors
 from hil.session.calibration import DURATION, instructions, refuse_unreadable
+from hil.session.ending import RunResult
 from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
 from hil.session.preflight import preflight
-from hil.session.run import HilRun, Result
+from hil.session.run import HilRun
 from hil.view.view import LivePage
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
@@ -109,7 +110,7 @@ class ReadyRun:
         say: Callable[[Event], None],
         progress: Callable[[float], None] | None = None,
         show: Callable[[str], None] | None = None,
-    ) -> Result:
+    ) -> RunResult:
         """Runs to the end.
 
         Args:

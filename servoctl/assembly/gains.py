@@ -13,7 +13,7 @@ from typing import Any
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
+from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
@@ -56,10 +56,14 @@ class Spacing:
         h, tau, lag = hil.period, velocity_filter(hil) or 0.0, hil.emulation.current_lag
         return cls("hil.period", h, held=True, delay=DRIVES_DELAY, lag=lag / h, velocity=tau / h)
 
-    def longest(self, damping: float, stiffness: float, has_rate: bool = True, higher: tuple[float, ...] = ()) -> float:
-        """Longest h at which a violation with these gains still decays [s]; arguments as for `gain_limits.poles`."""
-        timing = self.delay, self.method, self.lag, self.velocity
-        return longest_spacing(damping, stiffness, has_rate, self.held, higher, *timing)
+    @property
+    def path(self) -> CommandPath:
+        """How the feedback of a row acts."""
+        return CommandPath(self.held, self.delay, self.lag, self.velocity, self.method)
+
+    def longest(self, feedback: RowFeedback) -> float:
+        """Longest h at which a violation with this feedback still decays [s]."""
+        return longest_spacing(feedback, self.path)
 
     def __str__(self) -> str:
         if self.h is None:
@@ -103,9 +107,14 @@ class RowGains:
         return f"{self.row.name}{self.part}"
 
     @property
+    def feedback(self) -> RowFeedback:
+        """The gains with what the row has."""
+        return RowFeedback(self.damping, self.stiffness, self.row.has_rate, self.higher)
+
+    @property
     def longest(self) -> float:
         """Longest h at which the violation still decays [s]."""
-        return self.spacing.longest(self.damping, self.stiffness, self.row.has_rate, self.higher)
+        return self.spacing.longest(self.feedback)
 
     @property
     def margin(self) -> float | None:
@@ -115,9 +124,7 @@ class RowGains:
     @property
     def overshoot(self) -> float:
         """How far the violation swings past zero after a step, relative to the step."""
-        by = self.spacing
-        how = by.h, by.held, self.higher, by.delay, by.lag
-        return overshoot(self.damping, self.stiffness, self.row.has_rate, *how)
+        return overshoot(self.feedback, self.spacing.path, self.spacing.h)
 
     @property
     def growth(self) -> float | None:
@@ -130,9 +137,7 @@ class RowGains:
         return bool(self.damping or self.stiffness)
 
     def _growth(self, h: float) -> float:
-        by = self.spacing
-        how = by.held, self.higher, by.delay, by.method, by.lag, by.velocity
-        return growth(self.damping, self.stiffness, self.row.has_rate, h, *how)
+        return growth(self.feedback, self.spacing.path, h)
 
     def _grows(self, h: float) -> bool:
         # `growth` is 1 at the limit up to rounding, so a marginal h needs both figures to say that it is too long
@@ -163,8 +168,8 @@ class RowGains:
         """Poles of the violation, and the longest stable period or step."""
         if not self.corrects:
             return f"{self.name}: no correction: violations do not decay"
-        found = poles(self.damping, self.stiffness, self.row.has_rate, self.higher)
-        line = f"{self.name}: poles of the violation [1/s]: {', '.join(f'{pole:.4g}' for pole in found)}"
+        poles = ", ".join(f"{pole:.4g}" for pole in self.feedback.poles)
+        line = f"{self.name}: poles of the violation [1/s]: {poles}"
         if not math.isfinite(self.longest):
             return line
         if self.margin is None:

@@ -11,13 +11,14 @@ from servoctl.bench import comparison, peers
 from servoctl.bench.parallelogram import DURATION, exact_angle, pose, pose_rate, rotating_angle, start_overrides
 from servoctl.bench.peers.tree import PARALLELOGRAM, parallelogram_angles
 from servoctl.bench.report import BenchReport, Effort, Progress
-from servoctl.bench.robots_case import compiled
+from servoctl.bench.robots_case import baumgarte, compiled
 from servoctl.bench.search import (
     Choices,
     PeerMotion,
     fastest,
     named,
     our_candidates,
+    our_loops,
     peer_candidates,
     race,
     trial_values,
@@ -75,7 +76,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
             return start.exact(t)[:, None]
 
         choices = start.choices.quick() if effort.quick else start.choices
-        loops = {alpha: our_loop(start, alpha) for alpha in choices.gains}
+        loops = our_loops(choices.gains, partial(our_loop, start))
         x, on_vm = our_state(start), "engine C is left out of a quick run" if effort.quick else ""
         ours = our_candidates(loops, x, duration, LINKS["ours"], choices, notes, on_vm)
         candidates = [*ours, *peer_candidates(peer_motion(start, duration), choices)]
@@ -92,6 +93,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
         "times are processor times of the process",
         "error: largest difference of a link's angle from the closed solution (elliptic functions), at every step",
         "not equal: no setting that was tried reaches 1e-6; the most accurate one is shown",
+        "projection: each of our steps ends on the constraints, our default; Baumgarte's gains [1/s] are tried too",
         "joint angles close the loops by symmetry; 12 coordinates do not, so drift can make a dependent row look "
         "independent",
     ]
@@ -104,12 +106,12 @@ def our_state(start: Start) -> Array:
     return np.concatenate([pose(start.theta), pose_rate(start.theta, start.rate)])
 
 
-def our_loop(start: Start, alpha: float) -> CompiledLoop:
-    """The linkage in our coordinates."""
+def our_loop(start: Start, alpha: float | None) -> CompiledLoop:
+    """The linkage in our coordinates, with Baumgarte's alpha = beta [1/s] or, by default, projection."""
     overrides = [
         *start_overrides(start.theta, start.rate),
         "run.integrator={method: rk4, step: 0.01}",
-        f"plant.passive.correction={{baumgarte: {{alpha: {alpha!r}, beta: {alpha!r}}}}}",
+        *baumgarte(alpha),
     ]
     return compiled(load("parallelogram", overrides, "vm"))
 

@@ -19,6 +19,7 @@ from servoctl.bench.search import (
     fastest,
     named,
     our_candidates,
+    our_loops,
     peer_candidates,
     race,
     trial_values,
@@ -55,7 +56,7 @@ def robots(effort: Effort, progress: Progress) -> BenchReport:
         "times are processor times of the process",
         "error: largest difference of an angle from a saddle-point solution by DOP853 at 1e-12, at every step",
         f"tried: steps of 1/{RATES[0]} to 1/{RATES[-1]} s (MuJoCo 1/{SOFT_RATES[0]} to 1/{SOFT_RATES[-1]} s), gains of "
-        "1, 5 and 10 1/s (MuJoCo: time constants of 2 and 4 steps), DOP853 at 1e-6 to 1e-9",
+        "1, 5 and 10 1/s and our projection (MuJoCo: time constants of 2 and 4 steps), DOP853 at 1e-6 to 1e-9",
     ]
     values = {"rows": comparison.values(entries), "trials": trial_values(trials), "versions": peers.versions()}
     table = comparison.table("The best of each; difference: error [rad]", entries, tails=False)
@@ -76,7 +77,7 @@ def reference() -> Callable[[Array], Array]:
 
 def _ours(choices: Choices, notes: list[str]) -> Iterator[Candidate]:
     x = np.concatenate([START, np.zeros(5)])
-    loops = {alpha: compiled(open_loop(alpha)) for alpha in choices.gains}
+    loops = our_loops(choices.gains, lambda alpha: compiled(open_loop(alpha)))
     return our_candidates(loops, x, 1.0, list(range(5)), choices, notes)
 
 

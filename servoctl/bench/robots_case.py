@@ -61,8 +61,13 @@ def closed_loop() -> Run:
     return load(CONFIG, ["run.integrator.step=0.001"], "vm")
 
 
-def open_loop(alpha: float = 5.0) -> Run:
-    """One second under constant torques, with Baumgarte's alpha = beta [1/s] for the loop."""
+def baumgarte(alpha: float | None) -> list[str]:
+    """Settings by which Baumgarte's alpha = beta [1/s] corrects a plant's drift; None: our default, projection."""
+    return [] if alpha is None else [f"plant.passive.correction={{baumgarte: {{alpha: {alpha!r}, beta: {alpha!r}}}}}"]
+
+
+def open_loop(alpha: float | None = 5.0) -> Run:
+    """One second under constant torques, with Baumgarte's alpha = beta [1/s] for the loop; None: projection."""
     inputs = ", ".join(f"u{i}: {value!r}" for i, value in enumerate(map(float, TORQUES), start=1))
     angles = ", ".join(f"theta{i}: {float(value)!r}" for i, value in enumerate(START, start=1))
     overrides = [
@@ -70,7 +75,7 @@ def open_loop(alpha: float = 5.0) -> Run:
         "task=[]",
         f"inputs={{{inputs}}}",
         f"initial.q={{{angles}}}",
-        f"plant.passive.correction={{baumgarte: {{alpha: {alpha!r}, beta: {alpha!r}}}}}",
+        *baumgarte(alpha),
         "run.duration=1",
         "run.integrator={method: rk4, step: 0.01}",
         "run.output_step=1",

@@ -202,8 +202,18 @@ class PeerMotion:
         return h * np.arange(steps + 1), self.angles(rk4(self.q, self.v, self.force, *more, steps))
 
 
+def our_loops(gains: Iterable[float], make: Callable[[float | None], CompiledLoop]) -> dict[str, CompiledLoop]:
+    """The arguments of `our_candidates`: our default, which projects each step onto the constraints, and Baumgarte.
+
+    Args:
+        gains: Baumgarte's alpha = beta [1/s].
+        make: A gain, or None for projection -> the loop with it.
+    """
+    return {"projection": make(None)} | {f"{gain:g} 1/s": make(gain) for gain in gains}
+
+
 def our_candidates(
-    loops: Mapping[float, CompiledLoop],
+    loops: Mapping[str, CompiledLoop],
     x: Array,
     duration: float,
     shown: list[int],
@@ -214,7 +224,7 @@ def our_candidates(
     """Our settings.
 
     Args:
-        loops: Gain [1/s] -> the loop with it.
+        loops: How drift is corrected, in words -> the loop that does so.
         x: Initial state.
         duration: [s].
         shown: Indices of the angles that are compared.
@@ -228,10 +238,10 @@ def our_candidates(
         t, states = (np.concatenate([getattr(chunk, part) for chunk in chunks]) for part in ("t", "x"))
         return t, states[:, shown]
 
-    for alpha, loop in loops.items():
+    for words, loop in loops.items():
         problem = on_vm or on_c(loop, None)
         notes += [problem] if problem else []
-        name, words = "servoctl VM" if problem else "servoctl C", f"{alpha:g} 1/s"
+        name = "servoctl VM" if problem else "servoctl C"
         for h in choices.steps:
             yield Candidate(name, f"RK4 {h:g} s, {words}", partial(run, loop, Integrator("rk4", h)), words)
         for rtol in choices.rtols:

@@ -72,17 +72,17 @@ class TimedRun(HilRun):
         times: Numbers of ticks, and the time of the thread at the end of each [s].
     """
 
-    def _assemble(self, signals: Any) -> None:
-        super()._assemble(signals)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.times: list[tuple[int, float]] = []
 
     def without_sockets(self) -> None:
         """Leaves the sends and receives to Python."""
-        self._rig.sockets = self._rig.stretch = None
+        self.parts.rig.sockets = self.parts.rig.stretch = None
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self._stages.mode is Phase.FULL:
+        if self.parts.stages.mode is Phase.FULL:
             self.times.append((tick.number, time.thread_time()))
 
 

@@ -170,7 +170,7 @@ class _Costed(HilRun):
     ) -> None:
         super().__init__(prepared, environment, Stage.FULL, duration, None, {})
         self._watch = watch
-        self._rig = cast(AheadRig, _WatchedRig(self._rig, watch, parts))
+        self.parts.rig = cast(AheadRig, _WatchedRig(self.parts.rig, watch, parts))
         if parts:
             own = {"_decide": watch.covered(self._decide, DECIDE), "_log": watch.covered(self._log, LOG)}
             self.__dict__.update(own)

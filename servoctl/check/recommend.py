@@ -18,6 +18,7 @@ import numpy as np
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.assembly.start_warnings import UNPROJECTED
+from servoctl.laws.gain_limits import RowFeedback
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.types import State
@@ -153,7 +154,7 @@ def _limit(degree: int, spacing: Spacing) -> float:
     """alpha h from which errors with the polynomial (s + alpha)^degree no longer decay."""
     stiffness, *rest = [float(math.comb(degree, k)) for k in range(degree)]
     damping, higher = (rest[0], tuple(rest[1:])) if rest else (0.0, ())
-    return spacing.longest(damping, stiffness, degree > 1, higher)
+    return spacing.longest(RowFeedback(damping, stiffness, degree > 1, higher))
 
 
 def _kind(row: Row, input_output: bool) -> str:

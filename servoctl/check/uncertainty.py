@@ -13,7 +13,7 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.uncertainty import Machines, machines, refusal
 from servoctl.errors import ServoctlError
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import longest_spacing
+from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
 from servoctl.laws.robust import Numbers
 from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.uncertainty import ModelError, model_error
@@ -221,7 +221,9 @@ def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: Nu
             gains = (1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding
         else:
             gains = 0.0, (1.0 + upper) * K
-        longest = longest_spacing(*gains, law.rows[i].has_rate, True, (), spacing.delay, spacing.method, spacing.lag)
+        longest = longest_spacing(
+            RowFeedback(*gains, law.rows[i].has_rate), CommandPath(True, spacing.delay, spacing.lag)
+        )
         share = max(share, spacing.h / longest if longest else math.inf)
     section.values |= {"gain_limit": gain / share, "gain_share": share}
     section.lines.append(

@@ -18,7 +18,7 @@ from servoctl.cli.run import headline, number, say_bounds
 from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
-    from hil.session.run import Result
+    from hil.session.ending import RunResult
     from hil.session.start import ReadyRun
     from servoctl.run_folder.trajectory import Trajectory
 
@@ -106,7 +106,7 @@ def hil(
     raise typer.Exit(result.exit_code)
 
 
-def _write_guided(ready: "ReadyRun", result: "Result", file: Path) -> None:
+def _write_guided(ready: "ReadyRun", result: "RunResult", file: Path) -> None:
     """Writes the guided motion; a failure here does not change the exit code."""
     from hil.session.guided import write_guided_motion
     from servoctl.errors import RunFolderError
@@ -117,7 +117,7 @@ def _write_guided(ready: "ReadyRun", result: "Result", file: Path) -> None:
         note(str(error))
 
 
-def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, phases: Phases) -> None:
+def _say_end(ready: "ReadyRun", result: "RunResult", folder: Path, as_json: bool, phases: Phases) -> None:
     """Prints the result of a run; a failure here does not change the exit code."""
     summary = result.trajectory.summary()
     phases.end("bring-up and writing", "running", share=summary["wall_time"])
@@ -138,7 +138,7 @@ def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, p
     say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
 
 
-def _say_calibration(result: "Result", units: Sequence[str]) -> None:
+def _say_calibration(result: "RunResult", units: Sequence[str]) -> None:
     """Prints what a calibration found for each drive, in the unit of its displacement."""
     rows = []
     for axis, unit in zip(result.calibration, units, strict=False):  # encoder nodes follow the drives

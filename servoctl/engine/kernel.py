@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
 
@@ -91,7 +92,7 @@ class Kernel:
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
         """Makes a kernel of `outputs`, which are expressions of `inputs`, arrays of plain symbols."""
-        results = ca.cse([to_sx(value) for value in outputs.values()])
+        results = without_repetitions([to_sx(value) for value in outputs.values()])
         function = ca.Function(name, [to_sx(v) for v in inputs.values()], results, list(inputs), list(outputs))
         return cls(function, _shapes(inputs), _shapes(outputs))
 

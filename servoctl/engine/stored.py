@@ -5,11 +5,14 @@ others, is as good as none, as for compiled libraries (`engine.cache`). A functi
 written, so results are equal to the bit.
 """
 
+import atexit
 import base64
 import hashlib
 import json
+import threading
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import casadi as ca
@@ -35,6 +38,10 @@ WORTH = 500
 """Functions of fewer operations are not kept: tracing them takes no longer than reading them."""
 
 
+MOST_WAITING = 16
+"""Most kernels that wait to be written."""
+
+
 def key_of(*fingerprints: Callable[[], str]) -> str | None:
     """The key for things with these fingerprints; None if one of them has none."""
     try:
@@ -44,9 +51,17 @@ def key_of(*fingerprints: Callable[[], str]) -> str | None:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 
+_Place = tuple[Path | None, str]
+_waiting: dict[_Place, tuple[Kernel, Any]] = {}  # folder and key of the file -> what is not written yet
+_lock = threading.Lock()
+
+
 def has_kernel(key: str | None, name: str) -> bool:
     """Whether a kernel was kept under a key and a name."""
-    return key is not None and cache.find(_file_key(key, name), SUFFIX) is not None
+    if key is None:
+        return False
+    file_key = _file_key(key, name)
+    return (cache.folder(), file_key) in _waiting or cache.find(file_key, SUFFIX) is not None
 
 
 def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
@@ -60,12 +75,22 @@ def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
 
 
 def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -> None:
-    """Keeps a kernel, and facts that JSON can write, if it is large enough."""
-    if key is None or kernel.function.n_instructions() < WORTH:
-        return
-    content = _written(kernel, facts)
-    if content is not None:
-        cache.put_bytes(_file_key(key, name), content, SUFFIX)
+    """Keeps a kernel, and facts that JSON can write, if it is large enough; `write_waiting` writes the file."""
+    if key is not None and kernel.function.n_instructions() >= WORTH:
+        _waiting[cache.folder(), _file_key(key, name)] = kernel, facts
+        if len(_waiting) > MOST_WAITING:
+            write_waiting()
+
+
+@atexit.register
+def write_waiting() -> None:
+    """Writes the files of kernels that wait; a run does so when it has its first rows, because writing takes time."""
+    with _lock:
+        for folder, file_key in list(_waiting):
+            kernel, facts = _waiting.pop((folder, file_key))
+            content = _written(kernel, facts) if folder == cache.folder() else None
+            if content is not None:
+                cache.put_bytes(file_key, content, SUFFIX)
 
 
 def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kernel:
@@ -134,7 +159,11 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
 
 def _find(key: str | None, name: str) -> tuple[dict[str, Any], bytes] | None:
     """Header and functions that `_written` wrote; the cache has compared their checksum."""
-    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
+    if key is None:
+        return None
+    if (cache.folder(), _file_key(key, name)) in _waiting:
+        write_waiting()
+    content = cache.find_bytes(_file_key(key, name), SUFFIX)
     if content is None:
         return None
     header, _, functions = content.partition(b"\n")

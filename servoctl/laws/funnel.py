@@ -29,7 +29,7 @@ import numpy as np
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
-from servoctl.laws.gain_limits import growth
+from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 
@@ -164,10 +164,10 @@ class Funnel(Correction):
         """
         if self.period is None:
             raise TaskError(f"{row.name}: funnel.slope: needs a number, or a sampled law (give run.period)")
-        period, timing = MARGIN * self.period, {"delay": self.delay, "lag": self.lag, "velocity": self.velocity}
+        period, path = MARGIN * self.period, CommandPath(True, self.delay, self.lag, self.velocity)
 
         def stable(slope: float) -> bool:
-            return growth(*_at_slope(slope, rate, row.has_rate), row.has_rate, period, True, **timing) < 1.0
+            return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), path, period) < 1.0
 
         low, high = 0.0, 4.0 / period
         for _ in range(50):

@@ -14,6 +14,7 @@ cycles late, is stable for `kappa h < 2 sin(pi / (2 (2 d + 1)))`.
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,30 +25,52 @@ KEPT = 1024
 """Number of cached results: rows share gains, and the runs of a sweep share rows."""
 
 
-def poles(damping: float, stiffness: float, has_rate: bool, higher: Sequence[float] = ()) -> Array:
-    """The violation's poles [1/s] in continuous time.
+class RowFeedback(NamedTuple):
+    """Feedback of the violation of one row.
 
-    Args:
+    Attributes:
         damping: [1/s].
         stiffness: [1/s^2], or [1/s] for a row without a violation rate.
         has_rate: Whether the row has a violation rate.
         higher: Gains on the second and higher derivatives, for rows of `input_output`.
     """
-    return np.roots([1.0, *reversed(_gains(damping, stiffness, has_rate, higher))])
+
+    damping: float
+    stiffness: float
+    has_rate: bool = True
+    higher: tuple[float, ...] = ()
+
+    @property
+    def gains(self) -> list[float]:
+        """K: on the violation, its rate, and so on. Without stiffness the rate takes the place of the violation."""
+        gains = [self.stiffness, self.damping, *self.higher] if self.has_rate else [self.stiffness]
+        return gains[1:] if self.has_rate and not self.stiffness and not self.higher else gains
+
+    @property
+    def poles(self) -> Array:
+        """The violation's poles [1/s] in continuous time."""
+        return np.roots([1.0, *reversed(self.gains)])
+
+    @property
+    def speed(self) -> float:
+        """The magnitude of the fastest pole [1/s]; 0 without feedback."""
+        return float(np.max(np.abs(self.poles), initial=0.0))
 
 
-def _gains(damping: float, stiffness: float, has_rate: bool, higher: Sequence[float]) -> list[float]:
-    """K: gains on the violation, its rate, and so on. Without stiffness the rate takes the place of the violation."""
-    gains = [stiffness, damping, *higher] if has_rate else [stiffness]
-    return gains[1:] if has_rate and not stiffness and not higher else gains
+class CommandPath(NamedTuple):
+    """How the feedback becomes an acceleration of the row.
 
+    Attributes:
+        held: True: the command is held over a period. False: the law acts continuously, and h is a step of the method.
+        delay, lag, velocity: For a held command, see `sampled`.
+        method: Integrator, for a law that acts continuously.
+    """
 
-def _gains_and_speed(
-    damping: float, stiffness: float, has_rate: bool, higher: Sequence[float]
-) -> tuple[list[float], float]:
-    """K, and the magnitude of the fastest pole [1/s]; 0 without feedback."""
-    gains = _gains(damping, stiffness, has_rate, higher)
-    return gains, float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
+    held: bool
+    delay: float = 0
+    lag: float = 0.0
+    velocity: float = 0.0
+    method: str = "rk4"
 
 
 def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0, velocity: float = 0.0) -> Array:
@@ -87,107 +110,62 @@ def _stability(method: str) -> Array | None:
 
 
 @lru_cache(KEPT)
-def growth(
-    damping: float,
-    stiffness: float,
-    has_rate: bool,
-    h: float,
-    held: bool,
-    higher: tuple[float, ...] = (),
-    delay: float = 0,
-    method: str = "rk4",
-    lag: float = 0.0,
-    velocity: float = 0.0,
-) -> float:
-    """Spectral radius of the violation's map over h: it decays below 1; 0 for an implicit method.
-
-    Args:
-        damping, stiffness, has_rate, higher: See `poles`.
-        h: Period or step [s].
-        held: True: the command is held over h. False: the law acts continuously and h is a step of the method.
-        delay, lag, velocity: For a held command, see `sampled`.
-        method: Integrator, for a law that acts continuously.
-    """
-    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method, lag, velocity)
+def growth(row: RowFeedback, path: CommandPath, h: float) -> float:
+    """Spectral radius of the violation's map over a period or step h [s]: it decays below 1; 0: an implicit method."""
+    return _radius(row, path, h)
 
 
-def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float, velocity: float) -> float:
-    if held:
-        eigenvalues = np.asarray(np.linalg.eigvals(sampled(gains, h, delay, lag, velocity)), dtype=complex)
+def _radius(row: RowFeedback, path: CommandPath, h: float) -> float:
+    gains = row.gains
+    if path.held:
+        eigenvalues = np.asarray(
+            np.linalg.eigvals(sampled(gains, h, path.delay, path.lag, path.velocity)), dtype=complex
+        )
         # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
-        free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if velocity and len(gains) == 1 else []
+        free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if path.velocity and len(gains) == 1 else []
         return float(np.max(np.abs(np.delete(eigenvalues, free))))
-    R = _stability(method)
-    return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
+    R = _stability(path.method)
+    return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * row.poles))))
 
 
 @lru_cache(KEPT)
-def longest_spacing(
-    damping: float,
-    stiffness: float,
-    has_rate: bool,
-    held: bool,
-    higher: tuple[float, ...] = (),
-    delay: float = 0,
-    method: str = "rk4",
-    lag: float = 0.0,
-    velocity: float = 0.0,
-) -> float:
+def longest_spacing(row: RowFeedback, path: CommandPath) -> float:
     """The smallest h [s] at which the violation no longer decays; infinite without feedback or for a stable method.
 
     A position without feedback does not count. The search bisects between a fine h and the first coarse one that is
     unstable.
-
-    Args:
-        damping, stiffness, has_rate, higher: See `poles`.
-        held, delay, method, lag, velocity: See `growth`.
     """
-    gains, speed = _gains_and_speed(damping, stiffness, has_rate, higher)
-    if speed <= 0.0 or (not held and _stability(method) is None):
+    if row.speed <= 0.0 or (not path.held and _stability(path.method) is None):
         return math.inf
-
-    def decays(h: float) -> bool:
-        return _radius(gains, h, held, delay, method, lag, velocity) < 1.0
-
-    stable = 1e-2 / (speed * (1 + delay + lag + velocity))
-    if not decays(stable):
+    stable = 1e-2 / (row.speed * (1 + path.delay + path.lag + path.velocity))
+    if _radius(row, path, stable) >= 1.0:
         return 0.0
     unstable = stable
-    while decays(unstable):
+    while _radius(row, path, unstable) < 1.0:
         stable, unstable = unstable, unstable * 1.1
     for _ in range(60):
         middle = (stable + unstable) / 2
-        stable, unstable = (middle, unstable) if decays(middle) else (stable, middle)
+        stable, unstable = (middle, unstable) if _radius(row, path, middle) < 1.0 else (stable, middle)
     return stable
 
 
 @lru_cache(KEPT)
-def overshoot(
-    damping: float,
-    stiffness: float,
-    has_rate: bool,
-    h: float | None,
-    held: bool,
-    higher: tuple[float, ...] = (),
-    delay: float = 0,
-    lag: float = 0.0,
-) -> float:
+def overshoot(row: RowFeedback, path: CommandPath, h: float | None) -> float:
     """How far the violation swings past zero after a step, relative to the step; 1 if it does not decay.
 
     Args:
-        damping, stiffness, has_rate, higher: See `poles`.
+        row: The feedback.
+        path: How it acts; velocities count as measured.
         h: Period [s]; a law that acts continuously ignores it.
-        held, delay, lag: See `growth`.
     """
-    gains, speed = _gains_and_speed(damping, stiffness, has_rate, higher)
-    if speed <= 0.0:
+    if row.speed <= 0.0:
         return 0.0
-    if held and h is not None:
-        step = sampled(gains, h, delay, lag)
+    if path.held and h is not None:
+        step = sampled(row.gains, h, path.delay, path.lag)
     else:
-        companion = np.eye(len(gains), k=1)
-        companion[-1] = -np.array(gains)
-        step = transition(companion, SAMPLE / speed)
+        companion = np.eye(len(row.gains), k=1)
+        companion[-1] = -np.array(row.gains)
+        step = transition(companion, SAMPLE / row.speed)
     radius = float(np.max(np.abs(np.linalg.eigvals(step))))
     if radius >= 1.0:
         return 1.0

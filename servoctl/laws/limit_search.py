@@ -8,6 +8,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.repeat import repeat
+from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.laws.active_set import LeastSquaresProblem, advance
 from servoctl.types import Array
@@ -123,7 +124,7 @@ def step_function(size: SearchSize) -> Any:
     x, held, lack, done = advance(problem, x, held)
     after = to_sx(np.concatenate([x, held, lack, [done, state[-1] + 1.0]]))
     inputs = [to_sx(part) for part in (state, *_flat(problem))]
-    return ca.Function(f"limit_step_{size.name}", inputs, ca.cse([after]), {"never_inline": True})
+    return ca.Function(f"limit_step_{size.name}", inputs, without_repetitions([after]), {"never_inline": True})
 
 
 @cache

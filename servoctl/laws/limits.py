@@ -126,11 +126,7 @@ def within_limits(
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
     x, held = root * whole, np.concatenate([high - low, -short])
     if start is not None:
-        high, low = above(start.held, 0.5), above(-0.5, start.held)
-        there, begun = where(high[m:], -1.0, 0.0), start.u
-        if limited:
-            begun = where(high[:m], upper, where(low[:m], lower, begun))
-            there = np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), there])
+        begun, there = _begin(start, lower, upper, limited)
         x, held = where(start.known, root * begun, x), where(start.known, there, held)
     x = clip(x, *box) if limited else x
     x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))
@@ -145,6 +141,17 @@ def within_limits(
     binding, inputs = -held[len(box[0]) :], held[:m] if limited else np.zeros(m)
     kept = np.concatenate([inputs, binding])
     return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, kept, iterations, above(done, 0.0))
+
+
+def _begin(start: Start, lower: Array, upper: Array, limited: bool) -> tuple[Array, Array]:
+    """Where a search begins from a start: the inputs, and what holds them, as `search` takes it."""
+    m = len(lower)
+    high, low = above(start.held, 0.5), above(-0.5, start.held)
+    rows = where(high[m:], -1.0, 0.0)
+    if not limited:
+        return start.u, rows
+    u = where(high[:m], upper, where(low[:m], lower, start.u))
+    return u, np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), rows])
 
 
 def _at_limit(u: Array, lower: Array, upper: Array) -> Array:

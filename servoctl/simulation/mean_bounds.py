@@ -23,6 +23,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
 from servoctl.engine.repeat import repeat
+from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import PlantFunctions
@@ -161,7 +162,10 @@ def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], now: Array) -> A
     state, (later,) = symbols("state", len(now) + 1), kernel(*fresh[:-1])
     outcome = np.concatenate([_change(fresh[-1], later), [1.0]])
     step = ca.Function(
-        "bounds_change", [to_sx(each) for each in (state, *fresh)], ca.cse([to_sx(outcome)]), {"never_inline": True}
+        "bounds_change",
+        [to_sx(each) for each in (state, *fresh)],
+        without_repetitions([to_sx(outcome)]),
+        {"never_inline": True},
     )
     # what is repeated is known by its name, in the whole program
     name = f"bounds_change_{hashlib.sha256(step.serialize().encode()).hexdigest()[:16]}"

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from servoctl.engine import stored
 from servoctl.engine.structured import smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.mechanics.drawing import drawing as draw
@@ -192,6 +193,7 @@ def _run(
                 break
             if progress is not None:
                 progress((reached - start.t) / settings.duration)
+            stored.write_waiting()
     except RunFolderError:
         raise
     except ServoctlError as error:

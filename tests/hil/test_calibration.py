@@ -19,7 +19,8 @@ from hil.recorder.frame_log import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.calibration import calibrated, instructions
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from hil.session.start import Request, start
 from servoctl.bench.faults.scenario import machine
 from servoctl.config import load_config
@@ -179,7 +180,7 @@ def test_the_signs_of_many_drives_are_found_by_turning_them_alone_and_in_pairs()
     assert (fit.misfit, fit.rival, len(fit.unclear)) == (0.0, 100.0, 1)
 
 
-def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> Result:
+def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> RunResult:
     """A calibration over the emulated wire: the drives are mounted in another way than the config says."""
     drives = enumerate(zip(signs, offsets, strict=True), 1)
     keys = [f"hil.drives.u{i}.{key}" for i, pair in drives for key in (f"sign={pair[0]}", f"offset={pair[1]}")]
@@ -197,13 +198,13 @@ SIGNS, OFFSETS = [1, -1, -1, 1, -1, 1], [0.3, 0.0, -0.9, 0.5, 1.0, 0.0]
 
 
 @pytest.fixture(scope="module")
-def over_the_wire(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+def over_the_wire(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunResult, Path]:
     folder = tmp_path_factory.mktemp("calibration") / "run"
     return mounted(SIGNS, OFFSETS, folder), folder
 
 
 def test_a_calibration_over_the_wire_writes_a_patch_that_makes_the_config_true(
-    over_the_wire: tuple[Result, Path],
+    over_the_wire: tuple[RunResult, Path],
 ) -> None:
     result, folder = over_the_wire
     assert (result.exit_code, result.patch) == (0, folder / "calibration.yaml")
@@ -218,7 +219,7 @@ def test_a_calibration_over_the_wire_writes_a_patch_that_makes_the_config_true(
     load("coordinated_robots", [result.patch], "vm")  # the patched config is ready for drives
 
 
-def test_a_calibration_sends_nothing_that_enables_a_drive(over_the_wire: tuple[Result, Path]) -> None:
+def test_a_calibration_sends_nothing_that_enables_a_drive(over_the_wire: tuple[RunResult, Path]) -> None:
     sent = [frame for _, is_sent, frame, _ in read_frames(over_the_wire[1]) if is_sent]
     assert {frame.id & 0x780 for frame in sent} == {0x000, 0x080, 0x600}  # NMT, SYNC, SDO
     assert {frame.data[0] for frame in sent if frame.id == 0} == {1}  # start

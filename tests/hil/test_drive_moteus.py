@@ -9,6 +9,7 @@ from drive_conversation import MILLISECOND, Conversation, Peer
 
 from hil.assembly.prepare import load
 from hil.codecs import moteus as codec
+from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, DriveError
 from hil.drives.moteus import MoteusDrive
 from hil.drives.settings import DriveSettings
@@ -52,7 +53,7 @@ class Axis(Peer):
 
     def take(self, frame: Frame, now: int) -> Iterable[Frame]:
         assert frame.extended and frame.fd and frame.brs and frame.id == 0x8000 | NODE
-        assert len(frame.data) in codec.SIZES and len(frame.data) <= 64
+        assert len(frame.data) in registers.SIZES and len(frame.data) <= 64
         answer, command = io.BytesIO(), {}
         writer = protocol.Writer(answer)
         for part in multiplex.parse_frame(frame.data):
@@ -100,7 +101,7 @@ class Axis(Peer):
 
 
 def reply(data: bytes) -> Frame:
-    return Frame(NODE << 8, codec.padded(data), fd=True, brs=True)
+    return Frame(NODE << 8, registers.padded(data), fd=True, brs=True)
 
 
 def conversation(axis: Axis, **changes) -> tuple[MoteusDrive, Conversation]:
@@ -354,7 +355,7 @@ def test_quick_stop_shorts_the_phases() -> None:
 @pytest.mark.parametrize(("node", "extended"), [(7, False), (8, True), (126, True)])
 def test_replies_of_ids_above_7_have_29_bits(node: int, extended: bool) -> None:
     drive = protocols.build(settings(node=node), PERIOD)
-    answer = Frame(node << 8, codec.padded(state(10).data), extended=extended, fd=True)
+    answer = Frame(node << 8, registers.padded(state(10).data), extended=extended, fd=True)
     drive.accept(answer)
     assert drive.sample is not None and drive.rejected == 0
     up, down = MoteusDrive.traffic(settings(node=node), PERIOD)

@@ -14,7 +14,8 @@ from hil.safety import Reaction
 from hil.safety.plan import Stage
 from hil.sensing.gravity import task_errors
 from hil.session.accuracy import explained_errors
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 
@@ -45,7 +46,7 @@ def machine(name: str, limit: str = "limit") -> RigSetup:
     return load(name, LIMITS[limit], "vm")
 
 
-def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[Result, str, float, float]:
+def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[RunResult, str, float, float]:
     """A run with a fault of a node: verdict, time to it [s], largest error of the coordinates that the law got."""
     node = node or prepared.sensors[0].settings.name
     renewed = prepared.renewed([{**fault, "drive": node, "since": "engaged", "at": AT}], 0)
@@ -107,7 +108,7 @@ def test_a_jump_above_the_limit_is_noticed_and_half_of_it_adds_no_more_error_tha
     assert (verdict, misled < possible) == ("encoder", True)
     assert after <= 3 * prepared.settings.values.period
 
-    ended, verdict, _, misled = play(prepared, AT + 0.5, node, kind="encoder_jump", delta=possible / 2)
+    ended, verdict, _, misled = play(prepared, AT + 0.2, node, kind="encoder_jump", delta=possible / 2)
     assert misled <= possible / 2 + 1e-3
     trajectory, model = ended.trajectory, prepared.loop.system.model
     explained = explained_errors(prepared, trajectory)

@@ -16,7 +16,8 @@ from hil.loop import nanoseconds
 from hil.protocols.nodes import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.bench.faults.run import SETTLING
 from servoctl.bench.faults.scenario import PROTOCOLS, machine
 
@@ -26,7 +27,7 @@ EVERY = 400_000
 UNKNOWN = [0x3A5, 0x5C1, 0x7E5]
 
 
-def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[Result, HilRun, Emulator, RigSetup]:
+def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[RunResult, HilRun, Emulator, RigSetup]:
     prepared = machine(protocol, "at speed").renewed(())
     emulator = make_emulator(prepared, "vm")
     place = replace(environment_of(prepared, emulator), engaged=lambda: disturb(emulator))
@@ -91,7 +92,7 @@ def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str)
     counted = sum(node.rejected for node in (*prepared.drives, *prepared.sensors))
     # the last frame may lie in the inbox still
     assert sent["bad"] - 2 <= counted <= sent["bad"]
-    assert sent["unknown"] - 2 <= run._dispatch.unknown - quiet._dispatch.unknown <= sent["unknown"]
+    assert sent["unknown"] - 2 <= run.parts.dispatch.unknown - quiet.parts.dispatch.unknown <= sent["unknown"]
     assert EventKind.REJECTED in {event.kind for event in among.events}
 
 

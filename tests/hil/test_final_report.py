@@ -13,20 +13,21 @@ from hil.frame import Frame
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind
 from hil.safety.plan import Stage
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.bench.faults.scenario import machine
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 from servoctl.types import Array
 
 
-def run(protocol: str, *faults: dict[str, object]) -> Result:
+def run(protocol: str, *faults: dict[str, object]) -> RunResult:
     prepared = machine(protocol, "at speed").renewed(faults)
     place = environment_of(prepared, make_emulator(prepared, "vm"))
     return HilRun(prepared, dataclasses.replace(place), Stage.FULL, None, None, {}).run(lambda event: None)
 
 
-def kinds(ended: Result) -> list[tuple[EventKind, str]]:
+def kinds(ended: RunResult) -> list[tuple[EventKind, str]]:
     return [(event.kind, event.subject) for event in ended.events if event.kind is not EventKind.STAGE]
 
 
@@ -139,7 +140,7 @@ def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
     for lockstep, handled in ((True, False), (False, True)):
         place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
         run = HilRun(prepared, place, Stage.FULL, None, None, {})
-        with run.operator.listen():
+        with run.parts.operator.listen():
             assert (signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL) is handled
         assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
         run.abandon()

@@ -18,7 +18,7 @@ from hil.session.run import HilRun
 from servoctl.config.shipped import find_config
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import longest_spacing
+from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
 from servoctl.run_folder import load_run
 
 BELT = "two_mass_spring_drive"
@@ -74,7 +74,7 @@ def test_two_values_that_are_unstable_together_at_the_period_are_refused() -> No
     """Each end of both bounds is stable with the other as it is; little damping with much stiffness is not."""
     stiff = 95.0
     live, laws = gains(f"hil.live={{{ALPHA}: [2, 200], {BETA}: [2, {stiff}]}}", "hil.emulation.current_lag=0")
-    bears = [longest_spacing(2 * alpha, stiff**2, True, True, (), 1) for alpha in (2.0, 8.0)]
+    bears = [longest_spacing(RowFeedback(2 * alpha, stiff**2), CommandPath(True, 1)) for alpha in (2.0, 8.0)]
     assert bears[0] < PERIOD < bears[1]
     assert "refused" not in live.request(1, stiff)
     said = live.request(0, 2.0)
@@ -234,7 +234,7 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
 
     def stopping(tick: Tick, reading: Any) -> Any:
         if tick.number == 998:
-            run._stages.ask_to_stop("test")
+            run.parts.stages.ask_to_stop("test")
         return decide(tick, reading)
 
     run._decide = stopping  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hil.safety import EventKind
-from hil.session.run import Result
+from hil.session.ending import RunResult
 from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks
@@ -11,7 +11,7 @@ from servoctl.run_folder.missed import missed_tasks
 CONFLICT = '  - {name: posture, holonomic: "x1 - 0.05"}\nlaw:\n  on_infeasible: warn'
 
 
-def ended(folder: Path, required: bool = True) -> Result:
+def ended(folder: Path, required: bool = True) -> RunResult:
     """A run whose two rows ask for different accelerations of one actuator."""
     text = Path(shipped_configs()["two_mass_spring_drive"]).read_text().replace("\nlaw:", f"\n{CONFLICT}")
     if not required:

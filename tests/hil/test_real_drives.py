@@ -20,7 +20,7 @@ from hil.bus import BusError
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import WallClock
 from hil.safety.plan import Stage
-from hil.session.run import Result
+from hil.session.ending import RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.errors import ConfigError
@@ -45,7 +45,7 @@ def heard(server: EmulatorServer) -> int:
     return server.outlets["main"].bus.health.received
 
 
-def run(config: Path, folder: Path, **asked: Any) -> tuple[Result, list[str]]:
+def run(config: Path, folder: Path, **asked: Any) -> tuple[RunResult, list[str]]:
     begun = start(Request(config, engine="vm", **asked))
     ended = begun.run(folder, lambda event: None)
     return ended, [event.detail for event in ended.events if event.kind.name == "STAGE"]

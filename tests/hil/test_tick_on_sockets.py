@@ -135,9 +135,9 @@ def test_a_bus_that_is_gone_is_reported_and_the_others_go_on(ends: Ends) -> None
 class Checked(HilRun):
     """A run in which the first ticks on sockets are done once more, each from its frames alone."""
 
-    def _assemble(self, signals: Any) -> None:
-        super()._assemble(signals)
-        rig = self._rig
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        rig = self.parts.rig
         assert rig.sockets is not None and rig.machine is not None
         self.stretch, rig.stretch = rig.stretch, None  # one tick at a time at first
         self.machine, self.sockets, self.checked = rig.machine, rig.sockets, 0
@@ -147,7 +147,7 @@ class Checked(HilRun):
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
         if self.checked == 40:
-            self._rig.stretch = self.stretch
+            self.parts.rig.stretch = self.stretch
 
     def _state(self) -> list[bytes]:
         tick, ffi = self.machine.tick, self.machine.ffi
@@ -247,7 +247,7 @@ class Later(HilRun):
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.timer is None and self._rig.stretch is not None and self._rig.ticks:
+        if self.timer is None and self.parts.rig.stretch is not None and self.parts.rig.ticks:
             self.timer = threading.Timer(0.25, self.act)
             self.timer.start()
 
@@ -258,7 +258,7 @@ class Killed(Later):
     """A run whose bus dies in the task."""
 
     def act(self) -> None:
-        for bus in self._environment.buses.values():
+        for bus in self.parts.environment.buses.values():
             assert isinstance(bus, PythonCanBus) and bus.descriptor is not None
             with socket.socket(fileno=socket.dup(bus.descriptor)) as same:
                 same.shutdown(socket.SHUT_RDWR)
@@ -268,7 +268,7 @@ class Asked(Later):
     """A run that the operator ends."""
 
     def act(self) -> None:
-        self.at = self._environment.clock.now() / SECOND
+        self.at = self.parts.environment.clock.now() / SECOND
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -276,7 +276,7 @@ def test_a_bus_that_dies_while_c_does_ticks_ends_the_run(tmp_path: Path) -> None
     run, ended = run_on_sockets(tmp_path / "run", Killed, 5.0)
     kinds = {event.kind for event in ended.events}
     assert EventKind.BUS in kinds and EventKind.NOT_CONFIRMED in kinds and ended.exit_code == 3
-    assert 0 < run._rig.ticks < 400 and run.timer is not None
+    assert 0 < run.parts.rig.ticks < 400 and run.timer is not None
 
 
 def test_a_signal_ends_a_stretch_of_ticks_in_c(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hil.sensing.channels import Channel
 from hil.sensing.tracking import REMEDY, WINDOW, DisturbanceObserver, TrackingMonitor
-from hil.session.run import Result
+from hil.session.ending import RunResult
 from hil.session.start import Request, start
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -114,7 +114,7 @@ def test_a_window_with_a_late_tick_does_not_count() -> None:
     assert watch([9.0, 0.0], [0.0, 0.0], ticks=400, gap=30) == []
 
 
-def run(config: str, *overrides: str) -> Result:
+def run(config: str, *overrides: str) -> RunResult:
     return start(Request(config, overrides, engine="vm")).run(None, lambda event: None)
 
 

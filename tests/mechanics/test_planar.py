@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plants.parallelogram import Parallelogram
 from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics import planar
 from servoctl.mechanics.constraint import Constraint
@@ -360,3 +361,9 @@ def test_parameters_of_a_linkage_remain_inputs() -> None:
         np.testing.assert_allclose(M, changed.mass_matrix(q, 0.0), atol=1e-14)
         np.testing.assert_allclose(Q, changed.force(q, v, 0.0), atol=1e-12)
         np.testing.assert_allclose(B, changed.actuation(q, 0.0), atol=1e-14)
+
+
+def test_two_plants_of_one_class_keep_their_own_values() -> None:
+    light, heavy = Parallelogram(), Parallelogram(m=3.0)
+    for _ in range(2):
+        assert [float(plant.mass_matrix(np.zeros(12), 0.0)[0, 0]) for plant in (light, heavy)] == [1.0, 3.0]

@@ -16,9 +16,10 @@ from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
-from hil.session.run import HilRun, Result
+from hil.session.ending import RunResult
+from hil.session.run import HilRun
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
-from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine
+from servoctl.bench.faults.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
 from servoctl.types import Array
 
 LOOKED_AT = 2 * PERIOD
@@ -66,9 +67,6 @@ class SampleTimes:
         return max((b - a for a, b in pairwise(times)), default=0) / SECOND
 
 
-LOOK = 250_000
-"""Interval at which the drives are inspected [ns]."""
-
 ZERO = 0.05
 """Torques at the joint up to this count as zero, because MIT frames have no exact zero [N]."""
 
@@ -104,7 +102,7 @@ class FaultResult:
 
 
 class TruthMonitor:
-    """Inspects the true states of the drives from the fault on.
+    """Notes when the true drives make torque, from the fault on.
 
     Attributes:
         onset: Time of the fault [ns].
@@ -116,39 +114,52 @@ class TruthMonitor:
     def __init__(self, emulator: Emulator) -> None:
         """Monitors all drives of an emulator."""
         self._world, self.onset = emulator.world, 0
-        self._drives = [emulator.drive(name) for name in emulator.observer.findings.largest]
-        self._was_off = [False] * len(self._drives)
+        self._drives = {name: emulator.drive(name) for name in emulator.observer.findings.largest}
+        for name, drive in self._drives.items():
+            drive.motor.told = partial(self._changed, name)
+        self._off: set[str] | None = None  # those that are off now; None before the fault
+        self._never: Sequence[str] = ()
         self.off: int | None = None
         self.problems: list[str] = []
         self.enabled_again: set[str] = set()
 
     def begin(self, after: float) -> None:
-        """Starts the inspection after a time [s]."""
+        """Starts after a time [s]."""
         self.onset = self._world.now + nanoseconds(after)
-        self._world.at(self.onset, self._look)
+        self._world.at(self.onset, self._begin)
 
-    def _look(self) -> None:
-        for i, drive in enumerate(self._drives):
-            if drive.motor.enabled and self._was_off[i]:
-                self.enabled_again.add(drive.settings.name)
-                self.problems.append(f"{drive.settings.name} was enabled again")
-            self._was_off[i] = not drive.motor.enabled
-        if self.off is None and all(self._was_off):
+    def _begin(self) -> None:
+        self._off = {name for name, drive in self._drives.items() if not drive.motor.enabled}
+        self._note_off(self._off)
+
+    def _changed(self, name: str, word: str) -> None:
+        """Called by a motor that has got or lost its torque."""
+        if word == "torque on" and name in self._never:
+            self.problems.append(f"{name} was enabled")
+        if self._off is None:
+            return
+        if word == "torque off":
+            self._off.add(name)
+            self._note_off(self._off)
+        elif word == "torque on" and name in self._off:
+            self._off.remove(name)
+            self.enabled_again.add(name)
+            self.problems.append(f"{name} was enabled again")
+
+    def _note_off(self, off: set[str]) -> None:
+        if self.off is None and len(off) == len(self._drives):
             self.off = self._world.now
-        self._world.after(LOOK, self._look)
 
     def never_on(self, names: Sequence[str]) -> None:
-        """Records a problem whenever one of these drives is on."""
-        on = [drive.settings.name for drive in self._drives if drive.motor.enabled]
-        self.problems += [f"{name} was enabled" for name in on if name in names]
-        self._world.after(LOOK, partial(self.never_on, names))
+        """Records a problem whenever one of these drives gets torque from now on."""
+        self._never = names
 
     def left_on(self) -> list[str]:
         """A sentence for each drive that is on or whose motor has torque."""
-        names = [f"{drive.settings.name} is on at the end" for drive in self._drives if drive.motor.enabled]
-        for drive in self._drives:
+        names = [f"{name} is on at the end" for name, drive in self._drives.items() if drive.motor.enabled]
+        for name, drive in self._drives.items():
             if not drive.motor.shorted and abs(torque := drive.motor.torque()) > 1e-6:
-                names.append(f"{drive.settings.name} has {torque:.3g} N m at the end")
+                names.append(f"{name} has {torque:.3g} N m at the end")
         return names
 
 
@@ -159,11 +170,11 @@ class Host(HostFaults):
         """Wraps the scripted faults; `due` is called once when `now` has reached `at`."""
         self._scripted, self._now, self._due = scripted, now, due
         self.at: int | None = None
-        self.raises = False
+        self.raises = self.happened = False
 
     def stall(self) -> int:
         if self.at is not None and self._now() >= self.at:
-            self.at = None
+            self.at, self.happened = None, True
             self._due()
         return self._scripted.stall()
 
@@ -178,10 +189,14 @@ class Host(HostFaults):
 
 
 def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultResult:
-    """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`."""
+    """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`.
+
+    Raises:
+        KeyboardInterrupt: A signal came that is not part of the scenario.
+    """
     made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
     prepared = made.renewed(scenario.faults, scenario.seed)
-    emulator = make_emulator(prepared, "vm")
+    emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol, scenario.motion))
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
     if scenario.at is None:
@@ -197,6 +212,8 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
     run = HilRun(prepared, environment, stage, None, None, {})
     ended = run.run(lambda event: None)
+    if run.parts.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
+        raise KeyboardInterrupt  # the run took the signal of whoever plays the scenarios
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)
 
@@ -238,7 +255,7 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
 
 
 def _checked(
-    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: Result
+    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: RunResult
 ) -> FaultResult:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
@@ -278,7 +295,7 @@ def _checked(
     )  # fmt: skip
 
 
-def _misled(ended: Result, until: float) -> float:
+def _misled(ended: RunResult, until: float) -> float:
     """Largest difference between a coordinate that the law got and the true one, until a time [s]."""
     columns = ended.trajectory.columns
     rows = columns["t"] <= until

@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hil.assembly.emulation import emulated_rig
 from hil.assembly.prepare import RigSetup, load
+from hil.emulator.plant import SimulatedPlant
 
 CONFIG = Path(__file__).with_name("carts.yaml")
 PROTOCOLS = ("odrive", "cia402", "mit", "moteus", "robstride")
@@ -109,6 +111,12 @@ def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm"
     written += [f"hil.buses.main={json.dumps(_FD_BUS)}"] if fd else []
     written += ["estimation.kind=model"] if estimation else []
     return load(CONFIG, [*written, *SPEED[motion], f"hil.tick={tick}"], engine)
+
+
+@cache
+def simulated_plant(protocol: str, motion: str) -> SimulatedPlant:
+    """The machine behind the emulated drives, which begins again with each run on it; arguments as of `machine`."""
+    return emulated_rig(machine(protocol, motion), "vm").plant()
 
 
 Entries = list[dict[str, Any]]

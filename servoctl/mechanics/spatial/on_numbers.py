@@ -29,14 +29,38 @@ def fast_on_numbers(function: Callable[..., Array]) -> Callable[..., Array]:
 
     @functools.wraps(function)
     def evaluate(robot: Any, *vectors: Array) -> Array:
-        p = parameter_values(robot)
-        if is_symbolic(p, *vectors):
+        known = getattr(_latest, "known", None)
+        if known is None or known.robot is not robot:
+            known = _latest.known = KnownRobot(robot)
+        if known.symbolic or is_symbolic(*vectors):
             return function(robot, *vectors)
-        key = Traced(function, len(vectors), threading.get_ident(), structure(robot), robot)
-        result: Array = _kernel(key)(*(np.asarray(vector, dtype=float) for vector in vectors), p)[0]
+        kernel = known.kernels.get(function)
+        if kernel is None:
+            key = Traced(function, len(vectors), threading.get_ident(), structure(robot), robot)
+            kernel = known.kernels[function] = _kernel(key)
+        result: Array = kernel(*(np.asarray(vector, dtype=float) for vector in vectors), known.p)[0]
         return result
 
     return evaluate
+
+
+class KnownRobot:
+    """What is read from a robot once, because robots do not change.
+
+    Attributes:
+        robot: The robot.
+        p: Its parameters.
+        symbolic: Whether they are symbols.
+        kernels: Function -> its compiled copy.
+    """
+
+    def __init__(self, robot: Any) -> None:
+        self.robot, self.p = robot, parameter_values(robot)
+        self.symbolic = is_symbolic(self.p)
+        self.kernels: dict[Callable[..., Array], Kernel] = {}
+
+
+_latest = threading.local()  # the `KnownRobot` that a thread evaluated last
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The picture of a robot as lines through the origins of its joints."""
 
+from functools import cache
+
 import numpy as np
 
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
@@ -15,20 +17,32 @@ def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
         tree: The robots.
         origins: Position of each frame, shape (frames, 3) [m].
     """
+    lines: dict[str, Array] = {}
+    for first, fixed, points in _branches(tree):
+        start = [_base(origins, fixed, points[0])] if fixed else [] if first is None else [first]
+        lines[tree.frames[points[-1]].name] = _distinct(origins[[*start, *points]])
+    return lines
+
+
+@cache
+def _branches(tree: RobotTree) -> list[tuple[int | None, list[int], list[int]]]:
+    """Of each branch: the frame from which it leaves another, the fixed frames of its base, and its other frames.
+
+    The first is None for a branch on the world, whose base is among the fixed frames; a free base has none.
+    """
     on_body: dict[int, list[int]] = {i: [] for i in range(WORLD, len(tree.joints))}
     # nearest to the body's origin first: that of the link whose joint moves the body is there
     for k in sorted(range(len(tree.frames)), key=lambda k: float(np.linalg.norm(tree.frames[k].placement.xyz))):
         on_body[tree.frames[k].body].append(k)
     parents = [joint.parent for joint in tree.joints]
-    lines: dict[str, Array] = {}
+    found: list[tuple[int | None, list[int], list[int]]] = []
     for tip in sorted(set(range(len(parents))) - set(parents)):
         first, *bodies = _branch(parents, tip)
-        start = on_body[first][0] if first != WORLD else _base(origins, on_body[WORLD], on_body[bodies[0]][0])
-        points = [start, *(on_body[body][0] for body in bodies), *sorted(on_body[tip][1:])]
-        if first == WORLD and tree.joints[bodies[0]].kind == "free":
-            del points[0]
-        lines[tree.frames[points[-1]].name] = _distinct(origins[points])
-    return lines
+        points = [*(on_body[body][0] for body in bodies), *sorted(on_body[tip][1:])]
+        is_free = tree.joints[bodies[0]].kind == "free"
+        fixed = on_body[WORLD] if first == WORLD and not is_free else []
+        found.append((None if first == WORLD else on_body[first][0], fixed, points))
+    return found
 
 
 def _branch(parents: list[int], tip: int) -> list[int]:
@@ -46,5 +60,6 @@ def _base(origins: Array, fixed: list[int], joint: int) -> int:
 
 def _distinct(points: Array) -> Array:
     """The points without those that repeat the one before; a dot is two equal points."""
-    kept = [point for i, point in enumerate(points) if not i or np.linalg.norm(point - points[i - 1]) > 1e-9]
-    return np.array(kept if len(kept) > 1 else 2 * kept)
+    moved = np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-9
+    kept = points[np.append(True, moved)]
+    return kept if len(kept) > 1 else np.repeat(kept, 2, axis=0)
