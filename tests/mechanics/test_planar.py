@@ -367,3 +367,17 @@ def test_two_plants_of_one_class_keep_their_own_values() -> None:
     light, heavy = Parallelogram(), Parallelogram(m=3.0)
     for _ in range(2):
         assert [float(plant.mass_matrix(np.zeros(12), 0.0)[0, 0]) for plant in (light, heavy)] == [1.0, 3.0]
+
+
+def test_a_field_that_changes_in_place_is_read_again() -> None:
+    @dataclass(frozen=True)
+    class Listed(PlanarLinkage):
+        masses: list[float]
+
+        def build(self, linkage: Linkage) -> None:
+            linkage.body("block", self.masses[0], 1.0)
+
+    masses = [1.0]
+    plant = Listed(masses)
+    masses[0] = 2.0
+    assert plant.mass_matrix(np.zeros(3), 0.0)[0, 0] == 2.0

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import is_
+from types import NoneType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,9 @@ from servoctl.mechanics.planar.frames import BodyFrame, Point
 from servoctl.mechanics.planar.linkage import Linkage
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
+
+UNCHANGING = (int, float, str, tuple, NoneType)
+"""Types of fields that cannot change in place; parts made from a list, an array or symbols are not kept."""
 
 _latest: WeakKeyDictionary[type, tuple[tuple[Any, ...], Linkage]] = WeakKeyDictionary()
 """Class -> values of the fields of the plant that was built last, and its parts."""
@@ -59,7 +63,8 @@ class PlanarLinkage(Plant):
         if linkage is None or not all(map(is_, values, before)):
             linkage = Linkage(type(self).__name__)
             self.build(linkage)
-            _latest[type(self)] = values, linkage
+            if all(isinstance(value, UNCHANGING) for value in values):
+                _latest[type(self)] = values, linkage
         return linkage
 
     @property
