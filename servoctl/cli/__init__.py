@@ -25,16 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: The command ended without an error; it carries the exit code.
     """
-    from typer.main import get_command
-
-    from servoctl.cli.app import app
-
     begin(process=arguments is None)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words  # typer accepts options of the app only before the command
     try:
         with interruptible():
+            from typer.main import get_command
+
+            from servoctl.cli.app import app
+
             get_command(app)([word for word in words if word != "--debug"], prog_name="servoctl")
+    except KeyboardInterrupt:  # before the command began, which handles it from then on
+        return ExitCode.INTERRUPTED
     except Exception as error:
         if debug:
             traceback.print_exc()
