@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from servoctl.errors import RunFolderError
-from servoctl.report import DPI, figure, gives, plot, report
+from servoctl.report import DPI, FIGURES, figure, gives, plot, report
 from servoctl.report.panels import FLOOR, status_runs
 from servoctl.report.path import frames, view
 from servoctl.report.stages import stage_spans
@@ -221,7 +221,8 @@ def test_frames_that_are_not_finite_are_skipped(tmp_path):
     assert len(t) == 150
     assert np.isfinite(kept["right"]).all()
     run.drawing["left"][:] = np.nan
-    assert len(report(run, tmp_path)) == 5  # phase pictures instead
+    assert len(report(run, tmp_path, names=["overview", "path"])) == 2  # phase pictures instead
+    assert sum(gives(run, name) for name in FIGURES) == 5
 
 
 def test_without_a_drawing_the_path_is_velocity_over_coordinate():
@@ -289,7 +290,7 @@ def on_drives(rows=300):
 
 def test_timing_counts_every_tick_and_marks_every_event(tmp_path):
     run = on_drives()
-    assert "timing.png" in [file.name for file in report(run, tmp_path)]
+    assert [file.name for file in report(run, tmp_path, names=["timing"])] == ["timing.png"]
     drawn = figure(run, "timing")
     counted, late, ages_counted, ages = drawn.axes
     assert [sum(patch.get_data().values.sum() for patch in axes.patches) for axes in (counted, ages_counted)] == [

@@ -229,7 +229,7 @@ def test_the_command_writes_a_config_that_runs_and_prints_the_result(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "trials", "cycle"), [("two_mass_spring", 48, 0.002), ("coordinated_robots", 32, 0.002)]
+    ("name", "trials", "cycle"), [("two_mass_spring", 12, 0.002), ("coordinated_robots", 8, 0.002)]
 )
 def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
     tmp_path: Path, name: str, trials: int, cycle: float

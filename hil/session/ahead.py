@@ -68,9 +68,9 @@ class TicksAhead:
     def __call__(self, number: int, deadline: int) -> Ahead:
         """Ticks that C did from the one with this number and deadline [ns] on; see `hil.loop.tick.TickLoop.run`.
 
-        Every `CHECK_EVERY` ticks one is left to Python, which then looks at the other processes.
+        They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
-        rig, most, self.last = self._rig, -number % CHECK_EVERY, None
+        rig, most, self.last = self._rig, 1 + -number % CHECK_EVERY, None
         if self._operator.view is not None:
             most = min(most, self._most_with_view)
         busy = self._monitor.clamps or self._live_gains.moving or self._outliers.going

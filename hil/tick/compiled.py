@@ -15,7 +15,7 @@ SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
 HEAD = "#include <math.h>\n#include <string.h>\n"
 
 HEAD_WITH_SOCKETS = (
-    "#define _GNU_SOURCE /* recvmmsg, sendmmsg, ppoll */\n"
+    "#define _GNU_SOURCE /* recvmmsg, ppoll */\n"
     + HEAD
     + "".join(f"#include <{name}.h>\n" for name in ("errno", "poll", "sys/socket", "sys/uio", "time", "unistd"))
 )

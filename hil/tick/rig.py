@@ -22,7 +22,7 @@ from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
 
-PAUSE = 10
+PAUSE = 2
 """Ticks in Python after one that was given back: what is rare seldom comes alone."""
 
 

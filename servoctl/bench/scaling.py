@@ -1,8 +1,11 @@
-"""Time of an evaluation as machines grow, on each engine: shows up to which size unrolled code is faster."""
+"""Time and memory of an evaluation as machines grow, on each engine, beside the floor of its operations."""
 
+import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,13 @@ import numpy as np
 
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.system import make_system
+from servoctl.bench import costs, peers
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable, at_most
 from servoctl.bench.robots_case import on_c
-from servoctl.bench.spatial_chain import target, tree
+from servoctl.bench.spatial_chain import in_pinocchio, target, tree
 from servoctl.bench.timing import children_time
 from servoctl.engine.compiler import compiler
+from servoctl.engine.cost import operations
 from servoctl.engine.pairwise import pairwise
 from servoctl.engine.select_engine import affordable
 from servoctl.laws.constraint_following import ConstraintFollowing
@@ -33,6 +38,9 @@ PAIRWISE = (5, 50, 200, 1000)
 CHAINS = (2, 4, 6, 8, 10, 12, 15, 20, 30)
 ARMS = (3, 4, 6, 8, 11, 15)
 """Links per arm of two robots that hold one object; the object counts for both."""
+
+SPATIAL = (7, 30, 100)
+"""Joints of a spatial chain."""
 
 TREES = (10, 20, 30, 50)
 """Joints of a robot with arms of `BRANCH` joints on one link."""
@@ -53,7 +61,7 @@ LIMITS = {
 
 HEADER = (
     "machine", "coordinates", "task rows", "parts", "auto", "make [s]", "auto [us]", "vm [us]", "cc CPU [s]", "c [us]",
-    "numpy [us]",
+    "numpy [us]", "floor [us]", "memory [MB]", "pinocchio [us]",
 )  # fmt: skip
 
 
@@ -67,6 +75,7 @@ class Case:
         task: Name -> constraint.
         law: The law.
         q: Coordinates at which it is evaluated, shape (n,).
+        theirs: Makes the law of the same machine on Pinocchio's terms, if Pinocchio is there; None: it has none.
     """
 
     name: str
@@ -74,10 +83,11 @@ class Case:
     task: dict[str, Constraint]
     law: ConstraintFollowing
     q: Array
+    theirs: Callable[[], Any] | None = None
 
 
 def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
-    """Cost of one closed-loop evaluation: swarms to 1,000, chains to 30 links, closed or not, trees to 50 joints.
+    """Cost of one closed-loop evaluation: swarms to 1,000, chains to 30 links, closed or not, spatial chains and trees.
 
     Args:
         effort: Quick takes only the small machines.
@@ -87,16 +97,20 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
     cases += list(_pairwise_swarms(PAIRWISE[:1] if effort.quick else PAIRWISE))
     cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))
     cases += list(_robots(ARMS[:1] if effort.quick else ARMS))
-    cases += list(_trees(TREES[:1] if effort.quick else TREES))
-    rows = []
+    cases += list(_trees([(n, n) for n in SPATIAL[: 1 if effort.quick else None]], "spatial chain"))
+    cases += list(_trees([(n, BRANCH) for n in TREES[: 1 if effort.quick else None]], "tree"))
+    arithmetic, rows = None if compiler() is None else costs.measure().arithmetic, []
     for i, case in enumerate(cases):
-        rows.append(_measured(case, not effort.quick))
+        rows.append(_alone(case, not effort.quick, arithmetic))
         progress(i / len(cases))
     shown = [[_shown(row[key]) for key in HEADER] for row in rows]
     notes = [
         "auto: the engine that `--engine auto` chooses; make: tracing; cc CPU: processor time of the C "
         "compiler, 0 where the cache has the library; -: the compiler would take more than 5 s; "
-        "parts: laws of their own; pairwise: the swarm's rule written with sc.pairwise"
+        "parts: laws of their own; pairwise: the swarm's rule written with sc.pairwise",
+        "floor: the operations of law and motion as traced, each in the time of an addition in scalar C; "
+        "memory: peak of a process that makes and evaluates the machine, beyond what it began with",
+        "pinocchio: terms of Pinocchio and algebra in NumPy; the law alone",
     ]
     table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
     return BenchReport(
@@ -173,16 +187,48 @@ def _robots(sizes: tuple[int, ...]) -> Iterator[Case]:
         yield Case(f"robots of {2 * s - 1}", pair(s=s, L=float(np.cos(q).sum())), task, law, q)
 
 
-def _trees(sizes: tuple[int, ...]) -> Iterator[Case]:
-    for joints in sizes:
+def _trees(sizes: list[tuple[int, int]], name: str) -> Iterator[Case]:
+    for joints, branch in sizes:
         law = ConstraintFollowing(correction=Baumgarte(10.0, 10.0))
         q = 0.4 * np.sin(1.0 + np.arange(joints))
-        task: dict[str, Constraint] = {"tip": Position(f"link{joints}", target(BRANCH))}
-        yield Case(f"tree of {joints}", tree(joints, BRANCH), task, law, q)
+        task: dict[str, Constraint] = {"tip": Position(f"link{joints}", target(branch))}
+        theirs = partial(in_pinocchio, joints, branch)
+        yield Case(f"{name} of {joints}", tree(joints, branch), task, law, q, theirs)
 
 
-def _measured(case: Case, in_c: bool) -> dict[str, Any]:
-    """A row of the table, with C or without."""
+def _alone(case: Case, in_c: bool, arithmetic: float | None) -> dict[str, Any]:
+    """A row of the table from a process of its own, whose peak of memory is that of this case."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return _measured(case, in_c, arithmetic)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), _keep, (case,)) as process:
+        return process.submit(_measured, None, in_c, arithmetic).result()
+
+
+_kept: list[Case] = []  # the case of this process: plants of a user's class need not be written and read
+
+
+def _keep(case: Case) -> None:
+    _kept.append(case)
+
+
+def _memory(field: str) -> float | None:
+    """A field of this process's memory in /proc [MB]; None where there is none."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1.024e-3 for line in lines if line.startswith(field)), None)
+
+
+def _measured(case: Case | None, in_c: bool, arithmetic: float | None) -> dict[str, Any]:
+    """A row of the table, with C or without.
+
+    Args:
+        case: The machine; None: the one that this process keeps.
+        in_c: Whether C is measured too.
+        arithmetic: Time of an addition in C [s]; None: it is not known.
+    """
+    case, before = case or _kept[-1], _memory("VmRSS")
     n = len(case.q)
     start = State(0.0, case.q, np.zeros(n))
     system = make_system(case.plant, case.task, case.law, {}, start, None, 1e-6)
@@ -199,7 +245,18 @@ def _measured(case: Case, in_c: bool) -> dict[str, Any]:
     numeric = _cost(make_loop(system, "numpy"), x) if n <= DENSE else None
     rows, engine = len(system.model.task_rows), auto.engine
     compiling, in_machine_code = _in_c(auto, x) if in_c else (None, None)
-    figures = (case.name, n, rows, parts, engine, made, cost, unrolled, compiling, in_machine_code, numeric)
+    peak, floor = _memory("VmHWM"), None
+    if isinstance(auto, CompiledLoop) and arithmetic is not None:
+        floor = operations(auto.rates_kernel.function) * arithmetic * 1e6
+    used = None if before is None or peak is None else peak - before
+    theirs = None
+    if case.theirs is not None and peers.installed()["pinocchio"]:
+        law = case.theirs()
+        theirs = _time(lambda: law.command(case.q, np.zeros(n)))
+    figures = (
+        case.name, n, rows, parts, engine, made, cost, unrolled, compiling, in_machine_code, numeric, floor, used,
+        theirs,
+    )  # fmt: skip
     return dict(zip(HEADER, figures, strict=True))
 
 
@@ -215,11 +272,16 @@ def _in_c(loop: Loop, x: Array) -> tuple[float | None, float | None]:
 
 def _cost(loop: Loop, x: Array) -> float:
     """Median time of one evaluation [us], over at least five and about a fifth of a second."""
-    loop.rates(0.0, x)
+    return _time(lambda: loop.rates(0.0, x))
+
+
+def _time(evaluate: Callable[[], object]) -> float:
+    """Median time of a call [us], as of `_cost`."""
+    evaluate()
     times: list[float] = []
     while len(times) < 5 or (sum(times) < 0.2 and len(times) < 2000):
         began = time.perf_counter()
-        loop.rates(0.0, x)
+        evaluate()
         times.append(time.perf_counter() - began)
     return float(np.median(times)) * 1e6
 

@@ -56,9 +56,9 @@ def main(config: str, *descriptors: str) -> None:
         for (name, keys), end in zip(setup.settings.buses.items(), descriptors, strict=True)
     }
     server = EmulatorServer(emulated_rig(setup), buses, clock, _say, partial(hand_of, setup))
-    _say("ready")
     try:
         with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10):
+            _say("ready")  # to prepare takes 0.4 s, in which frames would wait
             server.serve(lambda: bool(signals.first))
     finally:
         close_all(buses.values())

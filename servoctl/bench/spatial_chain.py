@@ -16,7 +16,7 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
-from servoctl.mechanics.spatial.placement import Inertial, Placement, Vector3
+from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.pose import Position
 from servoctl.simulation.closed_loop import Loop
@@ -89,17 +89,27 @@ def tree(joints: int, branch: int) -> Robot:
     """The first link of a chain of `branch` links carries chains of as many links, until there are enough joints."""
     names = ["base", *(f"link{i}" for i in range(1, joints + 1))]
     links = [LinkDescription(names[0]), *(LinkDescription(name, _inertial()) for name in names[1:])]
-    parents = [names[i if i % branch or not i else 1] for i in range(joints)]
+    place = Placement.at((0.0, 0.0, LENGTH))
     parts = [
-        JointDescription(
-            f"joint{i + 1}", "continuous", parents[i], names[i + 1], Placement.at((0.0, 0.0, LENGTH if i else 0.0)),
-            axis,
-        )
-        for i, axis in enumerate(axes_of(joints))
-    ]  # fmt: skip
+        JointDescription(f"joint{i + 1}", "continuous", names[parent], names[i + 1], place if i else IDENTITY, axis)
+        for i, (axis, parent) in enumerate(zip(axes_of(joints), parents_of(joints, branch), strict=True))
+    ]
     builder = RobotBuilder()
     builder.add(Description("chain", tuple(links), tuple(parts)), base="fixed")
     return builder.plant()
+
+
+def parents_of(joints: int, branch: int) -> list[int]:
+    """Number of the link that carries each joint of `tree`, from 1; 0: the base."""
+    return [i if i % branch or not i else 1 for i in range(joints)]
+
+
+def in_pinocchio(joints: int, branch: int) -> Any:
+    """The law of `tree` on Pinocchio's terms, whose last joint follows `target(branch)`; Pinocchio must be there."""
+    from servoctl.bench.peers.spatial_chain import PinocchioChain
+
+    parents = parents_of(joints, branch)
+    return PinocchioChain(axes_of(joints), parents, LENGTH, MASS, INERTIA, target(branch), GAIN)
 
 
 def _inertial() -> Inertial:
@@ -140,9 +150,7 @@ def _measured(joints: int, quick: bool) -> tuple[list[Competitor], dict[str, Any
             made["compiling"], made["note"] = children_time() - before, str(error)
     contest.enter(_from_python(loop), lambda k: loop.control(0.0, x[k])[inputs])
     if peers.installed()["pinocchio"]:
-        from servoctl.bench.peers.spatial_chain import PinocchioChain
-
-        theirs = PinocchioChain(axes_of(joints), LENGTH, MASS, INERTIA, target(joints), GAIN)
+        theirs = in_pinocchio(joints, joints)
         contest.enter(theirs.name, lambda k: theirs.command(q[k], v[k]))
     reference = loop_of(joints, q[0], v[0], "numpy")
     exact = np.array([reference.control(0.0, each)[inputs] for each in x])

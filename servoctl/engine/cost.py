@@ -41,14 +41,12 @@ def decomposition_cost(rows: int, n: int) -> Cost:
     """
     k, dot = min(rows, n), 2 * n + 3
     others = sum(rows - 1 - j for j in range(k))  # rows that are not chosen yet, over all pivots
-    total = 1 + rows * dot + others * (1 + dot) + (others - (rows - k)) * (2 * n + dot + 4)
-    total += (
-        k * (1 + dot + 4 + 2 + 1 + n + 1 + 2) + k - 1
-    )  # length of the new direction, whether it counts, its entries
+    total = 3 + rows * dot + others * (2 + dot) + (others - (rows - k)) * (2 * n + dot + 5)
+    total += k * (13 + dot + n) + k - 1  # length of the new direction, whether it counts, its entries
     total += (k * (k - 1) // 2) * (dot + 2 * n + 2)  # products with the directions before
     column = 2 * rows + 6 + 2 * rows
     columns = k * column + 2 * (k - 1) * 2 * rows * k + k * (k - 1) * (2 * rows + 1) + k * k
-    return Cost(total + columns + k * n + 1, 4 * k)
+    return Cost(total + columns + k * n + 1, 5 * k)
 
 
 def decomposition_numbers(rows: int, n: int) -> int:

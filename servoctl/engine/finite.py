@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.products import called
+from servoctl.engine.products import called, total
 from servoctl.engine.symbol import Symbol, is_symbolic
 from servoctl.types import Array
 
 _LARGEST = 1.7976931348623157e308
-
-PARTS = 8
-"""Parts of a long sum: an addition takes about as many times longer than the processor takes to start one."""
 
 MANY = 500
 """Symbols of one array from which a loop sums them."""
@@ -27,7 +24,7 @@ def is_finite(*arrays: Array) -> Any:
     """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
     if not is_symbolic(*arrays):
         return all(_numbers_are_finite(np.asarray(array, dtype=float)) for array in arrays)
-    # equal expressions count once; parts that do not wait for one another take a processor a fraction of the time
+    # equal expressions count once
     seen: set[int] = set()
     entries: list[Any] = []
     for array in arrays:
@@ -42,8 +39,7 @@ def is_finite(*arrays: Array) -> Any:
             entries += own
         else:
             entries += called(loops.total_function(len(own)), (np.array(own, dtype=object),), ())
-    total = sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
-    return abs(total) <= _LARGEST
+    return abs(total(entries)) <= _LARGEST
 
 
 def _numbers_are_finite(array: Array) -> bool:

@@ -1,5 +1,6 @@
 """Products of matrices, on numbers or on symbols: small ones are written out, large ones are loops."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,14 @@ from servoctl.engine.structured import components, is_zero
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
+SMALL = 100
+"""Products of symbols in a matrix product up to which it is written out: it leaves out the zeros."""
+
 WORTH = 60
-"""Products of symbols in a matrix product from which loops are used."""
+"""The same of other operations on matrices."""
+
+PARTS = 8
+"""Parts of a long sum."""
 
 MOST_PARTS = 4
 """Blocks of a matrix up to which each is multiplied by itself."""
@@ -25,7 +32,7 @@ def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]
 
 def product(A: Array, B: Array) -> Array:
     """A B, shape (r, c), or (r,) for a vector B."""
-    if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < WORTH:
+    if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < SMALL:
         plain: Array = A @ B
         return plain
     parts = _column_parts(B) if B.ndim == 2 else []
@@ -80,13 +87,20 @@ def project(Z: Array, w: Array) -> Array:
 
 def sum_of_squares(A: Array) -> Any:
     """The sum of the squares of all entries."""
-    if not is_symbolic(A) or A.size < WORTH:
+    if not is_symbolic(A):
         return np.sum(A * A) if A.size else 0.0
+    if A.size < WORTH:
+        return total((A * A).ravel().tolist())
     lying = (A.T if _transposed(A) else A).ravel(order="F")
     kept = np.array([not is_zero(entry) for entry in lying], dtype=bool)
     lying = lying if kept.all() else lying[kept]
-    (total,) = called(loops.squares_function(len(lying)), (lying,), ())
-    return total
+    (whole,) = called(loops.squares_function(len(lying)), (lying,), ())
+    return whole
+
+
+def total(entries: Sequence[Any]) -> Any:
+    """The sum, in parts that do not wait for one another: an addition takes several times as long as its start."""
+    return sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
 
 
 def column_sizes(A: Array) -> Array:

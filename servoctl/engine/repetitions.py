@@ -17,17 +17,16 @@ def without_repetitions(expressions: Sequence[Any]) -> list[Any]:
     """The same expressions, in which each operation on the same operands appears once.
 
     Args:
-        expressions: CasADi SX.
+        expressions: CasADi SX or DM.
     """
+    expressions = [ca.SX(each) for each in expressions]
     free = ca.symvar(ca.veccat(*expressions))
-    function = ca.Function("expressions", free, list(expressions))
-    count = function.n_instructions()
-    codes = [function.instruction_id(i) for i in range(count)]
-    if ca.OP_CALL not in codes:
-        return list(ca.cse(list(expressions)))
+    function = ca.Function("expressions", free, expressions)
+    if not function.find_functions(0):
+        return list(ca.cse(expressions))
     remade = _Remade(function, free)
-    for i, code in enumerate(codes):
-        remade.add(i, code)
+    for i in range(function.n_instructions()):
+        remade.add(i, function.instruction_id(i))
     pairs = zip(expressions, remade.results, strict=True)
     return [_matrix(each.sparsity(), values) if values else each for each, values in pairs]
 

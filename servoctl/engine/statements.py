@@ -55,6 +55,9 @@ _DIVISIONS = {ca.OP_DIV, ca.OP_INV, ca.OP_SQRT}
 _SLOW = {getattr(ca, f"OP_{name.upper()}") for name in (*SLOW_OF_ONE, *SLOW_OF_TWO)} | {ca.OP_CONSTPOW}
 
 
+TOGETHER = 4
+"""Angles whose sines and cosines one call computes, in the time of one."""
+
 MANY_VALUES = 64
 """Longer arrays of values are filled in loops, where values stand at even distances in another array."""
 
@@ -106,7 +109,8 @@ class Statements:
         ]
         self._sources = self._made_by()
         self._shared = self._denominators()
-        self._angles, self._both = self._angles_of_both() if sine_with_cosine else {}, dict[int, str]()
+        self._angles = self._angles_of_both() if sine_with_cosine else {}
+        self._groups, self._both = self._groups_of_angles(), dict[int, tuple[str, str]]()
         read = {inputs[0] for operation, inputs, _ in self._steps if operation == ca.OP_INPUT}
         self.lines += [f"  (void) x{k};" for k in range(function.n_in()) if k not in read]
         results = [[""] * function.nnz_out(k) for k in range(function.n_out())]
@@ -136,6 +140,12 @@ class Statements:
         angles = {i: self._sources[i][0] for i, step in enumerate(self._steps) if step[0] in both}
         asked = {(self._steps[i][0], angle) for i, angle in angles.items()}
         return {i: angle for i, angle in angles.items() if all((operation, angle) in asked for operation in both)}
+
+    def _groups_of_angles(self) -> dict[int, list[int]]:
+        """Angle -> the angles whose sines are computed with its own; all of them are inputs of the function."""
+        inputs = list(dict.fromkeys(angle for angle in self._angles.values() if self._steps[angle][0] == ca.OP_INPUT))
+        groups = [inputs[first : first + TOGETHER] for first in range(0, len(inputs), TOGETHER)]
+        return {angle: group for group in groups if len(group) > 1 for angle in group}
 
     def _statement(
         self, i: int, operation: int, inputs: list[int], outputs: list[int], results: list[list[str]]
@@ -182,13 +192,25 @@ class Statements:
 
     def _sine_or_cosine(self, i: int, operation: int, angle: int, place: int) -> None:
         """The sine or the cosine of an angle; the first of them that is asked for computes both."""
-        both = self._both.get(self._angles[i])
-        if both is None:
-            both = self._both[self._angles[i]] = f"d{i}_0"
-            text = self._value(angle)
+        own = self._angles[i]
+        if own in self._groups and own not in self._both:
+            self._sines_and_cosines(i, self._groups[own])
+        if own not in self._both:
+            both, text = f"d{i}_0", self._value(angle)
             self._declare(both, f"V {both}[2];", Cost(2, 0, 2), 2, filled=False)
             self.lines.append(f"  v_sine_cosine({text}, {both});")
-        self._held[place] = f"{both}[{int(operation == ca.OP_COS)}]"
+            self._both[own] = f"{both}[0]", f"{both}[1]"
+        self._held[place] = self._both[own][int(operation == ca.OP_COS)]
+
+    def _sines_and_cosines(self, i: int, group: Sequence[int]) -> None:
+        """Sines and cosines of up to `TOGETHER` angles that are inputs, in one call."""
+        given, both = f"c{i}_0", f"d{i}_0"
+        texts = ["x{}[{}]".format(*self._steps[angle][1][:2]) for angle in group]
+        texts += texts[-1:] * (TOGETHER - len(group))
+        self._declare(given, f"const V {given}[] = {{{', '.join(texts)}}};", Cost(), TOGETHER)
+        self._declare(both, f"V {both}[{2 * TOGETHER}];", Cost(2, 0, 2) * TOGETHER, 2 * TOGETHER, filled=False)
+        self.lines.append(f"  v_sines_cosines({given}, {both});")
+        self._both |= {angle: (f"{both}[{k}]", f"{both}[{k + TOGETHER}]") for k, angle in enumerate(group)}
 
     def _constant(self, value: float) -> str:
         if value != value:

@@ -144,7 +144,8 @@ def to_sx(value: Any) -> Any:
     if columns.size == 0:
         return ca.SX(*columns.shape)
     items = [item.sx if isinstance(item, Symbol) else float(item) for item in columns.flatten(order="F")]
-    return ca.densify(ca.reshape(ca.vertcat(*items), *columns.shape))
+    column = _dense(ca.vertcat(*items))
+    return column if columns.shape[1] == 1 else ca.reshape(column, *columns.shape)
 
 
 def from_sx(sx: Any, shape: tuple[int, ...] | None = None) -> Array:
@@ -154,13 +155,18 @@ def from_sx(sx: Any, shape: tuple[int, ...] | None = None) -> Array:
         sx: Any SX.
         shape: Shape of the result; None: (size,) for a column, else the SX's own two dimensions.
     """
-    dense = ca.densify(sx)
+    dense = _dense(sx)
     flat = np.empty(dense.numel(), dtype=object)
-    flat[:] = [Symbol(item) for item in ca.vertsplit(ca.vec(dense))] if dense.numel() else []
+    flat[:] = [Symbol(item) for item in dense.nonzeros()]
     matrix = flat.reshape(dense.shape, order="F")
     if shape is not None:
         return matrix.reshape(shape, order="F")
     return flat if dense.shape[1] == 1 else matrix
+
+
+def _dense(sx: Any) -> Any:
+    """An SX with an entry everywhere; `densify` alone looks for the type of its argument, which takes longer."""
+    return sx if isinstance(sx, ca.SX) and sx.is_dense() else ca.densify(sx)
 
 
 def symbols(name: str, *shape: int) -> Array:

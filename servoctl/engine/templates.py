@@ -91,7 +91,10 @@ LOOPS = {
 def over_numbers(lanes: int) -> str:
     """C of the number V, that holds so many doubles, and of rows of it."""
     rows = ["#if defined(PACKED)\n", template("packs.h"), "#else\n", template("rows.h"), "#endif\n"]
-    return "".join([f"#define LANES {lanes}\n", template("numbers.h"), *rows, template("sine.h")])
+    near_zero = template("sine_near_zero.h")
+    sine = ["#define T V\n#define OF(name) name\n", near_zero]
+    sine += ["#if defined(PACKED)\n#define T Pack\n#define OF(name) pack_##name\n", near_zero, "#endif\n"]
+    return "".join([f"#define LANES {lanes}\n", template("numbers.h"), *rows, *sine, template("sine.h")])
 
 
 def loops_of(name: str) -> tuple[Loops, tuple[int, ...]] | None:

@@ -289,6 +289,8 @@ class Model:
         if self.bounds:
             groups.append(stacked_rows(self.plant, self.bounds, symbols, last=True)[0])
         M, Q, B, c = traced_matrices(self.plant, symbols).values()
+        if self.symmetric and isinstance(M, np.ndarray):
+            M = np.where(np.tri(self.n, dtype=bool), M, M.T)  # the same numbers from fewer expressions
         matrices = self._together_with(M, Q, B, c, groups, plant)
         return matrices if structured else _dense(matrices)
 

@@ -104,8 +104,7 @@ def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[
                 raise TraceError(f"{type(at.plant).__name__}: the structure of M or B depends on the state")
         expected = (entries_of(M), Q, entries_of(B), c)
         pairs.append((at.state, expected, compiled.kernel(at.state.t, at.state.q, at.state.v, p)))
-    for i, name in enumerate(METHODS):
-        scale = _scale([expected for _, expected, _ in pairs], i)
+    for i, (name, scale) in enumerate(zip(METHODS, _scales([expected for _, expected, _ in pairs]), strict=True)):
         for state, expected, actual in pairs:
             difference = mismatch(expected[i], actual[i], scale)
             if difference is not None:
@@ -115,10 +114,10 @@ def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[
                 )
 
 
-def _scale(samples: list[tuple[Array, ...]], i: int) -> float:
-    """Largest magnitude of the i-th array, at least 1e-6 of that of all arrays: terms that cancel leave round-off."""
-    sizes = [np.max([_largest(arrays[j]) for arrays in samples]) for j in range(len(samples[0]))]
-    return float(max(sizes[i], 1e-6 * max(sizes))) or 1.0
+def _scales(samples: list[tuple[Array, ...]]) -> list[float]:
+    """Largest magnitude of each array, at least 1e-6 of that of all arrays: terms that cancel leave round-off."""
+    sizes = [max(map(_largest, arrays)) for arrays in zip(*samples, strict=True)]
+    return [max(size, 1e-6 * max(sizes)) or 1.0 for size in sizes]
 
 
 def _largest(array: Array) -> float:

@@ -108,8 +108,8 @@ def test_a_decomposition_that_loses_rank_takes_the_operations_stated(
 def test_a_decomposition_of_full_rank_takes_less(tmp_path: Path) -> None:
     taken = counted(decomposition_function(3, 6), tmp_path, np.eye(3, 6), np.array([1e-10]))
     most = stated(decomposition_function(3, 6))
-    assert (taken.operations, most.operations) == (241, 568)
-    assert (taken.divisions, most.divisions) == (6, 12)
+    assert (taken.operations, most.operations) == (255, 582)
+    assert (taken.divisions, most.divisions) == (9, 15)
 
 
 @needs_cxx
@@ -123,7 +123,7 @@ def test_a_law_takes_at_most_the_operations_stated(name: str, tmp_path: Path) ->
     assert taken.functions == most.functions
     assert taken.divisions <= most.divisions
     share = taken.operations / most.operations
-    assert 0.01 < share <= 1 if "limited" in name else 0.8 < share <= 1  # the search for limits takes 32 steps at most
+    assert 0.01 < share <= 1 if "limited" in name else 0.75 < share <= 1  # the search for limits takes 32 steps at most
 
 
 @needs_cxx

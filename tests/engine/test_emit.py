@@ -110,6 +110,17 @@ def test_sine_and_cosine_are_right_to_the_last_place() -> None:
                 assert abs(mpmath.mpf(float(value[0])) - wanted) <= 0.8 * np.spacing(abs(float(wanted)))
 
 
+def test_sines_of_several_angles_are_those_of_each_alone_to_the_bit() -> None:
+    """Angles that are inputs share a call, four at a time; far ones and NaN go their own way."""
+    x = ca.SX.sym("x", 7)
+    function = ca.Function("many_waves", [x], [ca.vertcat(ca.sin(x), ca.cos(x))])
+    assert emit([function]).count("v_sines_cosines(") == 2
+    one = ca.Function("wave", [x[0]], [ca.vertcat(ca.sin(x[0]), ca.cos(x[0]))])
+    for angles in (RNG.uniform(-10, 10, 7), np.array([0.0, -0.0, 1e6, np.nan, np.inf, 3.0, -1e22])):
+        alone = np.hstack([in_c(one, np.array([[angle]]))[0] for angle in angles])
+        np.testing.assert_array_equal(in_c(function, angles[:, None])[0], alone.reshape(-1, 1))
+
+
 SIZES = [(3, 6, 3), (2, 5, 1), (8, 7, 7), (12, 12, 11), (12, 12, 12), (7, 12, 7), (9, 8, 4), (1, 1, 1)]
 
 

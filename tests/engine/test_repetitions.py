@@ -30,3 +30,9 @@ def test_equal_calls_and_operations_remain_once_and_values_keep_their_bits() -> 
     for point in np.random.default_rng(0).standard_normal((20, 2)):
         for one, other in zip(before.call([point]), after.call([point]), strict=True):
             assert np.array(one).tobytes() == np.array(other).tobytes() and one.sparsity() == other.sparsity()
+
+
+def test_results_without_symbols_are_kept() -> None:
+    numbers, empty = without_repetitions([ca.DM([1.5, -2.0]), ca.SX(0, 1)])
+    np.testing.assert_array_equal(np.array(ca.DM(numbers)).ravel(), [1.5, -2.0])
+    assert empty.shape == (0, 1)

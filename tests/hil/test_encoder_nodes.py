@@ -108,7 +108,7 @@ def test_a_jump_above_the_limit_is_noticed_and_half_of_it_adds_no_more_error_tha
     assert (verdict, misled < possible) == ("encoder", True)
     assert after <= 3 * prepared.settings.values.period
 
-    ended, verdict, _, misled = play(prepared, AT + 0.5, node, kind="encoder_jump", delta=possible / 2)
+    ended, verdict, _, misled = play(prepared, AT + 0.2, node, kind="encoder_jump", delta=possible / 2)
     assert misled <= possible / 2 + 1e-3
     trajectory, model = ended.trajectory, prepared.loop.system.model
     explained = explained_errors(prepared, trajectory)

@@ -16,11 +16,10 @@ from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
 from servoctl.bench.faults.run import TICKS, Host, play, play_on
-from servoctl.bench.faults.scenario import PERIOD, PROTOCOLS, ROWS, machine, make, rows, scenarios
+from servoctl.bench.faults.scenario import PERIOD, PROTOCOLS, ROWS, Scenario, machine, make, rows, scenarios
 from servoctl.bench.faults.table import tabulate
 from servoctl.cli import main
 
-CHUNK = 23
 FAST = [
     ("samples lost", "odrive", "at speed"),
     ("one or two samples lost", "cia402", "at speed"),
@@ -103,11 +102,41 @@ def test_a_signal_that_no_scenario_sends_ends_the_table(row: str, monkeypatch: p
         play(make(row, "odrive", "at speed", 1))
 
 
+PARTS = {"at speed": 3, "standstill": 2, "floating": 1}
+"""Motion -> number of tests that share its scenarios."""
+
+
+def matrix() -> list[tuple[Scenario, str]]:
+    """Each row on each protocol at speed, at standstill and floating on every other one, and the tick of each."""
+    names = list(dict.fromkeys(row for row, _, _ in rows()))
+    played = []
+    for scenario in scenarios(len(rows()), seed=20261120):
+        turn = names.index(scenario.row) + PROTOCOLS.index(scenario.protocol)
+        slow = scenario.motion != "at speed"
+        if not slow or turn % 2 == 0 or ROWS.get(scenario.row, ((), PROTOCOLS))[1] != PROTOCOLS:
+            played.append((scenario, ("python", "auto")[(turn // 2 if slow else turn) % 2]))
+    return played
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, len(rows()), CHUNK))
-def test_every_fault_has_its_reaction_on_every_protocol_at_standstill_and_at_speed(first: int) -> None:
-    for scenario in list(scenarios(len(rows()), seed=20261120))[first : first + CHUNK]:
-        assert (scenario.name, play(scenario).problems) == (scenario.name, ())
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("motion", "part"), [(motion, part) for motion, parts in PARTS.items() for part in range(parts)]
+)
+def test_every_fault_has_its_reaction_on_every_protocol_in_every_motion(protocol: str, motion: str, part: int) -> None:
+    on_one = [(each, tick) for each, tick in matrix() if (each.protocol, each.motion) == (protocol, motion)]
+    for scenario, tick in on_one[part :: PARTS[motion]]:
+        result = play(scenario, tick, "auto")
+        assert (scenario.name, tick, result.problems) == (scenario.name, tick, ())
+
+
+def test_the_matrix_has_every_row_on_every_protocol_and_each_motion_by_both_ticks() -> None:
+    played = [(each.row, each.protocol, each.motion, tick) for each, tick in matrix()]
+    assert len(played) >= 500
+    assert {(row, protocol) for row, protocol, _, _ in played} == {(row, protocol) for row, protocol, _ in rows()}
+    everywhere = [row for row in ROWS if ROWS[row][1] == PROTOCOLS]
+    both = {(row, motion, tick) for row, _, motion in rows() if row in everywhere for tick in ("python", "auto")}
+    assert both <= {(row, motion, tick) for row, _, motion, tick in played}
 
 
 def test_every_kind_of_fault_is_in_the_table() -> None:

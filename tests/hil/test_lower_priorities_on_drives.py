@@ -9,7 +9,7 @@ from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 
 ENGINES = ["vm", "numpy", "c"]
-SHORT = ("hil.safety.zero_time=0.05", "hil.safety.ramp_time=0.05")
+SHORT = ("hil.safety.zero_time=0.02", "hil.safety.ramp_time=0.02")
 """NumPy takes ten milliseconds for a tick."""
 
 WISH = '  - {name: posture, holonomic: "x1 - 3", priority: 2}\nlaw:'
@@ -19,7 +19,7 @@ WISH = '  - {name: posture, holonomic: "x1 - 3", priority: 2}\nlaw:'
 def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path, engine: str) -> None:
     config = tmp_path / "wish.yaml"
     config.write_text(Path(shipped_configs()["two_mass_spring_drive"]).read_text().replace("\nlaw:", f"\n{WISH}"))
-    begun = start(Request(str(config), SHORT, duration=0.05, engine=engine))
+    begun = start(Request(str(config), SHORT, duration=0.03, engine=engine))
     assert begun.setup.loop.system.law.stops_on  # on drives the default is `fault`
     ended = begun.run(tmp_path / "run", lambda event: None)
     summary = ended.trajectory.summary()

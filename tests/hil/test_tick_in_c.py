@@ -20,7 +20,7 @@ from hil.tick.handover import in_order
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
 from hil.tick.tables import fill_encoding, fill_message, flags_of, frame_bytes, watched_ids
 from servoctl.bench.faults.run import play
-from servoctl.bench.faults.scenario import make, rows, scenarios
+from servoctl.bench.faults.scenario import make
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
 from tests.hil.emulation import drive_settings
@@ -152,14 +152,6 @@ def test_a_fault_has_its_reaction_at_the_same_instant_as_in_python(row: str, pro
     scenario = make(row, protocol, motion, 5)
     python, c = (play(scenario, tick, "auto") for tick in ("python", "auto"))
     assert c == python and c.problems == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", WORKING)
-def test_faults_have_their_reaction_with_the_tick_in_c(protocol: str) -> None:
-    of_protocol = [each for each in scenarios(len(rows()), seed=20261123) if each.protocol == protocol]
-    for scenario in of_protocol[sorted(WORKING).index(protocol) :: 10]:  # every row: servoctl bench faults
-        assert (scenario.name, play(scenario, "auto", "auto").problems) == (scenario.name, ())
 
 
 def test_a_config_that_c_cannot_run_says_so() -> None:

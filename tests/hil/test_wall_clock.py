@@ -93,17 +93,20 @@ def test_a_drive_stops_by_its_own_watchdog_if_the_loop_freezes_and_the_loop_give
     assert summary_of(tmp_path)["status"] == "stopped"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_a_controlled_stop(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_is_a_controlled_stop(tmp_path: Path) -> None:
     with keys_of("udp_multicast") as keys:
         config = write_config(tmp_path / "cart.yaml", "cia402", keys, 60.0)
-        with emulated(tmp_path, config) as emulator, looping(tmp_path, config) as loop:
-            loop.wait_for("s  full")
-            before = silences(emulator, "torque off")
-            loop.process.send_signal(number)
-            assert loop.end() == 130, loop.said
-            assert next_silence(emulator, "torque off", before) < 0.5 * WATCHDOG
-    check_controlled_stop(tmp_path, number.name)
+        with emulated(tmp_path, config) as emulator:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                folder = tmp_path / number.name
+                folder.mkdir()
+                with looping(folder, config) as loop:
+                    loop.wait_for("s  full")
+                    before = silences(emulator, "torque off")
+                    loop.process.send_signal(number)
+                    assert loop.end() == 130, loop.said
+                    assert next_silence(emulator, "torque off", before) < 0.5 * WATCHDOG
+                check_controlled_stop(folder, number.name)
 
 
 def check_controlled_stop(folder: Path, why: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plants.parallelogram import Parallelogram
 from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics import planar
 from servoctl.mechanics.constraint import Constraint
@@ -360,3 +361,23 @@ def test_parameters_of_a_linkage_remain_inputs() -> None:
         np.testing.assert_allclose(M, changed.mass_matrix(q, 0.0), atol=1e-14)
         np.testing.assert_allclose(Q, changed.force(q, v, 0.0), atol=1e-12)
         np.testing.assert_allclose(B, changed.actuation(q, 0.0), atol=1e-14)
+
+
+def test_two_plants_of_one_class_keep_their_own_values() -> None:
+    light, heavy = Parallelogram(), Parallelogram(m=3.0)
+    for _ in range(2):
+        assert [float(plant.mass_matrix(np.zeros(12), 0.0)[0, 0]) for plant in (light, heavy)] == [1.0, 3.0]
+
+
+def test_a_field_that_changes_in_place_is_read_again() -> None:
+    @dataclass(frozen=True)
+    class Listed(PlanarLinkage):
+        masses: list[float]
+
+        def build(self, linkage: Linkage) -> None:
+            linkage.body("block", self.masses[0], 1.0)
+
+    masses = [1.0]
+    plant = Listed(masses)
+    masses[0] = 2.0
+    assert plant.mass_matrix(np.zeros(3), 0.0)[0, 0] == 2.0

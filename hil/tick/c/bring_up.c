@@ -96,8 +96,9 @@ static void look_at(const tick_frame *f, int node)
   for (int i = 0; i < K->messages; ++i) {
     const tick_message *each = &K->message[i];
     if (each->id != f->id || each->bus != f->bus || each->length != f->length || !each->expects_count) continue;
-    if (as_expected(each->selects, each->selects_count, f->data))
-      amiss[i] = !as_expected(each->expects, each->expects_count, f->data);
+    if (!as_expected(each->selects, each->selects_count, f->data)) continue;
+    S->last[i] = *f;
+    amiss[i] = !as_expected(each->expects, each->expects_count, f->data);
   }
   judge(f);
 }
@@ -148,6 +149,12 @@ static void say_frame(const tick_frame *f)
   for (int i = 0; i < f->length; ++i) fprintf(stderr, "%02X", f->data[i]);
 }
 
+static void end_with_frame(const tick_frame *f)
+{
+  say_frame(f);
+  fprintf(stderr, "\n");
+}
+
 /* Sends frames up to the next answer; a full bus gets them a little later. */
 static int send_steps(int node, int *next, long long end)
 {
@@ -188,8 +195,7 @@ static void say_missing(const char *name, const loop_step *step)
     fprintf(stderr, "%s: does not answer as at the export: awaited within 3 s", name);
     say_frame(&step->frame);
     fprintf(stderr, ", came");
-    say_frame(&latest);
-    fprintf(stderr, "\n");
+    end_with_frame(&latest);
     return;
   }
   fprintf(stderr, "%s: %s: expected %s, came ", name, a->name, a->expected);

@@ -40,7 +40,11 @@ static int begin_task(void)
 {
   long long now = sockets_now(S);
   for (int i = 0; i < K->messages; ++i)
-    if (amiss[i] && K->message[i].node < K->m) return say(nodes[K->message[i].node].name, "is no longer enabled"), 0;
+    if (amiss[i] && K->message[i].node < K->m) {
+      fprintf(stderr, "%s: is no longer enabled; its last frame:", nodes[K->message[i].node].name);
+      end_with_frame(&S->last[i]);
+      return 0;
+    }
   for (int i = 0; i < K->channels; ++i) {
     if (!K->sample_time[i] || now - K->sample_time[i] > K->missed) return say(nodes[i].name, "has sent no new sample"), 0;
     if (!(fabs(K->position[i] - nodes[i].start) <= START_TOLERANCE)) {
@@ -84,6 +88,24 @@ static void record_frames(void)
   record(S->frames, (size_t)S->count * sizeof *S->frames);
 }
 
+/* Says why a tick is not an ordinary one: the frame that shows it, and the nodes whose samples are old. */
+static int end_task(void)
+{
+  long long now = sockets_now(S);
+  say(ENDS, K->trouble);
+  for (int i = 0; i < S->count; ++i)
+    if (S->number[i] == GIVEN_BACK && !(S->frames[i].flags & SENT)) {
+      fprintf(stderr, "the frame:");
+      end_with_frame(&S->frames[i]);
+      break;
+    }
+  for (int i = 0; i < K->channels; ++i)
+    if (now - K->sample_time[i] > K->missed)
+      fprintf(stderr, "%s: last sample %.1f ms ago, at most %.1f ms are allowed\n", nodes[i].name,
+              (double)(now - K->sample_time[i]) / 1e6, (double)K->missed / 1e6);
+  return EXIT_RIG;
+}
+
 /* The task, until it is over or anything is not ordinary; returns the exit code. */
 static int run_task(double duration)
 {
@@ -102,10 +124,10 @@ static int run_task(double duration)
     if (task_time >= duration) return 0;
     began = sockets_now(S);
     *K->due = deadline;
-    if (sockets_read(K, S, began, began + WAIT)) return say(ENDS, K->trouble), EXIT_RIG;
+    if (sockets_read(K, S, began, began + WAIT)) return end_task();
     record_tick(elapsed, task_time);
     record_frames();
-    if (sockets_write(K, S, elapsed, task_time)) return say(ENDS, K->trouble), EXIT_RIG;
+    if (sockets_write(K, S, elapsed, task_time)) return end_task();
     if (S->failed) return say(ENDS, "a bus refuses frames"), EXIT_RIG;
     record(K->now, sizeof *K->now);
     record(K->limits_time, sizeof *K->limits_time);
@@ -173,6 +195,15 @@ static void ask_for_real_time(void)
   if (mlockall(MCL_CURRENT | MCL_FUTURE)) say("", "note: memory may be paged out (run as root)");
 }
 
+/* A full queue or a bus that is down loses frames, those that feed watchdogs too. */
+static void say_refused(void)
+{
+  for (int i = 0; i < S->buses; ++i)
+    if (S->bus[i].refused)
+      fprintf(stderr, "bus %d: %lld frames were refused: %s\n", i + 1, (long long)S->bus[i].refused,
+              strerror(S->bus[i].error));
+}
+
 static int usage(void)
 {
   fprintf(stderr,
@@ -217,6 +248,7 @@ int main(int count, char **words)
   ask_for_real_time();
   S->origin = sockets_now(S);
   code = work(duration);
+  say_refused();
   if (stop_drives()) code = EXIT_RIG;
   else say("", "every drive is off");
   if (record_file) fclose(record_file);

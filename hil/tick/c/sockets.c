@@ -4,6 +4,8 @@
 enum { BATCH = 16, CLASSIC_RECORD = 16, FD_RECORD = 72 };
 enum { SENT = 1, EXTENDED = 2, REMOTE = 4, ERROR_FRAME = 8, FD = 16, BRS = 32 }; /* as in hil.recorder.memory */
 
+static const long long SPIN = 25000; /* Looking for frames costs less than to be woken by them, so long [ns]. */
+
 static const unsigned LONG_ID = 0x80000000u, ASKS = 0x40000000u, REPORTS = 0x20000000u; /* linux/can.h */
 
 static long long clock_of(clockid_t id)
@@ -54,41 +56,32 @@ static int unpack_record(const unsigned char *record, size_t size, int fd, tick_
   return 1;
 }
 
-/* Sends frames in their order, without waiting; returns how many the buses refused. */
+/* Sends frames in their order, without waiting; returns how many the buses refused. One call for all of them costs as
+   much as one for each, and the time of each would be that of the last. */
 int sockets_send(tick_sockets *s, const tick_frame *frames, int count)
 {
-  unsigned char records[BATCH][FD_RECORD];
-  struct iovec parts[BATCH];
-  struct mmsghdr messages[BATCH];
   int refused = 0;
-  for (int first = 0; first < count;) {
-    tick_bus *bus = &s->bus[frames[first].bus];
-    int many = 0, done;
-    while (many < BATCH && first + many < count && frames[first + many].bus == frames[first].bus) {
-      memset(&messages[many], 0, sizeof messages[many]);
-      parts[many].iov_base = records[many];
-      parts[many].iov_len = pack_record(&frames[first + many], records[many]);
-      messages[many].msg_hdr.msg_iov = &parts[many];
-      messages[many].msg_hdr.msg_iovlen = 1;
-      ++many;
-    }
-    done = sendmmsg(bus->socket, messages, (unsigned)many, MSG_DONTWAIT);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) {
+  for (int i = 0; i < count; ++i) {
+    tick_bus *bus = &s->bus[frames[i].bus];
+    unsigned char record[FD_RECORD];
+    size_t size = pack_record(&frames[i], record);
+    ssize_t done;
+    do done = send(bus->socket, record, size, MSG_DONTWAIT);
+    while (done < 0 && errno == EINTR);
+    if (done < 0) {
       bus->error = errno;
       ++bus->refused;
       ++refused;
-      done = 0;
+      continue;
     }
-    for (int i = 0; i < done && s->count < s->room; ++i) {
+    ++bus->sent;
+    if (s->count < s->room) {
       tick_frame *kept = &s->frames[s->count];
-      *kept = frames[first + i];
+      *kept = frames[i];
       kept->flags |= SENT;
       kept->time = sockets_now(s);
       s->number[s->count++] = -1;
     }
-    bus->sent += done;
-    first += done ? done : 1; /* the frame that was refused is left out */
   }
   s->failed += refused;
   return refused;
@@ -194,38 +187,40 @@ static int wait_for_frame(tick_sockets *s, long long deadline)
   return ready > 0 || (ready < 0 && errno == EINTR && left > 0);
 }
 
-/* Sleeps through the time in which samples are still expected: every frame would wake the thread, for 20 us each. */
-static void sleep_for_samples(const tick *k, const tick_sockets *s, long long deadline)
+/* Sleeps through the time in which samples are still expected: every frame would wake the thread, for 20 us each.
+   Returns when it woke [ns]. */
+static long long sleep_for_samples(const tick *k, const tick_sockets *s, long long deadline)
 {
   long long end = *k->began + s->rest;
   struct timespec moment;
-  if (s->rest <= 0 || tick_missing(k) < 0) return;
+  if (s->rest <= 0 || tick_missing(k) < 0) return *k->began;
   if (end > deadline) end = deadline;
   end += s->origin;
   moment.tv_sec = end / 1000000000;
   moment.tv_nsec = end % 1000000000;
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, 0);
+  return sockets_now(s);
 }
 
-/* Learns when the last sample of a tick has come as a rule: waking for each frame costs more than the tick itself. The
-   estimate goes up quickly, by 10 us at most, and down slowly, so samples are there in about five of six ticks. */
-static void learn_rest(const tick *k, tick_sockets *s)
+/* Learns how long to sleep, so that the thread wakes shortly after the last sample in two of three ticks. Steps of
+   fixed size find that moment whatever single ticks do, and include the time that the system takes to wake a thread. */
+static void learn_rest(const tick *k, tick_sockets *s, long long woke)
 {
-  long long latest = *k->began, over;
+  long long latest = *k->began;
   if (tick_missing(k) >= 0) {
     s->rest = 0;
     return;
   }
   for (int i = 0; i < k->channels; ++i)
     if (k->channel[i].awaited && k->sample_time[i] > latest) latest = k->sample_time[i];
-  over = latest - *k->began - s->rest;
-  if (s->rest == 0) s->rest = over * 3 / 4;
-  else if (over > 0) s->rest += over < 10000 ? over : 10000;
-  else s->rest += over / 8;
+  if (s->rest == 0) s->rest = (latest - woke) * 3 / 4;
+  else s->rest += latest > woke ? 2000 : -1000;
+  if (s->rest < 0) s->rest = 0;
 }
 
 static int exchange(tick *k, tick_sockets *s, long long deadline)
 {
+  long long woke;
   tick_frame sync;
   memset(&sync, 0, sizeof sync);
   sync.id = 0x80;
@@ -234,12 +229,12 @@ static int exchange(tick *k, tick_sockets *s, long long deadline)
     if (s->bus[i].synced) sockets_send(s, &sync, 1);
   }
   if (s->failed) return give_back(k, "a bus that refuses frames");
-  sleep_for_samples(k, s, deadline);
+  woke = sleep_for_samples(k, s, deadline);
   do {
     for (int i = 0; i < s->buses; ++i)
       if (sockets_take(k, s, i)) return GIVEN_BACK;
-  } while (tick_missing(k) >= 0 && wait_for_frame(s, deadline));
-  learn_rest(k, s);
+  } while (tick_missing(k) >= 0 && (sockets_now(s) - woke < SPIN || wait_for_frame(s, deadline)));
+  learn_rest(k, s, woke);
   return 0;
 }
 

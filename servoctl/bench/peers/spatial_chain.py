@@ -1,4 +1,4 @@
-"""The law of a spatial chain whose tip follows a point, in NumPy on Pinocchio's terms, as a Python user writes it."""
+"""The law of a spatial chain or tree whose tip follows a point, in NumPy on Pinocchio's terms, as users write it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,12 +17,20 @@ class PinocchioChain:
     name = "Pinocchio + pinv"
 
     def __init__(
-        self, axes: Sequence[Vector3], length: float, mass: float, moment: float, target: Vector3, gain: float
+        self,
+        axes: Sequence[Vector3],
+        parents: Sequence[int],
+        length: float,
+        mass: float,
+        moment: float,
+        target: Vector3,
+        gain: float,
     ) -> None:
         """Builds the model.
 
         Args:
             axes: Of each joint, unit vectors in its link's axes.
+            parents: Number of the link that carries each joint, from 1; 0: the world.
             length: Of a link along z [m].
             mass: Of a link, at half of its length [kg].
             moment: Of a link about each axis through that point [kg m^2].
@@ -31,10 +39,12 @@ class PinocchioChain:
         """
         self._model, self._gain = (model := pin.Model()), gain
         inertia, joints = pin.Inertia(mass, np.array([0.0, 0.0, length / 2]), moment * np.eye(3)), len(axes)
-        for i, axis in enumerate(axes):
+        for i, (axis, parent) in enumerate(zip(axes, parents, strict=True)):
             place = pin.SE3(np.eye(3), np.array([0.0, 0.0, length if i else 0.0]))
             turning = pin.JointModelRevoluteUnaligned(np.array(axis))
-            model.appendBodyToJoint(model.addJoint(i, turning, place, f"joint{i + 1}"), inertia, pin.SE3.Identity())
+            model.appendBodyToJoint(
+                model.addJoint(parent, turning, place, f"joint{i + 1}"), inertia, pin.SE3.Identity()
+            )
         self._rest, self._target = np.zeros(joints), np.array(target)
         self._tip = int(model.addFrame(pin.Frame("tip", joints, 0, pin.SE3.Identity(), pin.FrameType.OP_FRAME)))
         self._data = model.createData()

@@ -5,9 +5,11 @@
    choice, which makes R upper triangular. A single run puts its rows in order; runs side by side choose different rows,
    and mark them. If rows are MASKED, most of them may be zero: a single run leaves those out.
 
+   What lies along a row is taken away by its square, not by the row of length 1, so that no row waits for a square root.
    A row is orthogonalised a second time where less than half of its length is left, and the square of what is left is
    summed anew where it has lost as much: else it loses the square of what is taken away. */
 #define FEW_LEFT number(0.25)
+#define SMALLEST (sizeof(V) == 4 ? 1e-30 : 1e-300) /* square of a pivot, so that its inverse is finite */
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
 #if MASKED && !SIDE_BY_SIDE
 #define LEAVES_OUT 1
@@ -51,20 +53,20 @@ static void COLUMNS(V C[K][ROWS], int directions, const M* live, M known, V* U, 
 }
 
 static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank, V* pivot_min) {
-  V rest[ROWS][ROOM(N)], basis[K][ROOM(N)], row[ROOM(N)], C[K][ROWS], again[K];
+  V rest[ROWS][ROOM(N)], basis[K][ROOM(N)], C[K][ROWS], again[K];
   V whole[ROWS], square[ROWS], exact[ROWS]; /* squares of the rows, of what is left of them, and when last summed */
-  const V least = *tolerance * *tolerance;
+  const V square_limit = *tolerance * *tolerance, smallest = number(SMALLEST);
+  const V least = select(square_limit > smallest, square_limit, smallest);
   M live[K];
 #if SIDE_BY_SIDE
   M chosen[K][ROWS];
+  V row[ROOM(N)];
 #else
   int order[ROWS], rows = ROWS; /* the rows chosen so far, then all others from the first to the last */
   ACROSS(i, ROWS) order[i] = i;
 #endif
-  memset(rest, 0, sizeof rest);
-  memset(C, 0, sizeof C);
-  memset(again, 0, sizeof again);
-  ACROSS(c, N) ACROSS(i, ROWS) rest[i][c] = A[i + c * ROWS];
+  ACROSS(i, ROWS) fill(rest[i], A + i, ROWS, N);
+  ACROSS(l, K) again[l] = number(0.0);
   ACROSS(i, ROWS) whole[i] = square[i] = exact[i] = dot(rest[i], rest[i], N);
   *rank = *pivot_min = number(0.0);
   int directions = K;
@@ -73,6 +75,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   ACROSS(i, ROWS) if (any(square[i] > number(0.0))) order[rows++] = i;
   ACROSS(j, K) live[j] = (M){0};
   memset(basis, 0, sizeof basis);
+  memset(C, 0, sizeof C);
   directions = rows < K ? rows : K;
 #endif
   for (int j = 0; j < directions; ++j) {
@@ -90,9 +93,12 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     int at = j;
     for (int i = j + 1; i < rows; ++i) if (square[order[i]] > square[order[at]]) at = i;
     const int pick = order[at];
-    for (; at > j; --at) order[at] = order[at - 1];
-    order[j] = pick;
-    memcpy(row, rest[pick], sizeof row);
+    for (int i = j, next = pick; i <= at; ++i) { /* the rows before it move up; written so that gcc calls no memmove */
+      const int one = order[i];
+      order[i] = next;
+      next = one;
+    }
+    V* row = rest[pick];
     const V largest = square[pick], before = whole[pick];
 #endif
     const M lost = largest < FEW_LEFT * before;
@@ -102,18 +108,19 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     }
     const V total = dot(row, row, N);
     live[j] = j ? (total > least) & live[j - 1] : total > least;
-    const V length = v_sqrt(select(live[j], total, number(1.0))), inverse = keep(live[j], number(1.0) / length);
+    const V counted = select(live[j], total, number(1.0)), length = v_sqrt(counted);
+    const V inverse = keep(live[j], number(1.0) / length), squared = keep(live[j], number(1.0) / counted);
     *rank += keep(live[j], number(1.0));
     *pivot_min = select(live[j], length, *pivot_min);
     scale(basis[j], inverse, row, N);
 #if SIDE_BY_SIDE
     if (any(lost)) ACROSS(l, j) ACROSS(i, ROWS) C[l][i] += keep(chosen[j][i], again[l]);
     ACROSS(i, ROWS) {
-      const V along = dot(rest[i], basis[j], N);
-      C[j][i] = select(chosen[j][i], keep(live[j], length), along);
-      reduce(rest[i], along, basis[j], N);
+      const V along = dot(rest[i], row, N), share = along * squared;
+      C[j][i] = select(chosen[j][i], keep(live[j], length), along * inverse);
+      reduce(rest[i], share, row, N);
       ACROSS(c, N) rest[i][c] = keep(invert(chosen[j][i]), rest[i][c]);
-      square[i] = keep(invert(chosen[j][i]), square[i] - along * along);
+      square[i] = keep(invert(chosen[j][i]), square[i] - along * share);
       const M few = square[i] < FEW_LEFT * exact[i];
       if (any(few)) {
         const V anew = dot(rest[i], rest[i], N);
@@ -126,10 +133,12 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     C[j][pick] = keep(live[j], length);
     for (int i = j + 1; i < rows; ++i) {
       V* other = rest[order[i]];
-      const V along = C[j][order[i]] = dot(other, basis[j], N);
+      const V along = dot(other, row, N);
+      C[j][order[i]] = along * inverse;
       if (j + 1 == K) continue;
-      reduce(other, along, basis[j], N);
-      square[order[i]] -= along * along;
+      const V share = along * squared;
+      reduce(other, share, row, N);
+      square[order[i]] -= along * share;
       if (square[order[i]] < FEW_LEFT * exact[order[i]]) square[order[i]] = exact[order[i]] = dot(other, other, N);
     }
 #endif
@@ -153,10 +162,14 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   }
   if (any(invert(full))) {
     ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = select(full, Z[l + c * K], basis[l][c]);
+#if !SIDE_BY_SIDE && !LEAVES_OUT
+    ACROSS(j, K) ACROSS(i, j) C[j][order[i]] = number(0.0);
+#endif
     COLUMNS(C, directions, live, full, U, R);
   }
 }
 #undef FEW_LEFT
+#undef SMALLEST
 #undef ACROSS
 #undef COLUMNS
 #undef LEAVES_OUT

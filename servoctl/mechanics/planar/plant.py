@@ -2,15 +2,20 @@
 
     M q'' = Q(q, v) + A^T lambda + B(q) u,   M = diag(m, m, J) of each body,   phi(q) = 0 of each joint
 
-Design: every method builds the list again from the plant's fields, so parameters remain inputs of compiled code. The
-constructor builds it too, so that errors appear there.
+Design: the list is built from the plant's fields whenever one of them is another object than before, so parameters
+remain inputs of compiled code, and a run does not build it again for every row. The constructor builds it too, so that
+errors appear there.
 
 Source: Orsino 2017, figure 4, for levels of constraints.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import is_
+from types import NoneType
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,6 +26,12 @@ from servoctl.mechanics.planar.frames import BodyFrame, Point
 from servoctl.mechanics.planar.linkage import Linkage
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
+
+UNCHANGING = (int, float, str, tuple, NoneType)
+"""Types of fields that cannot change in place; parts made from a list, an array or symbols are not kept."""
+
+_latest: WeakKeyDictionary[type, tuple[tuple[Any, ...], Linkage]] = WeakKeyDictionary()
+"""Class -> values of the fields of the plant that was built last, and its parts."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,10 @@ class PlanarLinkage(Plant):
 
     @abstractmethod
     def build(self, linkage: Linkage) -> None:
-        """Adds bodies, then joints, forces, motors and points; which ones must not depend on values of parameters."""
+        """Adds bodies, then joints, forces, motors and points; which ones must not depend on values of parameters.
+
+        It reads nothing that changes except the fields of the plant, and is called once for each set of their values.
+        """
 
     def linkage(self) -> Linkage:
         """The parts of the mechanism.
@@ -44,8 +58,13 @@ class PlanarLinkage(Plant):
         Raises:
             PlantError: A name is unknown or used twice, or a mass is not positive.
         """
-        linkage = Linkage(type(self).__name__)
-        self.build(linkage)
+        values = tuple(getattr(self, field.name) for field in fields(self))
+        before, linkage = _latest.get(type(self), ((), None))
+        if linkage is None or not all(map(is_, values, before)):
+            linkage = Linkage(type(self).__name__)
+            self.build(linkage)
+            if all(isinstance(value, UNCHANGING) for value in values):
+                _latest[type(self)] = values, linkage
         return linkage
 
     @property
