@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import servoctl as sc
 from servoctl.errors import RunFolderError, ServoctlError
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory
@@ -232,3 +233,14 @@ def _environment():
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(RunFolderError, match="nowhere: no such folder"):
         load_run(tmp_path / "nowhere")
+
+
+def test_rows_too_sparse_for_maximum_and_rms_are_said() -> None:
+    """The violation is (0.2 + t) e^-4t: its maximum and its root mean square lie between rows 0.5 s apart."""
+    said = [
+        sc.load("two_mass_spring_off", [f"run.output_step={spacing}"], "vm").simulate().summary().get("sparse_rows")
+        for spacing in (0.01, 0.5)
+    ]
+    assert said[0] is None
+    assert said[1].startswith("run.output_step 0.5 s gives 11 rows, too few for maximum and rms")
+    assert "rms of violation of distance" in said[1]

@@ -281,6 +281,12 @@ class Drive(Node):
         """The torque in the frame that commands this one: the steps of the protocol round it [actuator unit]."""
         return torque
 
+    def out_of_touch(self) -> None:
+        """Its samples are stale, and the run stops: it may have restarted, and nothing may enable it from now on.
+
+        Most drives stay off after a restart whatever they are commanded, and do nothing here.
+        """
+
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:
         """Frames, besides commands, that feed the watchdog of the drive; equal ones go out once per bus and tick."""

@@ -4,8 +4,9 @@ Its watchdog is fed only by frames that write the mode; a query shows the state 
 What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it
 shows, 11, stays until a stop. A stop by another master does not stay: a command of ours that is already under way
 enables the drive again. As soon as a reply, or a frame of the other master, shows the stop, no torque is sent any more,
-and our own stop takes that command back. The answer to a frame shows the state before the command in the same frame,
-so a change of mode shows in the next answer.
+and our own stop takes that command back. No torque is sent either to a drive whose samples are stale: it may have
+restarted. The answer to a frame shows the state before the command in the same frame, so a change of mode shows in the
+next answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -153,8 +154,14 @@ class MoteusDrive(Drive):
             torque = settings.joint_torque(state.torque)
             self.sample = Sample(state.position * turn + settings.offset, state.velocity * turn, torque, time)
 
+    def out_of_touch(self) -> None:
+        """A command of torque would enable a drive that has restarted, so it gets none any more, but a stop."""
+        if self._ours:
+            self._leave(codec.STOPPED)
+            self.condition = Condition.UNKNOWN
+
     def _leave(self, mode: int) -> None:
-        """Ends all torque commands until the drive is enabled again: another master has set its mode."""
+        """Ends all torque commands until the drive is enabled again: it is in another mode, or may be."""
         self._ours, self._left, self.condition = False, True, Condition.STOPPING
         self._revocation = self._frame(codec.mode_command(mode if mode == codec.BRAKE else codec.STOPPED))
 

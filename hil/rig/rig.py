@@ -249,7 +249,9 @@ class CanRig(DriveRig):
 
     def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
         # In shadow another master commands the drives: their faults and their other master are not reported.
-        monitor.feedback(self.clock.now(), since)
+        for node in monitor.feedback(self.clock.now(), since):
+            if isinstance(node, Drive):
+                node.out_of_touch()
         if self.sends:
             monitor.drives(self.clock.now(), working)
         if not self._dispatch.healthy:

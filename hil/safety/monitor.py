@@ -102,13 +102,14 @@ class Monitor:
         self.events.append(event)
         return event
 
-    def feedback(self, now: int, since: int) -> None:
-        """Checks the age and the validity of each node's samples.
+    def feedback(self, now: int, since: int) -> list[Node]:
+        """Checks the age and the validity of each node's samples; returns the nodes whose samples are stale or lost.
 
         Args:
             now: Present time [ns].
             since: Samples are expected from this moment on [ns].
         """
+        stale: list[Node] = []
         for i, node in enumerate(self._nodes):
             sample = node.sample
             age = now - (since if sample is None or sample.time < since else sample.time)
@@ -118,6 +119,8 @@ class Monitor:
             if age > self._missed:
                 detail = f"{age / 1e6:.1f} ms old"
                 self.report(now, EventKind.MISSED, name, detail)
+                if age >= self._stale:
+                    stale.append(node)
                 if age >= self._lost:
                     self.report(now, EventKind.LOST, name, detail)
                 elif age >= self._stale:
@@ -125,6 +128,7 @@ class Monitor:
             if node.rejected != self._rejected[i]:
                 self.report(now, EventKind.REJECTED, name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
+        return stale
 
     def drives(self, now: int, working: bool) -> None:
         """Checks the condition of each drive.

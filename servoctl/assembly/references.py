@@ -111,3 +111,14 @@ def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Pr
         return
     span = f"it goes from t = {curve.start:g} to {curve.end:g} s, the run from 0 to {duration:g} s"
     problems.add(f"{span} (shorten the run, or extrapolate: hold)", "references", reference, "extrapolate")
+
+
+def unreached(signals: Iterable[Signal], start: float, end: float) -> list[str]:
+    """Sentences about held references of which a run from `start` to `end` [s] sees one value only."""
+    sentences = []
+    for name, curve in {signal.reference: signal.curve for signal in signals}.items():
+        if curve.extrapolate != "hold" or (curve.start < end and curve.end > start):
+            continue
+        rows = f"its rows go from t = {curve.start:g} to {curve.end:g} s, the run from {start:g} to {end:g} s"
+        sentences.append(f"references.{name}: {rows}: it stands still all the time (shift its times)")
+    return sentences

@@ -13,6 +13,7 @@ from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.free_motions import FreeMotions, free_motions
 from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
+from servoctl.assembly.references import unreached
 from servoctl.assembly.shapes import unused_shapes
 from servoctl.assembly.start_warnings import start_warnings
 from servoctl.config.load import LoadedConfig
@@ -21,6 +22,7 @@ from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.reference.signal import Signal
+from servoctl.run_folder.sparse import sparse_rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
@@ -74,6 +76,7 @@ class Run:
             *self._motion_warnings(),
             *robot_checks.warnings(self.loop, self.start),
             *self.system.model.doubts,
+            *unreached(self.signals.values(), self.start.t, self.start.t + self.settings.duration),
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
             *([] if self.loaded is None else unused_shapes(self.loaded)),
@@ -150,4 +153,7 @@ class Run:
     @np.errstate(all="ignore")
     def ending(self, trajectory: Trajectory, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
         """Facts that the end of a simulation adds to its summary, as `EndOfRun.facts`."""
-        return EndOfRun(self.loop, self.start, self.settings, self.task_map, trajectory).facts(facts, last)
+        ended = EndOfRun(self.loop, self.start, self.settings, self.task_map, trajectory).facts(facts, last)
+        spacing = self.settings.output_step if self.settings.period is None else None
+        told = None if spacing is None else sparse_rows(trajectory, spacing)
+        return ended if told is None else ended | {"sparse_rows": told}

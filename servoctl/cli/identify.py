@@ -42,7 +42,7 @@ def identify(
     """
     from servoctl.identification import identify as identified
     from servoctl.identification.files import IDENTIFIED, save
-    from servoctl.run_folder.files import study_folder
+    from servoctl.run_folder.files import CONFIG, study_folder
 
     names = None if parameters is None else [name.strip() for name in parameters.split(",") if name.strip()]
     with announced(runs[0].name, "tracing and fitting"):
@@ -54,7 +54,7 @@ def identify(
         return
     _say(result)
     say(f"\nwritten to {quote(str(folder))}: {', '.join(files)}")
-    say(f"next: servoctl run {quote(result.config)} --set-file {quote(str(folder / IDENTIFIED))}")
+    say(f"next: servoctl run {quote(str(runs[0] / CONFIG))} --set-file {quote(str(folder / IDENTIFIED))}")
 
 
 def _say(result: "Identification") -> None:

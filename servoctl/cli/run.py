@@ -61,6 +61,8 @@ def run(
     phases.end("writing", "simulating", share=summary["wall_time"])
     for sentence in summary.get("left_out", []):
         note(f"warning: left out: {sentence}")
+    if "sparse_rows" in summary:
+        note(f"warning: {summary['sparse_rows']}")
     if as_json:
         say_json(summary)
     else:

@@ -65,7 +65,7 @@ def _is_metrics(value: Any) -> bool:
 
 
 KINDS = (
-    dict.fromkeys(("config", "servoctl", "engine", "status", "error", "stage", "tick"), TEXT)
+    dict.fromkeys(("config", "servoctl", "engine", "status", "error", "stage", "tick", "sparse_rows"), TEXT)
     | dict.fromkeys(
         ("duration", "steps", "evaluations", "wall_time", "realtime_factor", "settling_band", "energy_drift"), NUMBER
     )

@@ -36,7 +36,7 @@ SETTLING_BAND = 1e-3
 SOMETIMES = (
     "engine_choice", "engine_switch", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep",
     "stage", "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
-    "realism", "left_out", "tick", "ticks_in_c", "given_back",
+    "realism", "left_out", "tick", "ticks_in_c", "given_back", "sparse_rows",
 )  # fmt: skip
 """Metadata in a summary only if it applies."""
 

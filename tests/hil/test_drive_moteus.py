@@ -418,6 +418,20 @@ def test_after_a_stop_of_another_master_no_torque_leaves(mode: int, heard: bool)
     assert drive.condition is Condition.ENABLED
 
 
+def test_a_drive_that_is_out_of_touch_gets_a_stop_and_no_torque_until_it_is_enabled_again() -> None:
+    axis = Axis()
+    drive, talk = conversation(axis)
+    talk.run(drive.enable(0.0))
+    drive.out_of_touch()
+    assert drive.condition is Condition.UNKNOWN
+    (stop,) = drive.alive_frames()
+    assert codec.commanded_mode(stop.data) == codec.STOPPED
+    talk.run(drive.reset())
+    assert drive.condition is Condition.DISABLED
+    drive.out_of_touch()
+    assert drive.condition is Condition.DISABLED and not drive.alive_frames()
+
+
 def test_a_written_mode_is_read_in_every_size() -> None:
     for data in ("01000f", "05000f00", "09000f000000", "02000f05", "01000f1100"):
         assert codec.commanded_mode(bytes.fromhex(data)) == 15

@@ -91,6 +91,14 @@ def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: py
     assert any("was not heard for 6.6" in problem for problem in play(calm).problems)
 
 
+@pytest.mark.parametrize("boot", [0.0095, 0.0207, 0.05])
+def test_a_drive_that_is_back_while_the_others_stop_stays_off(boot: float) -> None:
+    """A command of torque would enable a moteus: none goes to a drive that was silent for long."""
+    scenario = make("drive reboots", "moteus", "at speed", 102000611)
+    restarts = replace(scenario, faults=({**scenario.faults[0], "for": boot},))
+    assert not play(restarts).problems
+
+
 @pytest.mark.parametrize("row", ["drive fault", "SIGINT"])
 def test_a_signal_that_no_scenario_sends_ends_the_table(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_by_hand(self: Host) -> int:

@@ -51,7 +51,9 @@ def test_check_says_where_a_reference_starts_how_fast_it_is_and_how_it_ends(fold
     assert report.values["references"]["path"]["columns"]["x"]["peak_rate"] == pytest.approx(8.0)
     away = "task.first: starts 0.1 away from its reference (path_x); move initial.q, or set initial.project: true"
     held = "references.path: path_x ends at t = 4 s with the rate 8, but it holds its value from then on"
-    assert [each for each in report.warnings if "reference" in each] == [away, held]
+    late = "references.late: its rows go from t = 1 to 2 s, the run from 0 to 0.05 s"
+    never = f"{late}: it stands still all the time (shift its times)"
+    assert [each for each in report.warnings if "reference" in each] == [never, away, held]
 
 
 def test_check_says_where_only_the_rate_differs_at_the_start(folder: Path) -> None:
@@ -70,7 +72,8 @@ def test_a_reference_that_begins_later_with_a_velocity_is_said(folder: Path) -> 
 def test_nothing_is_said_of_references_that_are_followed_from_rest_to_rest(folder: Path) -> None:
     text = CONFIG.replace("{file: path.csv}", "{waypoints: [{t: 0, x: 0.1}, {t: 1, x: 1}], profile: trapezoidal}")
     Path("c.yaml").write_text(text)
-    assert not [each for each in check(sc.load("c.yaml", engine="vm", strict=False)).warnings if "reference" in each]
+    run = sc.load("c.yaml", ["run.duration=2"], engine="vm", strict=False)
+    assert not [each for each in check(run).warnings if "reference" in each]
 
 
 def test_a_run_that_reaches_beyond_a_reference_ends_and_names_it(folder: Path) -> None:
