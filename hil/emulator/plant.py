@@ -196,7 +196,9 @@ class SimulatedPlant:
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        seen = self._look(now)
+        seen = self._seen
+        if seen is None or seen.now != now:
+            seen = self._look(now)
         if seen.motors is None:
             n = self.model.n
             q, v = seen.x[:n], seen.x[n:]
@@ -206,7 +208,9 @@ class SimulatedPlant:
 
     def coordinate_motion(self, now: int) -> tuple[list[float], list[float]]:
         """The coordinates, and their rates."""
-        seen = self._look(now)
+        seen = self._seen
+        if seen is None or seen.now != now:
+            seen = self._look(now)
         if seen.coordinates is None:
             n, values = self.model.n, seen.x.tolist()
             seen.coordinates = values[:n], values[n:]
