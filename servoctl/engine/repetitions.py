@@ -88,7 +88,7 @@ class _Remade:
         if self._calls is None:
             self._calls = self._function.instructions_sx()
         called = self._calls[i].which_function()
-        key = called.name(), *operands
+        key = called.__hash__(), *operands
         if key not in self._numbers:
             given, first = [], 0
             for k in range(called.n_in()):
