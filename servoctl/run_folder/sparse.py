@@ -11,12 +11,15 @@ SHARE = 0.1
 def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:
     """The sentence that names the task or input whose numbers depend most on the spacing; None if none does.
 
+    A run that ended early says so itself: what it did last may be as fast as it likes.
     Violations below a hundredth of `settling_band` count as none.
 
     Args:
         trajectory: The run.
         spacing: `run.output_step` [s].
     """
+    if trajectory.metadata.get("status") != "done":
+        return None
     floor = 0.01 * trajectory.metadata.get("settling_band", SETTLING_BAND)
     sizes = {f"violation of {name}": (trajectory.violation(name), floor) for name in trajectory.tasks}
     sizes |= {f"input {name}": (u, 0.0) for name, u in trajectory.group("u").items()}

@@ -8,8 +8,8 @@ from servoctl.run_folder.trajectory import Trajectory
 
 
 def followed(*overrides: str) -> Trajectory:
-    """The shipped robots on drives for 1.5 s of their task."""
-    begun = start(Request("coordinated_robots", overrides, duration=1.5, engine="vm"))
+    """The shipped robots on drives for 3 s of their task."""
+    begun = start(Request("coordinated_robots", overrides, duration=3.0, engine="vm"))
     result = begun.run(None, lambda event: None)
     assert result.exit_code == 0
     return result.trajectory
