@@ -73,8 +73,8 @@ class _Motion:
     Attributes:
         now: The time [ns].
         x: q and v, shape (2n,).
-        motors: Displacements and rates of the motors; None: nobody asked.
-        coordinates: q and v; None: nobody asked.
+        motors: Displacements and rates of the motors; None: not read yet.
+        coordinates: q and v; None: not read yet.
     """
 
     __slots__ = ("coordinates", "motors", "now", "x")

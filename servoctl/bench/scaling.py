@@ -1,4 +1,4 @@
-"""Time and memory of an evaluation as machines grow, on each engine, beside the floor of its operations."""
+"""Time and memory of an evaluation as machines grow, on each engine, and the least time that its operations need."""
 
 import multiprocessing
 import time

@@ -132,7 +132,7 @@ def begin(process: bool) -> None:
     """Starts the clock of a command; in its own process, NumPy will use one thread unless the user asks for more.
 
     The matrices are too small for threads of OpenBLAS: these wait busily, and a command took up to a hundred times as
-    long beside another one. Pydantic looks for no plugins, which takes 50 ms where many packages are installed.
+    long beside another one. Pydantic does not look for plugins: among many packages that takes 50 ms.
 
     Args:
         process: Whether the process runs this command alone, so that the start of the interpreter counts too.

@@ -1,8 +1,8 @@
 """Six Damiao drives of a shipped config on a real SocketCAN interface with CAN FD: every stage, in two processes.
 
 A loop at 1 kHz exchanges 12,000 frames a second. A kernel in user mode carries 10,000 on its one CPU, which loop and
-drives share. With the tick in C a period of 5 ms holds there on an idle machine, but beside another such kernel not
-always one of 10 ms: so the period is longer here.
+drives share. With the tick in C they keep a period of 5 ms on an idle machine, but not always one of 10 ms while a
+second such kernel runs: so the period is longer here.
 """
 
 from pathlib import Path

@@ -213,7 +213,7 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     run = HilRun(prepared, environment, stage, None, None, {})
     ended = run.run(lambda event: None)
     if run.parts.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
-        raise KeyboardInterrupt  # the run took the signal of whoever plays the scenarios
+        raise KeyboardInterrupt  # the signal was meant for this process, not for the run
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)
 
