@@ -8,7 +8,8 @@ ServoctlError
 +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
 +-- IntegrationError   (ArithmeticError) an adaptive method fails, or makes no progress
 +-- CompileError       (RuntimeError)  C code cannot be compiled or loaded
-+-- RunFolderError     (OSError)       a run folder cannot be written or read
++-- RunFolderError     (OSError)       a run folder cannot be read, or is not free to be written
+|   +-- WriteError     (OSError)       a file cannot be written: the disk is full, or allows no writing
 +-- RigError           (RuntimeError)  a bus is down, or a drive refuses or does not answer
 +-- ClusterError       (ConnectionError) a cluster is lost during its work
 +-- ColumnError        (KeyError)      a trajectory has no such column, task or row
@@ -82,7 +83,11 @@ class CompileError(ServoctlError, RuntimeError):
 
 
 class RunFolderError(ServoctlError, OSError):
-    """A run folder cannot be written or read."""
+    """A run folder cannot be read, or is not free to be written."""
+
+
+class WriteError(RunFolderError):
+    """A file cannot be written: the disk is full, allows no writing, or the process that writes has died."""
 
 
 class RigError(ServoctlError, RuntimeError):

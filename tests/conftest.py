@@ -28,6 +28,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """In most tests compiling takes longer than running: a third of it without optimisation."""
+    os.environ["SERVOCTL_OPTIMISE"] = "0" if item.get_closest_marker("optimised") is None else "1"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
     """One worker more than cores, for `-n auto`: tests on the wall clock and of processes mostly wait."""

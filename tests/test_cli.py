@@ -21,7 +21,7 @@ from servoctl.cli.app import app
 from servoctl.cli.console import ProgressBar
 from servoctl.cli.doctor import lacks
 from servoctl.cli.exit_code import ExitCode, outcome_of, outcome_of_run
-from servoctl.errors import ConfigError, PlantError, RunFolderError
+from servoctl.errors import ConfigError, PlantError, RunFolderError, WriteError
 from servoctl.run_folder import load_run
 
 Servoctl = Callable[..., subprocess.CompletedProcess[str]]
@@ -201,10 +201,10 @@ def test_report_prints_the_written_files(command: Servoctl, tmp_path: Path) -> N
     assert [Path(line).name for line in more][:3] == ["overview.png", "path.png", "coordinates.png"]
 
 
-def test_report_of_a_folder_without_a_run_ends_with_3(command: Servoctl, tmp_path: Path) -> None:
+def test_report_of_a_folder_without_a_run_is_wrong_input(command: Servoctl, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = command("report", "empty")
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert "empty" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -321,7 +321,8 @@ def test_version_prints_the_version_of_the_package(process: Servoctl) -> None:
     [
         (ConfigError("x"), ExitCode.WRONG_INPUT),
         (PlantError("x"), ExitCode.WRONG_INPUT),
-        (RunFolderError("x"), ExitCode.RIG_FAILED),
+        (RunFolderError("x"), ExitCode.WRONG_INPUT),
+        (WriteError("x"), ExitCode.RIG_FAILED),
         (RuntimeError("x"), ExitCode.CRASHED),
     ],
 )

@@ -266,10 +266,11 @@ def test_a_wrong_structure_is_refused(make: Any, message: str) -> None:
 def test_a_long_row_of_four_bars_moves_alike_by_bands_and_by_pivots() -> None:
     """In the flat pose rows depend on each other: bands must leave it to the pivots."""
     plant, posts = FourBars(N=11), 12
+    start = State(0.0, *row_of(posts, 1.1, -0.8))
+    system = make_system(plant, {}, None, {}, start, None, 1e-6)
+    by_bands, by_pivots = (make_loop(system, engine) for engine in ("auto", "numpy"))
     for theta, rank in ((1.1, 68), (0.0, 57)):
         q, v = row_of(posts, theta, -0.8)
-        system = make_system(plant, {}, None, {}, State(0.0, q, v), None, 1e-6)
-        by_bands, by_pivots = (make_loop(system, engine) for engine in ("auto", "numpy"))
         assert by_bands.note == "69 coordinates, 68 rows: linear algebra by LAPACK"
         x = np.concatenate([q, v])
         (rates, row), (expected, dense) = by_bands.rates(0.0, x), by_pivots.rates(0.0, x)

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 
@@ -64,21 +65,50 @@ def is_type_checking(test: ast.expr) -> bool:
     return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
+class Facts(NamedTuple):
+    """What the tests ask about a module.
+
+    Attributes:
+        imports: Dotted names that it imports: at its top, inside a function, or for type checkers alone.
+        strings: Our modules that a string names: code to run, or a dotted path to import.
+        calls: Names of the functions that it calls.
+    """
+
+    imports: set[str]
+    strings: set[str]
+    calls: set[str]
+
+
+NAMED = re.compile(r"(?:from|import) ((?:servoctl|hil|plants)[.][\w.]+)|^((?:servoctl|hil|plants)[.][\w.]+):\w+$")
+
+
 @cache
-def imports(module: str) -> set[str]:
-    """Dotted names that a module imports: at its top, inside a function, or for type checkers alone."""
-    path, found = MODULES[module], set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
-            # `from package import name`: the name may be a module itself
-            found.update(f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names)
+def facts(module: str) -> Facts:
+    found = Facts(set(), set(), set())
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.update(imported(module, node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.strings.update(name for pair in NAMED.findall(node.value) for name in pair if name in MODULES)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found.calls.add(node.func.id)
     return found
+
+
+def imported(module: str, node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Dotted names of an import statement of a module."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    base = node.module or ""
+    if node.level:
+        package = module.split(".") if MODULES[module].name == "__init__.py" else module.split(".")[:-1]
+        base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
+    # `from package import name`: the name may be a module itself
+    return {f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names}
+
+
+def imports(module: str) -> set[str]:
+    return facts(module).imports
 
 
 def room(module: str) -> str:
@@ -97,14 +127,6 @@ def ours(names: set[str]) -> set[str]:
     return {name for name in names if name.split(".")[0] in ("servoctl", "plants", "hil")}
 
 
-def in_strings(module: str) -> set[str]:
-    """Our modules that a string names: code to run, or a dotted path to import."""
-    strings = [n.value for n in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(n, ast.Constant)]
-    pattern = r"(?:from|import) ((?:servoctl|hil|plants)[.][\w.]+)|^((?:servoctl|hil|plants)[.][\w.]+):\w+$"
-    found = [match for text in strings if isinstance(text, str) for match in re.findall(pattern, text)]
-    return {name for pair in found for name in pair if name in MODULES}
-
-
 def test_every_room_is_there() -> None:
     assert {room(module) for module in MODULES} - {""} == set(LEVEL)
 
@@ -115,14 +137,12 @@ def test_servoctl_and_hil_have_few_rooms() -> None:
     assert len({name for name in packages if name.startswith("hil.")}) <= 17
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_arrow_runs_upward(module: str) -> None:
-    own = room(module)
-    if not own:
-        return
-    reached = {room(name) for name in ours(imports(module)) | in_strings(module)} - {own, ""}
-    upward = {other for other in reached if LEVEL[other] >= LEVEL[own]}
-    assert not upward, f"{module} imports {sorted(upward)}, which are not below {own}"
+def test_no_arrow_runs_upward() -> None:
+    upward = {}
+    for module in filter(room, MODULES):
+        reached = {room(name) for name in ours(imports(module)) | facts(module).strings} - {room(module), ""}
+        upward[module] = sorted(other for other in reached if LEVEL[other] >= LEVEL[room(module)])
+    assert {module: rooms for module, rooms in upward.items() if rooms} == {}, "these import what is not below them"
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -142,10 +162,10 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 ASIDE = ("servoctl.cli", "servoctl.bench")
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if room(name) not in ASIDE])
-def test_servoctl_knows_neither_plants_nor_hil(module: str) -> None:
-    if module.startswith("servoctl"):
-        assert not {name for name in imports(module) if name.split(".")[0] in ("plants", "hil")}
+def test_servoctl_knows_neither_plants_nor_hil() -> None:
+    for module in MODULES:
+        if module.startswith("servoctl") and room(module) not in ASIDE:
+            assert not {name for name in imports(module) if name.split(".")[0] in ("plants", "hil")}, module
 
 
 ALLOWED_ROOMS = {
@@ -155,19 +175,18 @@ ALLOWED_ROOMS = {
 }
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if room(name) in ALLOWED_ROOMS])
-def test_engine_report_and_plants_import_only_what_they_need(module: str) -> None:
-    own = room(module)
-    reached = {room(name) for name in ours(imports(module))} - {own}
-    assert reached <= ALLOWED_ROOMS[own], f"{module} reaches {sorted(reached - ALLOWED_ROOMS[own])}"
+def test_engine_report_and_plants_import_only_what_they_need() -> None:
+    for module in MODULES:
+        if (own := room(module)) in ALLOWED_ROOMS:
+            reached = {room(name) for name in ours(imports(module))} - {own}
+            assert reached <= ALLOWED_ROOMS[own], f"{module} reaches {sorted(reached - ALLOWED_ROOMS[own])}"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if room(name) not in ("servoctl.cli", "")])
-def test_only_the_command_line_prints(module: str) -> None:
-    tree = ast.parse(MODULES[module].read_text())
-    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert not calls & {"print", "input", "breakpoint"}
-    assert not {name.split(".")[0] for name in imports(module)} & {"rich", "typer"}
+def test_only_the_command_line_prints() -> None:
+    for module in MODULES:
+        if room(module) not in ("servoctl.cli", ""):
+            assert not facts(module).calls & {"print", "input", "breakpoint"}, module
+            assert not {name.split(".")[0] for name in imports(module)} & {"rich", "typer"}, module
 
 
 @pytest.mark.parametrize("path", [*sorted(ROOT.glob("servoctl/**/")), ROOT / "plants", ROOT / "hil"], ids=str)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from servoctl.cli import main
 from servoctl.config.load import load_config
 from servoctl.errors import ConfigError
 
@@ -128,9 +129,7 @@ def test_on_the_command_line_the_run_folder_holds_the_merged_config(tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["run", "check", "sweep", "tune", "analyse", "export", "hil", "emulate"])
-def test_every_command_that_takes_set_takes_set_file(command: str) -> None:
+def test_every_command_that_takes_set_takes_set_file(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = {"sweep": ["--vary", "run.seed=1:2:2"], "export": ["--out", "out"]}.get(command, [])
-    call = [sys.executable, "-m", "servoctl", command, ROBOTS, *arguments, "--set-file", "nowhere.yaml"]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "--set-file nowhere.yaml: no such file (check the path)" in done.stderr
+    assert main([command, ROBOTS, *arguments, "--set-file", "nowhere.yaml"]) == 2
+    assert "--set-file nowhere.yaml: no such file (check the path)" in capsys.readouterr().err

@@ -72,7 +72,8 @@ WIDTHS = [(4, 4), (8, 11), (8, 1), (2, 3)]
     ("name", "settings", "lanes", "count"),
     [
         *((name, settings, *WIDTHS[0]) for name, settings in CASES),
-        *(("two_mass_spring", SHORT, *width) for width in WIDTHS[1:]),
+        pytest.param(*CASES[0], *WIDTHS[0], marks=pytest.mark.optimised),
+        *(pytest.param("two_mass_spring", SHORT, *width, marks=pytest.mark.optimised) for width in WIDTHS[1:]),
         *((name, settings, *WIDTHS[1]) for name, settings in CASES if name == MEMORY or "run.period=0.01" in settings),
     ],
 )

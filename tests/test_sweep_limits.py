@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import servoctl as sc
@@ -78,6 +79,24 @@ def test_the_command_prints_the_limit(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ended.value.code == 0
     assert f"\nstability limit: {ALPHA} = 50\n" in said  # alpha h < 1, whatever beta below alpha
     assert "5 runs, 3 failed" in said and "these gains are stable up to" in said
+    table = pq.read_table(tmp_path / "sweep.parquet").to_pydict()
+    assert table["gain_share"][:2] == pytest.approx([0.24, 0.64], rel=1e-3)  # alpha h
+    assert table["gain_share"][2:] == [None] * 3
+    assert None not in table["overshoot"][:2] and None not in table["gain_margin"][:2]
+
+
+def test_a_long_output_step_that_falsifies_the_metrics_is_told(tmp_path: Path) -> None:
+    """phi'' + 2 alpha phi' + alpha^2 phi = 0 from rest: u jumps and decays between two rows."""
+    start = ["run.duration=0.4", "initial.q={x1: 0, x2: 1.02}", "initial.v=0"]
+    study_of = {}
+    for step in ("0.2", "0.001"):
+        run = sc.load("two_mass_spring", [*start, CRITICAL, f"run.output_step={step}"], engine="vm")
+        varies = read_varies([f"{ALPHA}=20:40:2"], run)
+        study_of[step] = sweep(run, varies, points_of(varies))
+    warning = study_of["0.2"].warning
+    assert study_of["0.001"].warning is None and warning is not None
+    assert warning.startswith("run.output_step 0.2 s is too long for the metrics: ") and "shorten it" in warning
+    assert study_of["0.2"].summary()["warnings"] == [warning]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,14 @@ def test_a_sensitivity_is_the_change_of_the_violation_by_a_value(config: Path) -
     assert evaluation.runs == 5
 
 
+def test_a_trial_does_not_depend_on_the_spacing_of_the_rows(config: Path) -> None:
+    start = ["run.period=null", "tune.uncertainty={}", "run.integrator.step=0.005"]
+    plain, thinned = (
+        Evaluator(problem(config, *start, *more)).evaluate([{ALPHA: 20.0}])[0] for more in ([], ["run.output_step=0.1"])
+    )
+    assert plain.status == "done" and thinned == plain
+
+
 def test_the_share_of_the_gain_limit_is_that_of_check(config: Path) -> None:
     given = problem(config, "tune.constraints={gain_share: 0.5}")
     low, high = Evaluator(given).evaluate([{ALPHA: 20.0, BETA: 20.0}, {ALPHA: 60.0, BETA: 60.0}])

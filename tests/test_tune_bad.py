@@ -155,7 +155,7 @@ def test_a_damaged_study_is_named_and_left_alone(
     (config.parent / "study").mkdir()
     (config.parent / "study/study.db").write_bytes(content)
     code, _, err = said(capsys, "--out", "study", "--resume")
-    assert code == 3
+    assert code == 2
     assert "study/study.db: damaged: not an Optuna study (move it away, or choose another --out" in err
     assert (config.parent / "study/study.db").read_bytes() == content
 

@@ -13,6 +13,7 @@ import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
 from servoctl.sweep.batch import run_all
+from servoctl.sweep.series import at_every_step
 from servoctl.tune import SearchProblem, Tuning, read_problem, tune
 from servoctl.tune.refine import Descent, Hill
 
@@ -55,10 +56,11 @@ def check_against_differences(given: SearchProblem, values: list[float], free: l
     plants = Descent(given)._slopes_at({}, free, np.array(values))
     for scenario, found in zip(given.scenarios, plants, strict=True):
         at = dict(zip(free, values, strict=True)) | scenario
-        (plain,) = run_all(given.run, [at])
+        whole = at_every_step(given.run)
+        (plain,) = run_all(whole, [at])
         for j, path in enumerate(free):
             h = 1e-3 * values[j]
-            near = list(run_all(given.run, [at | {path: values[j] + k * h} for k in (-2, -1, 1, 2)]))
+            near = list(run_all(whole, [at | {path: values[j] + k * h} for k in (-2, -1, 1, 2)]))
             for metric, columns in found.items():
                 value, slope = max(columns.values(), key=lambda one: one[0])
                 assert value == pytest.approx(plain[metric], rel=1e-12)

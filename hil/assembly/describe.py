@@ -20,12 +20,13 @@ def describe(setup: RigSetup) -> list[str]:
         if not isinstance(node, Drive):
             lines.append(f"encoder {each.name}: {where}, resolution {quantum[0]:.3g} {plant.coordinates[each.name]}")
             continue
-        unit, drive = plant.actuators[each.name], node.settings
+        unit, drive, number = plant.actuators[each.name], node.settings, setup.drives.index(node)
+        joint = setup.sensing.displacements.units[number]
         lower, upper = drive.position_limits
         lines.append(
             f"drive {each.name}: {where}, gear {each.gear:g}, |u| <= {drive.torque_limit:g} {unit} in steps of "
-            f"{quantum[2]:.3g}, position {lower:.4g} to {upper:.4g} in steps of {quantum[0]:.3g}, "
-            f"speed <= {drive.speed_limit:g}, stop damping {damping[setup.drives.index(node)]:.3g}"
+            f"{quantum[2]:.3g} {unit}, position {lower:.4g} to {upper:.4g} {joint} in steps of {quantum[0]:.3g} "
+            f"{joint}, speed <= {drive.speed_limit:g} {joint}/s, stop damping {damping[number]:.3g} {unit} s/{joint}"
             + (", brake" if drive.brake else "")
         )
     accuracy = setup.sensing.coordinates.accuracy(setup.start.t, setup.start.q)

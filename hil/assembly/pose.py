@@ -15,7 +15,7 @@ from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 
-def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Array) -> None:
+def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Array, units: Sequence[str]) -> None:
     """Refuses a start pose beyond the position limits of a drive.
 
     Args:
@@ -23,18 +23,19 @@ def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Arr
         settings: Its rig.
         displacements: Displacements at the start pose: of the drives in the plant's order, then of encoders [joint
             unit].
+        units: Their units.
 
     Raises:
         ConfigError: A drive would start beyond its limits.
     """
     order, problems = [drive.actuator for drive in settings.values.drives], []
-    for drive, position in zip(settings.drives, displacements, strict=False):
+    for drive, position, unit in zip(settings.drives, displacements, units, strict=False):
         lower, upper = drive.position_limits
         if not lower <= position <= upper:
             where = loaded.where("hil", "drives", order.index(drive.name), "position_limits")
             problems.append(
-                f"{where}: {drive.name} is at {position:.4g} in the start pose, outside {lower:.4g} to {upper:.4g} "
-                "(correct the pose or the limits; 'offset' is the motor's zero)"
+                f"{where}: {drive.name} is at {position:.4g} {unit} in the start pose, outside {lower:.4g} to "
+                f"{upper:.4g} {unit} (correct the pose or the limits; 'offset' is the motor's zero)"
             )
     if problems:
         raise ConfigError(problems)
@@ -66,7 +67,7 @@ def check_fall(
     where = loaded.where("hil", "drives")
     falls = (
         "without torque the machine falls from its start pose "
-        f"({balance.coordinate}: {balance.acceleration:.3g} per s^2)"
+        f"({balance.coordinate}: {balance.acceleration:.3g} {model.plant.coordinates[balance.coordinate] or '1'}/s^2)"
     )
     braked = [i for i, drive in enumerate(settings.drives) if drive.brake]
     with_brakes = falls_without_torque(model, start.t, start.q, tolerance, braked)
@@ -81,7 +82,9 @@ def check_fall(
     hold = compensation(start.t, start.q)
     if not hold.holds:
         raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
-    return f"{falls}: its brakes hold it, then its motors with at most {np.abs(hold.u).max():.3g}"
+    strongest = int(np.abs(hold.u).argmax())
+    unit = list(model.plant.actuators.values())[strongest]
+    return f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
 
 
 HEADROOM = 1.5

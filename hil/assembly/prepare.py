@@ -206,7 +206,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     run = _with_noise(run, values, (*drives, *sensors), sensing)
-    check_limits(loaded, settings, sensing.displacements(model.plant, start.q))
+    check_limits(loaded, settings, sensing.displacements(model.plant, start.q), sensing.displacements.units)
     balance = falls_without_torque(model, start.t, start.q, tolerance)
     compensation = GravityCompensation(model, tolerance, engine)
     if balance.falls:

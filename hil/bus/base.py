@@ -1,7 +1,7 @@
 """What every bus can do: send at once, receive until a deadline, and report its health."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -79,6 +79,19 @@ class Bus(ABC):
         Raises:
             BusError: The bus is down.
         """
+
+    def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
+        """Hands over each frame when it comes, until `take` returns False.
+
+        Args:
+            until: Time on the run's clock until which to wait [ns].
+            take: Takes a frame; returns whether another one is wanted.
+
+        Raises:
+            BusError: The bus is down.
+        """
+        while (frame := self.receive(until)) is not None and take(frame):
+            pass
 
     @property
     @abstractmethod

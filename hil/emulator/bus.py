@@ -1,6 +1,7 @@
 """The loop's CAN interface on an emulated bus."""
 
 from collections import deque
+from collections.abc import Callable
 
 from hil.bus.base import Bus, BusError, Health, Link
 from hil.bus.error_frames import report, worse
@@ -28,11 +29,13 @@ class EmulatedBus(Bus):
         self.name, self.clock_step = wire.name, 0
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
-        self.station = wire.attach("host", self._inbox.append, host=True, capacity=QUEUE, restart=restart)
+        self._take: Callable[[Frame], bool] | None = None
+        self.station = wire.attach("host", self._arrive, host=True, capacity=QUEUE, restart=restart)
         self.station.report = self._inbox.append
         self._link, self._reason = Link.ACTIVE, ""
         self._sent = self._received = self._errors = self._refused = 0
         self._closed = False
+        self._enough: list[Frame] = []  # the last frame that is wanted: time then stops
 
     def send(self, frame: Frame) -> None:
         if self._closed:
@@ -53,13 +56,41 @@ class EmulatedBus(Bus):
         if self._closed:
             raise BusError(f"bus {self.name}: closed")
         while inbox or self._world.advance(until, inbox):
-            frame = inbox.popleft()
-            if not frame.error:
-                self._received += 1
-                return frame.at(frame.time + self.clock_step) if self.clock_step else frame
-            self._errors += 1
-            error = report(frame)
-            self._link, self._reason = worse(self._link, error.link), error.sentence
+            frame = self._received_frame(inbox.popleft())
+            if frame is not None:
+                return frame
+        return None
+
+    def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
+        while self._inbox:
+            frame = self.receive(until)
+            if frame is None or not take(frame):
+                return
+        if self._closed:
+            raise BusError(f"bus {self.name}: closed")
+        self._take = take
+        try:
+            self._world.advance(until, self._enough)
+        finally:
+            self._take = None
+            self._enough.clear()
+
+    def _arrive(self, frame: Frame) -> None:
+        """Takes a frame from the wire."""
+        take = self._take
+        if take is None or self._enough:
+            self._inbox.append(frame)
+        elif (received := self._received_frame(frame)) is not None and not take(received):
+            self._enough.append(received)
+
+    def _received_frame(self, frame: Frame) -> Frame | None:
+        """Counts a frame; returns it as the loop gets it, None for an error frame."""
+        if not frame.error:
+            self._received += 1
+            return frame.at(frame.time + self.clock_step) if self.clock_step else frame
+        self._errors += 1
+        error = report(frame)
+        self._link, self._reason = worse(self._link, error.link), error.sentence
         return None
 
     @property

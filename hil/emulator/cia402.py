@@ -224,8 +224,9 @@ class CiA402(CanOpenNode, EmulatedDrive):
         values = self.canopen.values
         if values[MODE_DISPLAY] != TORQUE_MODE:
             return 0.0
-        most = values[MAX_TORQUE]
-        share = min(most, max(-most, values[TARGET_TORQUE] + values[TORQUE_OFFSET]))
+        most, share = values[MAX_TORQUE], values[TARGET_TORQUE] + values[TORQUE_OFFSET]
+        if not -most <= share <= most:
+            share = most if share > most else -most
         return self.torque_table * self._rated * share / 1000
 
     def _statusword(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import Station, key
+from hil.emulator.station import Station
 from hil.frame import Frame
 from hil.loop.virtual_time import World
 
@@ -56,10 +56,9 @@ class Delivery:
                 tap(timed, sender)
             except Exception as error:
                 failure = failure or error
-        number = key(frame)
+        number = frame.id | frame.extended << 29
         disturbances = self._disturbances
-        route = self._routes.get(number)
-        for station in self._route(number) if route is None else route:
+        for station in self._routes.get(number) or self._route(number):
             if station is not sender and (all_online or station.online):
                 try:
                     if disturbances:

@@ -262,7 +262,7 @@ class _Entry:
             if problem is not None:
                 self._wrong("code", problem)
         self._check_frames(parameters, drive, bus)
-        if name == "stall" and duration is None:
+        if name == "stall" and self._entry.get("for") is None:
             self._wrong("for", "missing (how long the loop stalls [s])")
         return Fault(name, at, duration, since, drive, bus, parameters)
 

@@ -43,6 +43,9 @@ class ObjectEntry:
 Key = tuple[int, int]
 """Index, subindex."""
 
+LAST_SYNCHRONOUS = 240
+"""Transmission types up to this wait for SYNC."""
+
 INVALID = 1 << 31
 """Bit in the id of a PDO that is off."""
 
@@ -190,8 +193,11 @@ class Pdo:
         identity: Id of its frames.
         valid: Whether it is on.
         kind: Its transmission type.
+        synchronous: Whether it waits for SYNC.
         keys: Mapped objects in order; None for a dummy entry.
-        form: Their layout in the frame.
+        size: Bytes of the frame.
+        pack: Values -> bytes of the frame.
+        unpack: Bytes of the frame, or more -> values.
         collect: Objects -> the values that a transmit PDO carries.
         more: Whether it carries anything but position and velocity.
         guarded: Whether it has a dummy entry, or an object whose values are checked.
@@ -204,6 +210,7 @@ class Pdo:
         base, maps = (0x1800, 0x1A00) if transmit else (0x1400, 0x1600)
         identity = values[base + number, 1]
         self.identity, self.kind = identity & 0x7FF, values[base + number, 2]
+        self.synchronous = self.kind <= LAST_SYNCHRONOUS
         self.keys: list[Key | None] = []
         code = "<"
         for sub in range(1, values[maps + number, 0] + 1):
@@ -212,7 +219,8 @@ class Pdo:
             dummy = key[0] in _DUMMY_BITS
             self.keys.append(None if dummy else key)
             code += _DUMMY_FORMS[mapped & 0xFF] if dummy else entries[key].form.format[1:]
-        self.form = struct.Struct(code)
+        form = struct.Struct(code)
+        self.size, self.pack, self.unpack = form.size, form.pack, form.unpack_from
         self.valid = not identity & INVALID and bool(self.keys)
         self.collect = _collector([key for key in self.keys if key is not None])
         self.guarded = None in self.keys or MODE in self.keys

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.commands import CommandReader, Findings, Violation
-from hil.emulator.station import Station, key
+from hil.emulator.station import Station
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.virtual_time import World
@@ -46,7 +46,7 @@ class Observer:
         def tap(frame: Frame, sender: Station) -> None:
             if not sender.host or frame.remote:
                 return
-            number = key(frame)
+            number = frame.id | frame.extended << 29
             for reader in readers.get(number, ()):
                 reader.see(frame, sender)
             for mask, members in families.items():

@@ -9,6 +9,7 @@ Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
 
 from collections.abc import Callable, Container
 from functools import partial
+from operator import attrgetter
 
 from hil.bus.base import Link
 from hil.bus.rates import BusRates
@@ -18,6 +19,8 @@ from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, priori
 from hil.emulator.wire_times import WireTimes
 from hil.frame import Frame
 from hil.loop.virtual_time import World
+
+_RANK = attrgetter("rank")
 
 RECOVERY = 128
 """Number of times 11 recessive bits that end bus-off."""
@@ -48,7 +51,7 @@ class Wire:
         self.stations: list[Station] = []
         self.disturbances: list[Disturbance] = []
         self._delivery = Delivery(world, self.stations, self.disturbances)
-        self.taps = self._delivery.taps
+        self.taps, self._deliver = self._delivery.taps, self._delivery.deliver
         self.busy = self.frames = self.errors = 0
         self.troubled = False
         self._online: int | None = None
@@ -142,18 +145,24 @@ class Wire:
 
     def _arbitrate(self) -> None:
         """Chooses the next frame, which begins when the bus is free."""
-        waiting, now, free = self._waiting, self.world.now, self._free
+        now, free = self.world.now, self._free
         start = now if now > free else free
-        if waiting and (self._plain or self._is_plain()):
-            first = 0
-            if len(waiting) > 1:
-                ranks = [station.rank for station in waiting]
-                least = min(ranks)
-                first = -1 if ranks.count(least) > 1 else ranks.index(least)
-            if first >= 0:
-                self._begin(start, waiting[first])
-                return
-        self._arbitrate_among(waiting, start)
+        sender = self._first()
+        if sender is None:
+            self._arbitrate_among(self._waiting, start)
+        else:
+            self._begin(start, sender)
+
+    def _first(self) -> Station | None:
+        """Who sends next, where only priority decides; None if more does, or nothing waits."""
+        waiting = self._waiting
+        if not (waiting and (self._plain or self._is_plain())):
+            return None
+        if len(waiting) == 1:
+            return waiting[0]
+        ranks = list(map(_RANK, waiting))
+        least = min(ranks)
+        return None if ranks.count(least) > 1 else waiting[ranks.index(least)]
 
     def _arbitrate_among(self, waiting: list[Station], start: int) -> None:
         """The same where stations are cut off, must wait, or send frames of the same id."""
@@ -192,42 +201,65 @@ class Wire:
         self._begin(start, best)
 
     def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
+        self.world.at(self._put(start, sender), finish or self._ending)
+
+    def _put(self, start: int, sender: Station) -> int:
+        """Puts the next frame of a station on the wire; returns its end [ns]."""
         frame = sender.queue[0]
         length = self.frame_time(frame)
         self._going, self._active, self._free = (frame, sender), True, start + length
         self.busy += length
-        self.world.at(start + length - self._interframe, finish or self._ending)
+        return start + length - self._interframe
 
     def _finish(self) -> None:
+        """Ends the frame on the wire, and each one after it as long as nothing else happens in between."""
+        skip_to, frame_ended = self.world.skip_to, self._end_frame
+        while True:
+            try:
+                frame_ended()
+            except BaseException:  # of a station: the traffic goes on
+                self._go_on()
+                raise
+            sender = self._first()
+            if sender is None:
+                self._go_on()
+                return
+            end = self._put(self._free, sender)  # it follows the interframe space
+            if not skip_to(end):
+                self.world.at(end, self._ending)
+                return
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._arbitrate()
+        else:
+            self._active = False
+
+    def _end_frame(self) -> None:
         """Ends a frame: all stations receive it, or an error flag destroys it."""
         assert self._going is not None
         frame, sender = self._going
-        queue = sender.queue
+        queue, plain = sender.queue, self._plain
+        if not (queue and queue[0] is frame and sender.connected):
+            return
+        if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
+            self._void([sender])
+            return
+        queue.popleft()
+        if queue:
+            sender.rank = priority(queue[0])
+        else:
+            self._waiting.remove(sender)
+        self.frames += 1
+        if sender.tec:
+            sender.sent()
+        if not plain and sender.link is Link.PASSIVE:
+            sender.ready = self._free + self._times.suspend
         try:
-            if queue and queue[0] is frame and sender.connected:
-                if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
-                    self._void([sender])
-                else:
-                    queue.popleft()
-                    if queue:
-                        sender.rank = priority(queue[0])
-                    else:
-                        self._waiting.remove(sender)
-                    self.frames += 1
-                    if sender.tec:
-                        sender.sent()
-                    if not self._plain and sender.link is Link.PASSIVE:
-                        sender.ready = self._free + self._times.suspend
-                    try:
-                        self._delivery.deliver(frame, sender, self._plain)
-                    finally:
-                        if self.troubled:
-                            self._count_received(sender)
+            self._deliver(frame, sender, plain)
         finally:
-            if self._waiting:
-                self._arbitrate()
-            else:
-                self._active = False
+            if self.troubled:
+                self._count_received(sender)
 
     def _clash(self, senders: list[Station]) -> None:
         """Handles two frames with one id and different data: each sender reads a bit that it did not send."""

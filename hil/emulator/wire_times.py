@@ -22,6 +22,13 @@ SEQUENCE = 11
 """Bits of a sequence of recessive bits that counts for the end of bus-off."""
 
 
+SHORT = 4
+"""Frames with at most so many bytes repeat: commands of torque, SYNC, heartbeats."""
+
+MOST_KEPT = 16384
+"""Durations of short frames that are kept."""
+
+
 class WireTimes:
     """Times on a bus [ns].
 
@@ -34,6 +41,7 @@ class WireTimes:
     def __init__(self, rates: BusRates) -> None:
         """Those of a bus with these bit rates."""
         self._bitrate, self._data_bitrate = rates.nominal, rates.data
+        self._kept: dict[tuple[int, bytes], int] = {}
         self.interframe, self.suspend = self._duration(INTERFRAME), self._duration(SUSPEND)
         self.error = self._duration(ERROR_FRAME - END_OF_FRAME)
 
@@ -46,7 +54,16 @@ class WireTimes:
 
     def frame(self, frame: Frame) -> int:
         """Duration of a frame with its stuff bits and the interframe space."""
-        if not frame.fd:
+        if frame.fd:
+            bits = fd_bits(frame)
+            return bits.nominal * SECOND // self._bitrate + bits.data * SECOND // self._data_bitrate
+        data = frame.data
+        if len(data) > SHORT or frame.extended or frame.remote:
             return frame_bits(frame) * SECOND // self._bitrate
-        bits = fd_bits(frame)
-        return bits.nominal * SECOND // self._bitrate + bits.data * SECOND // self._data_bitrate
+        kept, key = self._kept, (frame.id, data)
+        duration = kept.get(key)
+        if duration is None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            duration = kept[key] = frame_bits(frame) * SECOND // self._bitrate
+        return duration

@@ -16,7 +16,7 @@ from hil.recorder.events import as_entry, encode
 from hil.recorder.memory import FRAME, Capacity, SharedRings
 from hil.recorder.process import RecorderSettings, failed
 from hil.recorder.ring import Ring
-from servoctl.errors import RunFolderError
+from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder import ended_by, load_run, say_end
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
@@ -79,7 +79,7 @@ class Recorder:
             self.path = Path(self._answer("ready"))
         except OSError as error:
             self._release()
-            raise RunFolderError(f"{folder}: the recorder cannot be started: {error}") from error
+            raise WriteError(f"{folder}: the recorder cannot be started: {error}") from error
         except BaseException:
             self._release()
             raise
@@ -215,9 +215,9 @@ class Recorder:
             try:
                 word, text = self._connection.recv()
             except (EOFError, OSError):
-                raise RunFolderError(f"the recorder died ({self._end()}): the run folder is not finished") from None
+                raise WriteError(f"the recorder died ({self._end()}): the run folder is not finished") from None
             if word == "failed":
-                raise RunFolderError(text)
+                raise WriteError(text)
         return text
 
     @property

@@ -112,7 +112,7 @@ def replay(
 
     Args:
         folder: Run folder.
-        classes: Folder to which class paths like `cart.py:Cart` in its config are relative; None: working folder.
+        classes: Folder of the Python files that its config names, such as `cart.py:Cart`; None: where they were.
         tolerance: Relative to the largest |u| of each actuator; None: 0 on the run's engine, else `OTHER_ENGINE`.
         progress: Called now and then with the share that is done, 0 to 1.
 
@@ -128,8 +128,7 @@ def replay(
     config = folder / CONFIG
     if not config.is_file() or not config.stat().st_size:
         raise RunFolderError(f"{config}: is missing or empty (only runs of a config can be replayed)")
-    loaded = load_config(config)
-    loaded = dataclasses.replace(loaded, path=Path(classes or ".").absolute() / CONFIG)
+    loaded = load_config(config).of_folder(None if classes is None else Path(classes))
     if loaded.config.realism is not None and loaded.config.hil is not None and "read" in run.columns:
         loaded = loaded.overridden(["realism="])  # drives log what the law put out, whatever moves behind them
     if loaded.config.realism is not None:

@@ -75,7 +75,7 @@ def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float
         random = sum_of_independent(np.concatenate([demanded, (T * steps / 2).T]))
         w, off = np.fmax(w, delay * np.abs(T @ rate) + biased + random), np.fmax(off, sum_of_independent(shifted))
     first = State(float(trajectory["task_time"][working[0]]), trajectory.q[working[0]], trajectory.v[working[0]])
-    initial = chain(first)[1]
+    initial = np.nan_to_num(chain(first)[1])  # NaN for the rate of a row without one
     bounds = {}
     for i, row in enumerate(model.task_rows):
         damping, stiffness, higher = law.gains(i)
@@ -95,12 +95,12 @@ def _chain(model: Model, tolerance: float) -> Chain:
         return terms.task_map, np.concatenate(columns, axis=1)
 
     function = StateFunction("errors", model, derivatives, ("T", "violations"), "vm")
-    return lambda state: _without_nan(*function(state))
 
+    def chain(state: State) -> tuple[Array, Array]:
+        T, violations = function(state)
+        return T, violations
 
-def _without_nan(T: Array, violations: Array) -> tuple[Array, Array]:
-    """Rows without a rate have NaN there; they get 0."""
-    return T, np.nan_to_num(violations)
+    return chain
 
 
 def _delay(setup: RigSetup) -> float:

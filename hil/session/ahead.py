@@ -21,6 +21,10 @@ VIEW_TIME = 0.02
 """Longest time between two looks at the operator's requests for gains [s]."""
 
 
+NONE = Ahead()
+"""No ticks ahead."""
+
+
 class TicksAhead:
     """Lets C do ticks as long as Python has nothing to do: see `hil.tick.stretch`.
 
@@ -73,12 +77,14 @@ class TicksAhead:
         rig, most, self.last = self._rig, 1 + -number % CHECK_EVERY, None
         if self._operator.view is not None:
             most = min(most, self._most_with_view)
-        busy = self._monitor.clamps or self._live_gains.moving or self._outliers.going
-        if rig.stretch is None or most < 2 or busy:
-            return Ahead()
+        if rig.stretch is None or most < 2:
+            return NONE
+        if self._monitor.clamps or self._live_gains.moving or self._outliers.going:
+            return NONE
         ahead = rig.go_ahead(most, deadline, np.array(self._live_gains.values, dtype=float))
         if ahead.ticks:
             self.last = rig.stretch.last(number + ahead.ticks - 1)
             self._missed.met(ahead.ticks - 1)
+            self._outliers.met(ahead.ticks - 1)
             self._stages.follow(self.last, rig.clamped, ahead.ticks)
         return ahead

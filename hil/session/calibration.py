@@ -11,7 +11,7 @@ from hil.assembly.prepare import RigSetup
 from hil.calibration.calibrate import Axis, Calibrator
 from hil.calibration.motion import HandMotion
 from hil.sensing.channels import Displacements
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ConfigError, WriteError
 from servoctl.run_folder.files import replace
 
 FILE = "calibration.yaml"
@@ -157,5 +157,5 @@ def write_calibration(folder: Path, name: str, axes: Sequence[Axis], displacemen
     try:
         replace(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path

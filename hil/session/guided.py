@@ -7,7 +7,7 @@ import numpy as np
 
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ConfigError, RunFolderError, WriteError
 from servoctl.run_folder.files import replace
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
@@ -62,7 +62,7 @@ def write_guided_motion(path: Path, run: Trajectory, coordinates: Sequence[str])
     try:
         replace(path, lambda file: file.write(text.encode()))
     except OSError as error:
-        raise RunFolderError(f"--record: {path}: cannot be written: {error.strerror or error}") from error
+        raise WriteError(f"--record: {path}: cannot be written: {error.strerror or error}") from error
     moved = ", ".join(
         f"{name} {span:.3g} {run.units[f'q.{name}']}" for name, span in zip(coordinates, np.ptp(q, axis=0), strict=True)
     )

@@ -37,6 +37,10 @@ class OutlierReports:
         if self.innovation is not None:
             self._report(self._bursts.tick(t, command[self.innovation], task_time > SETTLING))
 
+    def met(self, ticks: int) -> None:
+        """Counts consecutive ticks without outliers."""
+        self._bursts.met(ticks)
+
     @property
     def going(self) -> bool:
         """Whether a burst is not over yet."""

@@ -193,8 +193,11 @@ class ReadyRun:
         """Task row -> largest error that quantisation, sampling and delay can cause, by the model."""
         return explained_errors(self.setup, trajectory)
 
-    def loads(self, trajectory: Trajectory) -> dict[str, tuple[float, float]]:
-        """Bus -> its mean load and that of the busiest window, without stuff bits."""
+    def loads(self, trajectory: Trajectory) -> dict[str, tuple[float, float, float]]:
+        """Bus -> its mean load in the loop, that of the loop's busiest window, and of the busiest one before the loop.
+
+        Stuff bits are not counted.
+        """
         counts, buses = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses
         loads = {}
         nominal = counts.get("bits", [])
@@ -202,9 +205,11 @@ class ReadyRun:
         for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
             rates = BusRates.of(keys)
             used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
-            load = np.trim_zeros(used) / counts["window"]
-            if len(load):
-                loads[name] = float(load.mean()), float(load.max())
+            load = used / counts["window"]
+            begin, end = np.ceil(trajectory.t[0] / counts["window"]), np.floor(trajectory.t[-1] / counts["window"])
+            before, loop = load[: int(begin)], load[int(begin) : int(end)]
+            if len(loop):
+                loads[name] = float(loop.mean()), float(loop.max()), float(before.max(initial=0.0))
         return loads
 
 
@@ -229,7 +234,8 @@ def start(request: Request) -> ReadyRun:
         request = replace(request, stage="calibrate", duration=request.duration or DURATION)
     notes = list(setup.notes)
     for name, load_of_bus in setup.settings.loads.items():
-        notes.append(f"bus {name}: load at most {100 * load_of_bus.load:.0f} %, {load_of_bus.frames:.0f} frames/s")
+        most, frames = 100 * load_of_bus.load, load_of_bus.frames
+        notes.append(f"bus {name}: load of the loop at most {most:.0f} %, {frames:.0f} frames/s")
     if setup.settings.lockstep and (request.require_rt or request.cpu is not None):
         notes.append("time is virtual: --require-rt and --cpu have no effect")
     environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup, request)

@@ -17,7 +17,7 @@ from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import Machine
 from hil.tick.sockets import TickSockets, socket_buses
-from hil.tick.tables import flags_of, frame_bytes
+from hil.tick.tables import flags_of, frame_reader
 from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
@@ -164,7 +164,8 @@ class TickRig(CanRig):
         if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
             return False
         machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
-        self._encoded = machine.encoded()
+        encoded = zip(self._templates, machine.encoded(), strict=True)
+        self._encoded = [(bus, like, frame_reader(memory)) for (bus, like), memory in encoded]
         self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
         self._last.clear()
         if self.sockets is not None:
@@ -240,8 +241,8 @@ class TickRig(CanRig):
             self._dispatch.keep_alive()
             return
         send = self._dispatch.send
-        for (bus, like), memory in zip(self._templates, self._encoded, strict=True):
-            identity, data = frame_bytes(memory)
+        for bus, like, encoded in self._encoded:
+            identity, data = encoded()
             send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
         self._dispatch.keep_alive()
         self._written = self._times["written"][0] = self._now()

@@ -1,6 +1,8 @@
 """The tables of the tick in C, from what the drivers say of their frames."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from struct import Struct
 from typing import Any
 
 from hil.codecs.field import Field
@@ -18,6 +20,8 @@ EXTENDED, REMOTE, ERROR, FD = 1, 2, 4, 8
 
 def flags_of(frame: Frame) -> int:
     """The kind of a frame as the tick in C compares it."""
+    if not (frame.extended or frame.remote or frame.error or frame.fd):
+        return 0
     return frame.extended * EXTENDED | frame.remote * REMOTE | frame.error * ERROR | frame.fd * FD
 
 
@@ -53,10 +57,9 @@ def fill_encoding(target: Any, encoding: Encoding) -> None:
         _fill_chain(target.back, encoding.back)
 
 
-def frame_bytes(memory: Any) -> tuple[int, bytes]:
-    """Id and payload in the bytes of a `tick_encoding`."""
-    whole = bytes(memory)
-    return int.from_bytes(whole[:4], "big"), whole[4:]
+def frame_reader(memory: Any) -> Callable[[], tuple[int, bytes]]:
+    """Reads id and payload from the bytes of a `tick_encoding`, whenever it is called."""
+    return partial(Struct(f">I{len(memory) - 4}s").unpack_from, memory)
 
 
 def fill_field(target: Any, field: Field) -> None:

@@ -171,8 +171,10 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
         state, remaining = nearest(model, start, among=among)
         open_rows = _open(remaining, counted)
         if open_rows:
+            met = [row.name for row in counted if row.name not in dict(open_rows)]
+            together = f" together with {', '.join(met)}" if met else ""
             return [
-                f"no state near the start satisfies {_listed(open_rows)}: the rows contradict each other, "
+                f"no state near the start satisfies {_listed(open_rows)}{together}: the rows contradict each other, "
                 "or are out of reach (correct the equations, or the start)"
             ]
     matrices = model.plain.matrices(state)

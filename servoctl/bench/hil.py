@@ -40,10 +40,10 @@ def hil(effort: Effort, progress: Progress) -> BenchReport:
         "own": own,
     }
     notes = [
-        f"processor time; the parts add up to {shown(sum(parts.values()))}: they come from a second run, where reading "
-        "the clock takes time too",
+        f"processor time; the parts add up to {shown(sum(parts.values()))}: they come from a second run, and what it "
+        "takes to read the clock is subtracted",
         f"with one tick every {period}, as in real time, a tick costs {measured.rested / whole:.2g} times as much as "
-        "without pauses: the caches are cold after each pause",
+        "without pauses: after a pause the caches are cold",
     ]
     findings = [
         Comparison(

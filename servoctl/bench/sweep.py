@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,10 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
     batch(run, {path: values[:1] for path, values in gains.items()})  # compiles and fills the cache
     for turn in range(rounds):
         for number, jobs in enumerate(cores):
-            began = time.perf_counter()
-            metrics[jobs] = batch(run, gains, jobs)
-            times[jobs].append(time.perf_counter() - began)
+            with on_cores(jobs):
+                began = time.perf_counter()
+                metrics[jobs] = batch(run, gains, jobs)
+                times[jobs].append(time.perf_counter() - began)
             parts += [] if pinocchio is None else pinocchio(PARTS).tolist()
             progress((turn * len(cores) + number + 1) / (rounds * len(cores)))
     medians = {jobs: float(np.median(each)) for jobs, each in times.items()}
@@ -86,6 +88,20 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
     values = {"count": count, "seconds": medians, "difference": off, "pinocchio_seconds_each": theirs}
     table = TextTable("All runs, each run, and efficiency", ("", "all", "each", "efficiency"), rows)
     return BenchReport("Sweep: gains of two robots", [table], values, notes, findings)
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """Binds the process to some of its cores: the thread that prepares runs would take part of another one."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def our_run(quick: bool, overrides: Sequence[str] = ()) -> Run:

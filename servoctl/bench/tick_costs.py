@@ -7,6 +7,7 @@ emulated world works. The remaining time belongs to the loop.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple, cast
 
 from hil.assembly.emulation import in_lockstep
@@ -32,11 +33,17 @@ WORLD, READ, DECIDE, WRITE, LOG, REST = (
 )  # fmt: skip
 
 
+PARTS = (WORLD, READ, DECIDE, WRITE, LOG, REST)
+
+CALLS = 5000
+"""Calls of an empty function that show what it costs to read the clock."""
+
+
 class Watch:
     """Processor time by part; time of an inner part does not count for the outer one.
 
     Attributes:
-        spent: Part -> time [s].
+        spent: Part -> time, that of reading the clock included [s].
     """
 
     def __init__(self) -> None:
@@ -44,8 +51,18 @@ class Watch:
 
     def begin(self) -> None:
         """Sets all times to zero."""
-        self.spent = dict.fromkeys((WORLD, READ, DECIDE, WRITE, LOG, REST), 0.0)
+        self.spent = dict.fromkeys(PARTS, 0.0)
+        self._inner, self._outer = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0)
         self._part, self._since = REST, time.thread_time()
+
+    @property
+    def net(self) -> dict[str, float]:
+        """Part -> time, less that of reading the clock [s]."""
+        inside, outside = _clock_costs()
+        return {
+            part: max(0.0, spent - self._inner[part] * inside - self._outer[part] * outside)
+            for part, spent in self.spent.items()
+        }
 
     def turn(self, part: str) -> str:
         """Counts time for a part from now on; returns the part before."""
@@ -59,12 +76,25 @@ class Watch:
 
         def call(*arguments: Any) -> Any:
             outer = self.turn(part)
+            self._inner[part] += 1
+            self._outer[outer] += 1
             try:
                 return function(*arguments)
             finally:
                 self.turn(outer)
 
         return call
+
+
+@cache
+def _clock_costs() -> tuple[float, float]:
+    """What a watched call adds to its own part, and to that of its caller [s]."""
+    watch = Watch()
+    empty = watch.covered(lambda: None, WORLD)
+    for _ in range(CALLS):
+        empty()
+    watch.turn(REST)
+    return watch.spent[WORLD] / CALLS, watch.spent[REST] / CALLS
 
 
 class _WatchedClock(Clock):
@@ -100,6 +130,7 @@ class _WatchedBus(Bus):
     def __init__(self, bus: Bus, watch: Watch) -> None:
         self.name, self._bus = bus.name, bus
         self._send, self._receive = watch.covered(bus.send, WORLD), watch.covered(bus.receive, WORLD)
+        self._receive_each, self._watch = watch.covered(bus.receive_each, WORLD), watch
 
     def send(self, frame: Frame) -> None:
         self._send(frame)
@@ -107,6 +138,13 @@ class _WatchedBus(Bus):
     def receive(self, until: int) -> Frame | None:
         frame: Frame | None = self._receive(until)
         return frame
+
+    def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
+        self._receive_each(until, self._watch.covered(take, READ))
+
+    @property
+    def well(self) -> bool:
+        return self._bus.well
 
     @property
     def health(self) -> Health:
@@ -151,7 +189,7 @@ class TickCosts(NamedTuple):
         axes: Number of drives.
         time: Processor time of all ticks, measured without parts [s].
         rested: Processor time of one tick when the processor pauses for the rest of each period [s].
-        parts: Part -> processor time [s], from another run, because reading the clock takes time too.
+        parts: Part -> processor time [s], from another run; what it takes to read the clock is subtracted.
     """
 
     ticks: int
@@ -177,7 +215,7 @@ class _Costed(HilRun):
 
     def _off(self) -> None:
         self._watch.turn(REST)
-        self.spent = dict(self._watch.spent)
+        self.spent = self._watch.net
         super()._off()
 
 

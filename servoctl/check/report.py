@@ -166,7 +166,7 @@ def _start(run: Run, report: CheckReport) -> None:
     loop, start = run.loop, run.start
     plant = run.system.model.plant
     lines = [
-        f"{name} = {q:.6g} {unit}, rate {v:.6g}"
+        f"{name} = {q:.6g} {unit}, rate {v:.6g} {unit or '1'}/s"
         for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
     ]
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}

@@ -1,5 +1,6 @@
 """Prints text, tables, JSON, progress and times: results on stdout, notes about them on stderr."""
 
+import gc
 import json
 import os
 import sys
@@ -18,6 +19,9 @@ from servoctl.cli.interrupt import heed
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+
+COLLECT_AFTER = 50_000
+"""New objects after which Python looks for unreachable ones."""
 
 PATIENCE = 1.0
 """The terminal shows what a command does once this takes longer [s]."""
@@ -132,7 +136,9 @@ def begin(process: bool) -> None:
     """Starts the clock of a command; in its own process, NumPy will use one thread unless the user asks for more.
 
     The matrices are too small for threads of OpenBLAS: these wait busily, and a command took up to a hundred times as
-    long beside another one. Pydantic does not look for plugins: among many packages that takes 50 ms.
+    long beside another one. Pydantic does not look for plugins: among many packages that takes 50 ms. Python looks for
+    unreachable objects less often: imports make objects that all stay, and looking through them takes `servoctl run
+    two_arms_box` 0.06 s instead of 0.11 s of processor time.
 
     Args:
         process: Whether the process runs this command alone, so that the start of the interpreter counts too.
@@ -141,6 +147,7 @@ def begin(process: bool) -> None:
     if process:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+        gc.set_threshold(COLLECT_AFTER)
     _began = time.monotonic() - (_age() if process else 0.0)
 
 

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from servoctl.errors import RigError, RunFolderError, ServoctlError
+from servoctl.errors import RigError, ServoctlError, WriteError
 
 
 class ExitCode(IntEnum):
@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
 def outcome_of(error: Exception) -> ExitCode:
     """The exit code of a command that raised this error."""
-    if isinstance(error, RunFolderError | RigError):
+    if isinstance(error, WriteError | RigError):
         return ExitCode.RIG_FAILED
     return ExitCode.WRONG_INPUT if isinstance(error, ServoctlError) else ExitCode.CRASHED
 

@@ -169,7 +169,7 @@ def say_figures(
     trajectory: "Trajectory",
     summary: Mapping[str, Any],
     bounds: Mapping[str, float],
-    loads: Mapping[str, tuple[float, float]],
+    loads: Mapping[str, tuple[float, float, float]],
 ) -> None:
     """Prints the figures of a run.
 
@@ -177,7 +177,7 @@ def say_figures(
         trajectory: The run.
         summary: Its summary.
         bounds: Task row -> error that sampling and delay of the loop explain.
-        loads: Bus -> its load, on average and at most, 0 to 1.
+        loads: Bus -> its load in the loop, on average and at most, and at most before the loop, 0 to 1.
     """
     rows = []
     for name in trajectory.rows:
@@ -201,8 +201,9 @@ def say_figures(
     for name, bus in summary["bus"].items():
         load = ""
         if name in loads:
-            mean, most = loads[name]
-            load = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most, "
+            mean, most, before = loads[name]
+            setup = f"{100 * before:.0f} % while the drives were set up, " if before > most else ""
+            load = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most, {setup}"
         say(f"bus {name}: {load}{bus['sent']} frames sent, {bus['received']} received, {bus['errors']} error frames")
         problems = {"refused": "not accepted for sending", "lost": "lost in reception", "invalid": "not readable"}
         counts_of = [f"{bus[key]} {words}" for key, words in problems.items() if bus[key]]

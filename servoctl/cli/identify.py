@@ -30,7 +30,7 @@ def identify(
         float | None,
         typer.Option(metavar="HZ", help="Cut-off frequency of the positions; default: where noise begins."),
     ] = None,
-    classes: Classes = Path(),
+    classes: Classes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-identify-<date>-<time>.")
     ] = None,

@@ -29,13 +29,12 @@ ManyRunsEngine = Annotated[
     typer.Option("--engine", help="auto compiles to C if that pays for all runs together; the others as in run."),
 ]
 Classes = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         metavar="DIR",
         exists=True,
         file_okay=False,
-        help="Folder for class paths such as cart.py:Cart in the config of a run.",
-        show_default="the working folder",
+        help="Folder of Python files such as cart.py:Cart that the config of a run names; default: where they were.",
     ),
 ]
 Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]

@@ -18,7 +18,7 @@ def replay(
     run: Annotated[
         Path, typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="A folder that a run wrote.")
     ],
-    classes: Classes = Path(),
+    classes: Classes = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -38,7 +38,7 @@ def replay(
     from servoctl.config import load_config
 
     if (run / CONFIG).is_file() and (run / CONFIG).stat().st_size:
-        say_imports(load_config(run / CONFIG).config, note if as_json else say)
+        say_imports(load_config(run / CONFIG).of_folder(classes).config, note if as_json else say)
     with ProgressBar(run.name) as progress:
         result = again(run, classes, tolerance, progress)
     if as_json:

@@ -135,7 +135,7 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     if summary.get("rank_min") is not None:
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])}")
+        lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])} [unit/s^2]")
     if summary.get("energy_drift") is not None:
         lines.append(f"energy drift {number(summary['energy_drift'])} J")
     counts = summary.get("status_counts", {})

@@ -77,8 +77,10 @@ def sweep(
         make_folder(folder)
         with ProgressBar(loaded.name, "compiling and starting the runs") as progress:
             study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers, store)
-    for sentence in filter(None, [loaded.engine_warning, study.broken]):
+    for sentence in filter(None, [loaded.engine_warning, study.broken, study.warning]):
         note(f"warning: {sentence}")
+    best, examined = _best(loaded, study, shown)
+    study = study.with_figures(examined)
     phases.end("limits", "compiling and simulating", share=study.wall_time)
     save(study, folder, shown)
     phases.end("writing")
@@ -86,7 +88,7 @@ def sweep(
     if as_json:
         say_json(summary)
     else:
-        _say_study(loaded, study, summary, shown)
+        _say_study(study, summary, shown, best, len(examined) - len(best))
         say(f"\n{phases}")
         say(f"\nwritten to {quote(str(folder))}: sweep.parquet, sweep.png, summary.json")
         if summary["runs"] < summary["planned"]:
@@ -97,13 +99,21 @@ def sweep(
     raise typer.Exit(ExitCode.BAD_STATUS if bad else ExitCode.DONE)
 
 
-def _say_study(run: "Run", study: "Study", summary: dict[str, Any], metric: str) -> None:
+def _best(run: "Run", study: "Study", metric: str) -> tuple[list[int], dict[int, dict[str, float]]]:
+    """The best runs that keep the bounds of `tune:` on stability, and the figures of the runs that were examined."""
+    from servoctl.sweep.reserves import within
+
+    points = [{path: study.columns[path][i] for path in study.paths} for i in range(len(study.done))]
+    return within(run, study.ranking(metric), points, BEST)
+
+
+def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], beyond: int) -> None:
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
-    _say_best(run, study, metric)
+    _say_best(study, metric, best, beyond)
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
@@ -114,19 +124,16 @@ def _say_study(run: "Run", study: "Study", summary: dict[str, Any], metric: str)
         say(f"\nrun {first} failed: {why}" + (f" (and {failed - 1} more: sweep.parquet)" if failed > 1 else ""))
 
 
-def _say_best(run: "Run", study: "Study", metric: str) -> None:
-    """Prints the best runs that keep the bounds of `tune:` on stability, with their figures."""
+def _say_best(study: "Study", metric: str, best: list[int], beyond: int) -> None:
+    """Prints the best runs with their stability figures."""
     from servoctl.config.tune import RESERVES
-    from servoctl.sweep.reserves import within
 
-    points = [{path: study.columns[path][i] for path in study.paths} for i in range(len(study.done))]
-    best, beyond = within(run, study.ranking(metric), points, BEST)
     columns = [*study.paths, metric]
-    names = [name for name in RESERVES.values() if any(name in figures for figures in best.values())]
+    names = [name for name in RESERVES.values() if name in study.columns]
     rows = [
         [str(i), *(f"{study.columns[name][i]:.6g}" for name in columns),
-         *(f"{figures[name]:.3g}" if name in figures else "-" for name in names)]
-        for i, figures in best.items()
+         *("-" if (figure := study.columns[name][i]) is None else f"{figure:.3g}" for name in names)]
+        for i in best
     ]  # fmt: skip
     if rows:
         say()

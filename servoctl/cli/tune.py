@@ -102,7 +102,7 @@ def tune(
     else:
         _say(tuning, phases)
         say(f"\nwritten to {quote(str(folder))}: study.db, {', '.join(names)}")
-        _say_next(tuning, folder, config)
+        _say_next(tuning, folder)
     if tuning.status == "interrupted":
         raise typer.Exit(ExitCode.INTERRUPTED)
     bad = tuning.broken is not None or tuning.best is None
@@ -222,8 +222,8 @@ def _say_nothing_feasible(tuning: "Tuning") -> None:
         say(f"{reasons.count(reason)} trials: {reason}")
 
 
-def _say_next(tuning: "Tuning", folder: Path, config: str) -> None:
+def _say_next(tuning: "Tuning", folder: Path) -> None:
     if tuning.status != "done":
-        say(f"next: servoctl tune {quote(config)} --out {quote(str(folder))} --resume")
+        say(f"next: the same command with --out {quote(str(folder))} --resume")
     elif tuning.best is not None:
         say(f"next: servoctl run {quote(str(folder / 'best.yaml'))}")

@@ -33,14 +33,14 @@ def data_files(config: Config) -> list[str]:
     return list(dict.fromkeys(file for file in files if file is not None))
 
 
-def with_absolute_data(config: Config, folder: Path) -> Config:
-    """The config with absolute paths of its data files, for a run folder, which may be anywhere.
+def with_absolute_files(config: Config, folder: Path) -> Config:
+    """The config with absolute paths of its files, for a run folder, which may be anywhere.
 
     Args:
         config: The config.
         folder: The folder that its paths are relative to.
     """
-    return _with_data(config, lambda file: str((folder / file).absolute()))
+    return _with_files(config, lambda file: str((folder / file).absolute()))
 
 
 def moved(config: Config, home: Path, folder: Path) -> Config:
@@ -51,13 +51,17 @@ def moved(config: Config, home: Path, folder: Path) -> Config:
             return file
         return os.path.relpath((home / file).resolve(), folder.resolve())
 
+    return _with_files(config, relative)
+
+
+def _with_files(config: Config, change: Callable[[str], str]) -> Config:
     def class_path(path: str | None) -> str | None:
         module, _, name = (path or "").rpartition(":")
-        return f"{relative(module)}:{name}" if module.endswith(".py") else path
+        return f"{change(module)}:{name}" if module.endswith(".py") else path
 
     plant = config.plant.model_copy(update={"class_": class_path(config.plant.class_)})
     task = tuple(entry.model_copy(update={"class_": class_path(entry.class_)}) for entry in config.task)
-    return _with_data(config.model_copy(update={"plant": plant, "task": task}), relative)
+    return _with_data(config.model_copy(update={"plant": plant, "task": task}), change)
 
 
 def _with_data(config: Config, change: Callable[[str], str]) -> Config:

@@ -1,14 +1,14 @@
 """Reads and checks a config, from a file or by the name of a shipped config."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.dump import dump
 from servoctl.config.file_reader import read_document
-from servoctl.config.files import with_absolute_data
-from servoctl.config.overrides import Override, apply_numbers, apply_overrides
+from servoctl.config.files import with_absolute_files
+from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.config.shipped import find_config
@@ -46,8 +46,8 @@ class LoadedConfig:
 
     @property
     def text(self) -> str:
-        """YAML of the config as it ran, for a run folder: files of robots and references have absolute paths."""
-        return dump(with_absolute_data(self.config, self.folder))
+        """YAML of the config as it ran, for a run folder: all its files have absolute paths."""
+        return dump(with_absolute_files(self.config, self.folder))
 
     @property
     def lines(self) -> Mapping[FieldPath, int]:
@@ -64,6 +64,20 @@ class LoadedConfig:
             ConfigError: The changed config is wrong; lists all problems.
         """
         return _checked(self.path, *apply_overrides(self.document, overrides), like=self)
+
+    def of_folder(self, classes: Path | None) -> "LoadedConfig":
+        """The config of a run folder, with the folder of its Python files.
+
+        Args:
+            classes: The folder, whatever the config says; None: as the config says, relative to the working folder.
+        """
+        moved = replace(self, path=(classes or Path()).absolute() / self.path.name)
+        if classes is None:
+            return moved
+        named = {"plant.class": self.config.plant.class_}
+        named |= {f"task.{entry.name}.class": entry.class_ for entry in self.config.task}
+        files = {path: Path(name) for path, name in named.items() if name is not None and ".py:" in name}
+        return moved.overridden([setting(path, f"{moved.folder / file.name}") for path, file in files.items()])
 
     def with_numbers(self, numbers: Mapping[str, float]) -> "LoadedConfig":
         """The same config with other numbers; a fast form of `overridden` for sweeps.

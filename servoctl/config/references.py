@@ -15,6 +15,9 @@ from servoctl.expression.suggest import remedy
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")
 
+COINCIDENT = 1e-9
+"""Times count as one if they are closer than this, relative to the time and to 1 s."""
+
 Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, most=0.5)]
 
 
@@ -114,8 +117,8 @@ def _waypoints(waypoints: list[Any], path: FieldPath) -> Iterator[Problem]:
             if name not in point:
                 yield Problem((*path, i), f"no value for {name} (every waypoint has the same columns)")
         t = _number(point.get("t"))
-        if t is not None and t <= before:
-            yield Problem((*path, i, "t"), f"{t:g} follows {before:g} (times must increase)")
+        if t is not None and t - before <= COINCIDENT * max(1.0, abs(t)):
+            yield Problem((*path, i, "t"), f"{t:.16g} follows {before:.16g} (times must increase)")
         before = before if t is None else t
 
 

@@ -90,19 +90,23 @@ class BatchResult:
 class BatchProgram(CSource):
     """C source of whole runs side by side."""
 
-    def __init__(self, step: StepFunctions, lanes: int | None = None) -> None:
+    def __init__(self, step: StepFunctions, lanes: int | None = None, content: str | None = None) -> None:
         """Writes the source.
 
         Args:
             step: The step to repeat.
             lanes: Runs side by side; None: as many doubles as the processor's vectors hold.
+            content: As of `CSource`, of the step.
 
         Raises:
             CompileError: An operation has no C.
         """
         self._step, self._lanes = step, compiler.lanes() if lanes is None else lanes
         super().__init__(
-            lambda: emit(step.functions, step.leading) + step.source() + template("batch.h"), [BATCH], self._lanes
+            lambda: emit(step.functions, step.leading) + step.source() + template("batch.h"),
+            [BATCH],
+            self._lanes,
+            None if content is None else f"side by side in {self._lanes} lanes: {content}",
         )
 
     def load(self) -> "BatchLibrary":

@@ -19,7 +19,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import TABLE, emit, expected_length
+from servoctl.engine.emit import START, TABLE, emit, expected_time
 from servoctl.engine.step import StepFunctions
 from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
@@ -27,6 +27,9 @@ from servoctl.types import Array
 
 STEP = "runge_kutta_step"
 """Name of the function (x, t, h, p) -> (x at t + h, row at t)."""
+
+RATE = 1e-5
+"""Usual processor time of the compiler per byte of source [s]."""
 
 ENTRY = "void servoctl_{}(const double**, double**);"
 STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,
@@ -93,9 +96,9 @@ class CSource:
         return sum((len(line) + 1) // (64 if line.startswith(TABLE) else 1) for line in lines)
 
     @property
-    def expected(self) -> int:
-        """`length`, or an estimate where the source is not written yet [byte]."""
-        return self.length
+    def expected(self) -> float:
+        """About how long the compiler takes to make the code fast [s]."""
+        return START + RATE * self.length
 
     def unoptimised(self) -> Self:
         """The same program for a compilation in a third of the time, see `compiler.PLAIN`."""
@@ -113,7 +116,7 @@ class CSource:
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
         parts = [self.source, *compiler.flags(self.source)] if self._content is None else [self._content]
-        parts += [] if self.optimised else compiler.PLAIN
+        parts += [] if self.optimised and compiler.optimises() else compiler.PLAIN
         parts += [compiler.identity(), ca.CasadiMeta.version(), *machine]
         return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
@@ -197,17 +200,15 @@ class Program(CSource):
         super().__init__(write, declarations, content=content)
 
     @property
-    def expected(self) -> int:
-        if "source" in vars(self):
-            return self.length
+    def expected(self) -> float:
         if self._content is None:
-            return expected_length(self._emitted, self._leading)
-        key = hashlib.sha256(f"expected length of {self._content}".encode()).hexdigest()[:32]
+            return expected_time(self._emitted, self._leading)
+        key = hashlib.sha256(f"expected compilation of {self._content}".encode()).hexdigest()[:32]
         kept = cache.find_bytes(key, ".trace")  # the functions need not be read to know it
-        if kept is None or not kept.isdigit():
-            kept = str(expected_length(self._emitted, self._leading)).encode()
+        if kept is None:
+            kept = repr(expected_time(self._emitted, self._leading)).encode()
             cache.put_bytes(key, kept, ".trace")
-        return int(kept)
+        return float(kept)
 
     def load(self, stop: compiler.Stop | None = None) -> "Library":
         """The library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.

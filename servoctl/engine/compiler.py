@@ -35,6 +35,9 @@ LONG = "LONG_STRAIGHT_LINE"
 """Word before each long function without loops. `c/numbers.h` lets gcc optimise these functions at -O1: the law of two
 arms with a box, 14,000 statements, compiles in half the time and runs as fast (gcc 12.2)."""
 
+SWITCH = "SERVOCTL_OPTIMISE"
+"""Environment variable; 0 compiles everything with `PLAIN`, for those who run each law only briefly, as tests do."""
+
 TIME_LIMIT = 300.0
 """Longest compilation [s]; SERVOCTL_COMPILE_LIMIT overrides."""
 
@@ -77,10 +80,15 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("flags")), "")
 
 
+def optimises() -> bool:
+    """Whether the compiler may take its time to make code fast; `SWITCH` forbids it."""
+    return os.environ.get(SWITCH) != "0"
+
+
 def flags(source: str, optimised: bool = True) -> tuple[str, ...]:
     """The compiler's flags for a source; code for this processor only if its features, part of the key, are known."""
     chosen: tuple[str, ...] = FLAGS if f"{LONG} static" in source else (*FLAGS, *SCHEDULING)
-    chosen = chosen if optimised else (*FLAGS, *PLAIN)
+    chosen = chosen if optimised and optimises() else (*FLAGS, *PLAIN)
     return (*chosen, "-march=native") if "avx" in processor().split() else chosen
 
 

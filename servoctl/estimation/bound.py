@@ -280,6 +280,12 @@ def outliers_in_row(apart: Any, before: Any) -> Any:
     return where(apart > OUTLIER, more, where(before > PATIENCE + 1.5, before - 1.0, 0.0))
 
 
+def after_fitting(before: float, readings: int) -> float:
+    """`outliers_in_row` after so many readings that fit."""
+    left = before - readings
+    return left if left > PATIENCE + 0.5 else 0.0
+
+
 def is_left_out(outliers: Any) -> Any:
     """Whether the last of so many outliers in a row is left out."""
     return (outliers > 0.5) * (outliers < PATIENCE + 0.5)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servoctl.estimation.bound import OUTLIER, PATIENCE, is_left_out, outliers_in_row
+from servoctl.estimation.bound import OUTLIER, PATIENCE, after_fitting, is_left_out, outliers_in_row
 from servoctl.types import Array
 
 APART = 1.0
@@ -83,7 +83,8 @@ class OutlierBursts:
     def __init__(self, coordinates: Sequence[str]) -> None:
         self._coordinates = list(coordinates)
         self._open: Burst | None = None
-        self._in_row = np.zeros(len(self._coordinates))
+        self._in_row = [0.0] * len(self._coordinates)
+        self._fitting = 0  # ticks since then whose readings all fit
 
     def tick(self, t: float, innovation: Array, counts: bool = True) -> list[Burst]:
         """The burst that is over, if any.
@@ -93,17 +94,20 @@ class OutlierBursts:
             innovation: Distance of each reading from its prediction [standard deviations]; NaN: no reading.
             counts: Whether outliers of this tick count.
         """
-        if not (innovation > OUTLIER).any() and not self._in_row.any() and self._open is None:
-            return []
-        before = self._in_row
-        self._in_row = np.array([outliers_in_row(x, k) for x, k in zip(innovation.tolist(), before, strict=True)])
-        outliers = is_left_out(self._in_row).nonzero()[0].tolist() if counts else []
-        over = self.close() if self._open is not None and t - self._open.last > APART else []
+        if True not in (innovation > OUTLIER).tolist():
+            self.met(1)
+            return self._over(t)
+        fitting, self._fitting = self._fitting, 0
+        before = [after_fitting(number, fitting) for number in self._in_row] if fitting else self._in_row
+        in_row = outliers_in_row(innovation, np.array(before))
+        self._in_row = in_row.tolist()
+        outliers = is_left_out(in_row).nonzero()[0].tolist() if counts else []
+        over = self._over(t)
         if self._open is not None:
             for name, each in self._open.counts.items():
                 i = self._coordinates.index(name)
                 each.running = each.running if i in outliers else 0
-                each.believed |= bool(before[i] == PATIENCE and self._in_row[i] > PATIENCE)
+                each.believed |= before[i] == PATIENCE and self._in_row[i] > PATIENCE
         if outliers:
             self._open = self._open or Burst(t, t)
             self._open.last = t
@@ -112,10 +116,20 @@ class OutlierBursts:
             self._open.counts.setdefault(self._coordinates[i], OutlierCount()).add(float(innovation[i]))
         return over
 
+    def met(self, ticks: int) -> None:
+        """Counts consecutive ticks without outliers."""
+        self._fitting += ticks
+        if ticks and self._open is not None:
+            for each in self._open.counts.values():
+                each.running = 0
+
+    def _over(self, t: float) -> list[Burst]:
+        return self.close() if self._open is not None and t - self._open.last > APART else []
+
     @property
     def going(self) -> bool:
-        """Whether a burst is not over yet, or the last reading of a coordinate was an outlier."""
-        return self._open is not None or bool(self._in_row.any())
+        """Whether a burst is not over yet."""
+        return self._open is not None
 
     def close(self) -> list[Burst]:
         """The burst that the end of the run cuts off, if any."""

@@ -8,7 +8,7 @@ import yaml
 from servoctl.assembly import Run
 from servoctl.config.dump import dump
 from servoctl.config.files import moved
-from servoctl.errors import RunFolderError
+from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
 from servoctl.run_folder.files import replace
 
@@ -33,7 +33,7 @@ def save_excitation(run: Run, excitation: Excitation, folder: Path) -> list[str]
         replace(folder / REFERENCE, lambda file: file.write(table.encode()))
         replace(folder / CONFIG, lambda file: file.write(_config(run, excitation, folder).encode()))
     except OSError as error:
-        raise RunFolderError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
+        raise WriteError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
     return [CONFIG, REFERENCE]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from servoctl.errors import RunFolderError
+from servoctl.errors import WriteError
 from servoctl.identification.pictures import pictures
 from servoctl.identification.result import Identification
 from servoctl.run_folder.files import replace
@@ -36,7 +36,7 @@ def save(result: Identification, folder: Path) -> list[str]:
         text = json.dumps(result.to_dict(), indent=2) + "\n"
         replace(folder / RESULT, lambda file: file.write(text.encode()))
     except OSError as error:
-        raise RunFolderError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
+        raise WriteError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
     return [*names, RESULT]
 
 

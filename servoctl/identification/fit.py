@@ -105,9 +105,10 @@ def fit(
     while True:
         solved, other = (Solved(unknowns, each, at, size, np.zeros_like(free)) for each in (rows, coarse))
         solved.moved = other.x - solved.x
-        if not (out := _not_significant(unknowns, solved, SIGNIFICANT if pruned else 0.0)):
+        out = _not_significant(unknowns, solved, SIGNIFICANT if pruned else 0.0)
+        if out is None:
             return solved.result(delays, width)
-        unknowns = unknowns.without([unknowns.names[i] for i in out])
+        unknowns = unknowns.without([unknowns.names[out]])
         rows, coarse = (_without(each, out, at) for each in (rows, coarse))
         keep = np.setdiff1d(np.arange(len(at)), out)
         at, size = at[keep], size[keep]
@@ -124,9 +125,9 @@ def _coarser(
         return None
 
 
-def _without(rows: Rows, out: Sequence[int], at: Array) -> Rows:
-    """The rows without some unknowns, whose effect at these values is taken out too."""
-    residual = rows.residual - rows.regressor[:, :, out] @ at[out]
+def _without(rows: Rows, out: int, at: Array) -> Rows:
+    """The rows without an unknown, whose effect at its value is taken out too."""
+    residual = rows.residual - rows.regressor[:, :, out] * at[out]
     return replace(rows, residual=residual, regressor=np.delete(rows.regressor, out, axis=2))
 
 
@@ -166,8 +167,11 @@ def _require_motion(unknowns: Unknowns, rows: Rows) -> None:
         )
 
 
-def _not_significant(unknowns: Unknowns, solved: Solved, least: float) -> list[int]:
-    """Indices of friction to leave out next: all below one standard deviation, or else the least significant.
+def _not_significant(unknowns: Unknowns, solved: Solved, least: float) -> int | None:
+    """Index of the friction to leave out next: the least significant; None if all are significant.
+
+    One at a time: two that only act together with a third, such as the viscous friction of two joints and a damping of
+    both, are each uncertain by far, and one of them becomes certain when the other is left out.
 
     Args:
         unknowns: What is unknown.
@@ -177,7 +181,4 @@ def _not_significant(unknowns: Unknowns, solved: Solved, least: float) -> list[i
     first = len(unknowns.before) - len(unknowns.coulomb) - len(unknowns.viscous)
     sigma = np.hypot(solved.sigma, solved.moved)[first:]
     ratio = solved.x[first:] / np.maximum(sigma, 1e-300)
-    clear = first + np.flatnonzero(ratio < min(1.0, least))
-    if len(clear) or not len(ratio) or ratio.min() >= least:
-        return [int(i) for i in clear]
-    return [first + int(np.argmin(ratio))]
+    return None if not len(ratio) or ratio.min() >= least else first + int(np.argmin(ratio))

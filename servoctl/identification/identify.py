@@ -29,7 +29,7 @@ def identify(
         parameters: Names such as `m1`, `tool_m`, `friction`, `friction.viscous.u1`; None: all parameters in which the
             equations of motion are linear, and the friction that the logs show.
         bandwidth: Cut-off frequency of the positions [Hz]; None: where their spectrum sinks into noise.
-        classes: Folder for class paths such as `arm.py:Arm` in the config of a run; None: the working folder.
+        classes: Folder of Python files such as `arm.py:Arm` in the config of a run; None: where they were.
 
     Raises:
         ConfigError: A log has no torques, no excitation, a value that is not finite, or is too short, or belongs to

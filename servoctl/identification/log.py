@@ -63,7 +63,7 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
 
     Args:
         folders: Run folders of one plant.
-        classes: Folder for class paths such as `arm.py:Arm`; None: the working folder.
+        classes: Folder of Python files such as `arm.py:Arm`; None: where they were.
 
     Raises:
         ConfigError: Everything that is wrong with the logs.
@@ -94,9 +94,8 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
 
 
 def _run_of(folder: Path, classes: Path | None, on_drives: bool) -> Run:
-    loaded = load_config(folder / CONFIG)
-    home = (classes or Path()).resolve()
-    return make_run(replace(loaded, path=home / loaded.path.name), engine="numpy", strict=False, waiting=on_drives)
+    loaded = load_config(folder / CONFIG).of_folder(classes)
+    return make_run(loaded, engine="numpy", strict=False, waiting=on_drives)
 
 
 def _on_drives(trajectory: Trajectory) -> bool:

@@ -77,7 +77,7 @@ class Allocator:
 
         Args:
             kind: One of `Allocation`.
-            demand: e, shape (r,).
+            rhs: e, shape (r,).
             weights: For `weighted`: shape (m,), positive; None: all 1.
         """
         if self._levels:

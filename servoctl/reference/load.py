@@ -22,6 +22,9 @@ NORM_ERROR = 0.01
 SEAM = 1e-9
 """Largest difference of the ends of a periodic column, relative to the column's largest value."""
 
+COINCIDENT = 1e-6
+"""Times count as one if they are closer than this, relative to the median distance of the rows."""
+
 Fault = tuple[str, str]
 """Field of the reference, what is wrong."""
 
@@ -104,12 +107,13 @@ def _numbers(table: Table, names: Sequence[str]) -> tuple[Array, Array]:
 
 
 def _time_faults(table: Table, time: str, times: Array) -> list[Fault]:
-    """The first row whose time does not come after the one before."""
-    late = np.flatnonzero(np.diff(times) <= 0)
+    """The first row whose time does not come after the one before, or only by rounding."""
+    steps = np.diff(times)
+    late = np.flatnonzero(steps <= COINCIDENT * max(0.0, np.median(steps))) if len(steps) else steps
     if not len(late):
         return []
     i = int(late[0]) + 1
-    before = f"row {table.rows[i]}: {time} = {times[i]:g} follows {times[i - 1]:g}"
+    before = f"row {table.rows[i]}: {time} = {times[i]:.16g} follows {times[i - 1]:.16g}"
     more = f", and {len(late) - 1} more such rows" if len(late) > 1 else ""
     return [("file", f"{before}{more} (times must increase from row to row)")]
 

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ConfigError, WriteError
 from servoctl.types import Array
 
 CONFIG, SUMMARY, DRAWING = "config.yaml", "summary.json", "drawing.npz"
@@ -52,10 +52,10 @@ def study_folder(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def unwritable(path: Path, error: Exception) -> RunFolderError:
+def unwritable(path: Path, error: Exception) -> WriteError:
     """The error of a file or folder that cannot be written."""
     why = getattr(error, "strerror", None) or error
-    return RunFolderError(f"{path}: cannot be written: {why} (free disk space, or choose another folder)")
+    return WriteError(f"{path}: cannot be written: {why} (free disk space, or choose another folder)")
 
 
 def to_arrow(values: Array) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from servoctl.errors import RunFolderError
+from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder.files import CONFIG, END_OF_STREAM, FILES, STREAM, replace, to_arrow
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.whole import (
@@ -92,7 +92,7 @@ class RunFolder:
         path = Path(os.path.abspath(path))
         with writing(path):
             if path.exists() and not path.is_dir():
-                raise RunFolderError(f"{path}: is a file (give the name of a folder)")
+                raise WriteError(f"{path}: is a file (give the name of a folder)")
             moved_to = _move_aside(path)
             path.mkdir(parents=True, exist_ok=True)
             folder = cls(path, metadata, units, clock)
@@ -273,14 +273,14 @@ class RunFolder:
                 if path.stat().st_ino == self._inode:
                     self.path = path
                     return
-        raise RunFolderError(f"{self.path}: the folder was moved or deleted during the run")
+        raise WriteError(f"{self.path}: the folder was moved or deleted during the run")
 
 
 def _move_aside(path: Path) -> Path | None:
     if not any((path / name).exists() for name in FILES):
         return None
     if Path.cwd().is_relative_to(path):
-        raise RunFolderError(f"{path}: holds a run, and is or contains the working folder (choose another folder)")
+        raise WriteError(f"{path}: holds a run, and is or contains the working folder (choose another folder)")
     for number in itertools.count(1):
         aside = path.with_name(f"{path.name}.{number}")
         if not os.path.lexists(aside):

@@ -103,7 +103,8 @@ class CompiledLoop(TracedLoop):
 
     def batch_program(self, substeps: int | None) -> BatchProgram:
         """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
-        return BatchProgram(self.step(substeps))
+        content = None if self._key is None else repr((self._key, substeps, self.form, self.projects))
+        return BatchProgram(self.step(substeps), content=content)
 
     def shares_functions(self, other: Loop) -> bool:
         """Whether two loops are the same up to parameters: one was `retuned` from the other."""

@@ -14,8 +14,8 @@ MOST = 200
 
 def within(
     run: Run, ranking: Sequence[int], points: Sequence[Mapping[str, Any]], count: int
-) -> tuple[dict[int, dict[str, float]], int]:
-    """The best runs within the bounds of `tune:`, and the number of better runs beyond them.
+) -> tuple[list[int], dict[int, dict[str, float]]]:
+    """The best runs within the bounds of `tune:`, and the stability figures of all runs that were examined for it.
 
     Args:
         run: The config.
@@ -24,20 +24,19 @@ def within(
         count: Number of runs to select.
 
     Returns:
-        Number of a run -> its stability figures, best first; and how many runs were left out.
+        Numbers of the selected runs, best first; and number of an examined run -> its stability figures.
     """
     assert run.loaded is not None
     bounds, series = bounds_of(run.loaded.config.tune), Series(run.loaded, "vm", "vm", run)
-    best: dict[int, dict[str, float]] = {}
-    beyond = 0
+    best: list[int] = []
+    examined: dict[int, dict[str, float]] = {}
     for number in ranking[:MOST]:
         if len(best) == count:
             break
         made = series.make(points[number])
         figures = reserve(made).to_dict() if isinstance(made, Run) and made.system.law is not None else {}
-        if any((figures[name] < bounds[name]) == (name in GREATEST) and figures[name] != bounds[name]
-               for name in figures if name in bounds):  # fmt: skip
-            beyond += 1
-        else:
-            best[number] = figures
-    return best, beyond
+        examined[number] = figures
+        if not any((figures[name] < bounds[name]) == (name in GREATEST) and figures[name] != bounds[name]
+                   for name in figures if name in bounds):  # fmt: skip
+            best.append(number)
+    return best, examined

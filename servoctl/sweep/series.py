@@ -49,6 +49,13 @@ def config_at(loaded: LoadedConfig, point: Point) -> LoadedConfig:
     return loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
 
 
+def at_every_step(run: Run) -> Run:
+    """The run without `run.output_step`, so that its metrics are those of every step."""
+    if run.loaded is None or run.settings.output_step is None:
+        return run
+    return make_run(run.loaded.overridden(["run.output_step=null"]), run.engine, strict=False, like=run)
+
+
 def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 1) -> Iterator[Row]:
     """The rows of some runs, made in this process.
 

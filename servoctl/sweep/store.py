@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from servoctl.assembly.run import Run
 from servoctl.config.files import class_files, data_files
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ConfigError, RunFolderError, WriteError
 from servoctl.run_folder.files import study_folder, unwritable
 from servoctl.sweep.metrics import Row
 from servoctl.sweep.points import Vary
@@ -219,4 +219,4 @@ def _lock(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise RunFolderError(f"{path}: another program works on this sweep (wait until it ends, or stop it)") from error
+        raise WriteError(f"{path}: another program works on this sweep (wait until it ends, or stop it)") from error

@@ -1,8 +1,8 @@
 """Runs a sweep, and holds its result: a table with one row per run, rankings, a summary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from servoctl.sweep.batch import columns_of, run_all
 from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.metrics import Row, greatest_is_best, metric_names
 from servoctl.sweep.points import Vary
+from servoctl.sweep.thinned import changed_by_thinning
 from servoctl.types import Array
 from servoctl.version import VERSION
 
@@ -44,6 +45,7 @@ class Study:
         wall_time: Time of all runs, including those before a `--resume` [s].
         broken: Why the sweep failed; None: it ended, or a person interrupted it.
         limits: Stability limits of the gains over the varied numbers; empty if none depends on them.
+        warning: Which metric `run.output_step` falsifies; None: none.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Study:
     wall_time: float
     broken: str | None = None
     limits: tuple[Limit, ...] = ()
+    warning: str | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -77,6 +80,16 @@ class Study:
         values = self.numbers(metric)
         order = np.argsort(-values if greatest_is_best(metric) else values, kind="stable")
         return [int(i) for i in order if self.done[i] and np.isfinite(values[i])]
+
+    def with_figures(self, figures: Mapping[int, Mapping[str, float]]) -> "Study":
+        """The study with a column for each stability figure; None where a run was not examined.
+
+        Args:
+            figures: Number of a run -> its figures, such as `gain_share`.
+        """
+        names = dict.fromkeys(name for of in figures.values() for name in of)
+        count = range(len(self.columns["run"]))
+        return replace(self, columns=self.columns | {n: [figures.get(i, {}).get(n) for i in count] for n in names})
 
     def _of(self, run: int, metric: str) -> dict[str, Any]:
         """Number of a run, its value of a metric, and the varied numbers there."""
@@ -99,6 +112,7 @@ class Study:
             "servoctl": VERSION,
             "status": end if self.broken is None else "failed",
             "error": self.broken,
+            "warnings": [self.warning] if self.warning else [],
             "sample": self.sample,
             "seed": self.seed,
             "vary": {
@@ -196,4 +210,5 @@ def sweep(
         wall_time=wall_time,
         broken=broken,
         limits=limits_of(run, varies),
+        warning=None if len(rows) < len(points) else changed_by_thinning(run, points, rows),
     )

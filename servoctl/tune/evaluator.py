@@ -2,7 +2,7 @@
 
 Design: the first run of every trial is made before the others. A trial whose first run fails, or exceeds a constraint
 by far, is pruned: its other runs could not make it feasible. Constraints hold for the worst run, whether the objective
-takes the worst or the mean.
+takes the worst or the mean. Metrics are those of every step: `run.output_step` has no influence.
 """
 
 import math
@@ -18,7 +18,7 @@ from servoctl.linear.reserve import Reserve, reserve
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import Row, greatest_is_best
-from servoctl.sweep.series import config_at
+from servoctl.sweep.series import at_every_step, config_at
 from servoctl.tune.problem import Point, SearchProblem
 
 HOPELESS = 1.0
@@ -82,7 +82,7 @@ class Evaluator:
             # Accessing the kernels traces them here once; all retuned loops share them.
             loop = problem.run.loop
             _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
-        self._first = run_at(problem.run, problem.scenarios[0], strict=False)
+        self._first = at_every_step(run_at(problem.run, problem.scenarios[0], strict=False))
         self._known: dict[Any, Reserve] = {}
         self.engines: set[str] = set()
         self.runs = 0

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 from servoctl.config import dump
 from servoctl.config.files import moved
 from servoctl.config.overrides import setting
-from servoctl.errors import RunFolderError
+from servoctl.errors import WriteError
 from servoctl.report.style import write
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace
 from servoctl.tune.pictures import pictures
@@ -51,7 +51,7 @@ def save(tuning: Tuning, folder: Path) -> list[str]:
         replace(folder / SUMMARY, lambda file: file.write(summary.encode()))
     except OSError as error:
         why = f"{folder}: cannot be written: {error.strerror or error}"
-        raise RunFolderError(f"{why} (free disk space; the study is kept: continue with --resume)") from error
+        raise WriteError(f"{why} (free disk space; the study is kept: continue with --resume)") from error
     return [*names, SUMMARY]
 
 

@@ -123,7 +123,7 @@ class Slopes:
         tangent = self._tangent(loop, len(scales)).along(loop, (values[0], law), (values[1], plant))
         s = run.settings
         x = tangent.start(values[2], start)
-        chunks = list(integrate(tangent, x, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.seed))
+        chunks = list(integrate(tangent, x, run.start.t, s.duration, s.integrator, s.period, None, s.seed))
         if chunks[-1].stopped is not None:
             raise KinkError(chunks[-1].stopped)
         t, rows = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("t", "rows"))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from servoctl.errors import ConfigError, RunFolderError, in_one_line
+from servoctl.errors import ConfigError, RunFolderError, WriteError, in_one_line
 from servoctl.run_folder.files import CONFIG
 from servoctl.sweep.store import difference
 from servoctl.tune.evaluator import DONE, Evaluation
@@ -135,7 +135,9 @@ class Store:
         except ConfigError:
             raise
         except (SQLAlchemyError, StorageInternalError, OptunaError, OSError, RuntimeError, ValueError) as error:
-            raise RunFolderError(f"{self.place}: {_why(error)}") from error
+            why = _why(error)
+            raised = RunFolderError if why.startswith("damaged") else WriteError
+            raise raised(f"{self.place}: {why}") from error
 
 
 def _open(url: str) -> "BaseStorage":

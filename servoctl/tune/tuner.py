@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from servoctl.assembly.run import Run
-from servoctl.errors import ClusterError, RunFolderError
+from servoctl.errors import ClusterError, WriteError
 from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import Row
@@ -131,7 +131,7 @@ def _locked(folder: Path) -> Iterator[None]:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
         if "locked" in str(error):
-            raise RunFolderError(f"{folder}: another search works here (wait for it, or choose --out)") from error
+            raise WriteError(f"{folder}: another search works here (wait for it, or choose --out)") from error
         raise unwritable(folder, OSError(0, str(error))) from error
     try:
         yield

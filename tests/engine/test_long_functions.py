@@ -11,7 +11,10 @@ from servoctl.engine.linalg import decompose, product
 from servoctl.engine.pieces import MANY
 from servoctl.engine.symbol import symbols, where
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+pytestmark = [
+    pytest.mark.optimised,
+    pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"),
+]
 
 
 def polynomials(name: str, count: int) -> Kernel:
@@ -62,3 +65,14 @@ def test_only_code_without_a_long_function_is_scheduled_before_register_allocati
     assert set(compiler.SCHEDULING) <= set(compiler.flags(short))
     assert not set(compiler.SCHEDULING) & set(compiler.flags(long))
     assert set(compiler.flags(long)) < set(compiler.flags(short))
+
+
+def test_a_switch_of_the_environment_compiles_every_program_without_optimisation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, source = polynomials("switched", 10), "static int one;"
+    program, switched = (Program([kernel.function], content="equal") for _ in range(2))
+    key, flags = program.key, compiler.flags(source)
+    monkeypatch.setenv(compiler.SWITCH, "0")
+    assert compiler.flags(source) == compiler.flags(source, optimised=False) != flags
+    assert switched.key == program.unoptimised().key != key

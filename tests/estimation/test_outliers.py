@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.estimation.bound import PATIENCE, TRUST, after_fitting, outliers_in_row
 from servoctl.estimation.outliers import Burst, OutlierBursts
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.outlier_events import outlier_events
@@ -49,6 +50,25 @@ def test_tick_by_tick_a_burst_is_reported_one_second_after_its_last_outlier() ->
     assert [row for row, _ in found] == [1901]
     assert found[0][1].counts["a"].count == 2
     assert bursts.close() == []
+
+
+@pytest.mark.parametrize("before", [0.0, 1.0, PATIENCE, PATIENCE + 1.0, PATIENCE + 4.0, PATIENCE + TRUST])
+def test_many_readings_that_fit_count_as_they_would_one_by_one(before: float) -> None:
+    one_by_one = before
+    for readings in range(1, 8):
+        one_by_one = float(outliers_in_row(1.0, one_by_one))
+        assert after_fitting(before, readings) == one_by_one
+    at_once, steps = OutlierBursts(["a"]), OutlierBursts(["a"])
+    for t in range(PATIENCE + 1):
+        for bursts in (at_once, steps):
+            bursts.tick(1e-3 * t, np.array([7.0]))
+    at_once.met(TRUST - 3)
+    for t in range(TRUST - 3):
+        steps.tick(1e-3 * t, np.array([1.0]))
+    for t in range(4):  # a reading far off is believed until enough have fit
+        for bursts in (at_once, steps):
+            bursts.tick(2.0 + 1e-3 * t, np.array([1.0 if t < 3 else 7.0]))
+    assert at_once.close() == steps.close() != []
 
 
 def test_a_machine_far_from_its_model_is_one_event_of_its_run_and_an_exact_one_is_none() -> None:

@@ -146,7 +146,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a machine that falls": (
         SCARA,
         [(", brake: true", "")],
-        "hil.drives: without torque the machine falls from its start pose (q4: 9.81 per s^2); without a brake: "
+        "hil.drives: without torque the machine falls from its start pose (q4: 9.81 m/s^2); without a brake: "
         "tau1, tau2, tau3, F4 (set brake: true where the motor has one)",
     ),
     "a brake on another axis than the one that falls": (
@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a start pose beyond a limit": (
         BELT,
         [("position_limits: [-0.3, 0.3]", "position_limits: [0.1, 0.3]")],
-        "hil.drives[0].position_limits: F is at 0 in the start pose, outside 0.1 to 0.3 (correct the pose or the "
+        "hil.drives[0].position_limits: F is at 0 m in the start pose, outside 0.1 to 0.3 m (correct the pose or the "
         "limits; 'offset' is the motor's zero)",
     ),
     "a coordinate that nothing measures": (

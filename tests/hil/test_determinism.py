@@ -13,10 +13,11 @@ from hil.recorder import InMemory, read_frames
 from hil.session.start import Request, start
 from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import Trajectory
+from tests.hil.emulation import SHORT
 
 CONFIG, DURATION = "coordinated_robots", 0.2
-NOISY = ("hil.emulation.encoder_noise=2e-5",)
-"""What makes a run depend on its seed."""
+NOISY = ("hil.emulation.encoder_noise=2e-5", *SHORT)
+"""What makes a run depend on its seed, and short."""
 
 
 def in_memory(*overrides: str) -> tuple[list[tuple[int, bool, Frame, int]], dict[str, bytes]]:
@@ -52,9 +53,10 @@ def test_two_runs_in_one_process_are_equal_to_the_bit_and_another_seed_is_not() 
 
 @pytest.mark.slow
 def test_run_folders_of_two_processes_are_equal_to_the_bit_whatever_the_hash_seed(tmp_path: Path) -> None:
+    changes = [word for change in NOISY for word in ("--set", change)]
     for seed in ("1", "2"):
         subprocess.run(
-            [sys.executable, "-m", "servoctl", "hil", CONFIG, "--duration", str(DURATION), "--set", *NOISY,
+            [sys.executable, "-m", "servoctl", "hil", CONFIG, "--duration", str(DURATION), *changes,
              "--engine", "vm", "--out", str(tmp_path / seed)],
             check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed},
         )  # fmt: skip

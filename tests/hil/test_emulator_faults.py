@@ -84,6 +84,11 @@ def test_all_problems_are_reported_at_once() -> None:
     ]  # fmt: skip
 
 
+def test_one_mistake_is_one_problem() -> None:
+    _, problems = read_faults([{"kind": "stall", "for": 0}], {}, ["main"])
+    assert [problem.what for problem in problems] == ["expected a positive time [s], got 0"]
+
+
 def test_times_and_ids_may_be_expressions() -> None:
     (fault,), problems = read_faults([{"kind": "delay", "at": "2*pi", "delay": "5*ms"}], {}, ["main"])
     assert not problems

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hil.bus import BusError, Link
+from hil.bus import Bus, BusError, Link
 from hil.bus.frame_bits import frame_bits, least_bits, worst_bits
 from hil.bus.rates import BusRates
 from hil.emulator.bus import EmulatedBus
@@ -109,6 +109,65 @@ def test_frames_follow_each_other_by_the_interframe_space() -> None:
     bench["a"].send(second)
     bench.world.advance(MILLISECOND)
     assert bench.heard["b"][1][0] == 2000 * (frame_bits(first) + frame_bits(second) - 3)
+
+
+def random_traffic(at_once: bool, seed: int) -> tuple[list[tuple[str, int, Frame]], tuple[int, int, int]]:
+    """What the stations of a wire heard of random frames; `at_once`: frames may follow each other without an event."""
+    chance, bench = random.Random(seed), Bench("abcd")
+    if not at_once:
+        bench.world.skip_to = lambda moment: False  # type: ignore[method-assign]
+
+    def send(name: str) -> None:
+        data = chance.randbytes(chance.randrange(9))
+        bench[name].send(Frame(chance.choice((0x10, 0x20, 0x30)) + ord(name), data))
+
+    heard = []
+    for name in "abcd":
+        bench[name].receive = lambda frame, name=name: heard.append((name, bench.world.now, frame))  # type: ignore[misc]
+    for i in range(60):
+        bench.world.at(chance.randrange(10) * 200_000, partial(send, "abcd"[i % 4]))
+    bench.world.at(700_000, lambda: bench.wire.connect(bench["c"], False))
+    bench.world.at(1_100_000, lambda: bench.wire.connect(bench["c"], True))
+    bench.world.at(1_300_000, lambda: bench["b"].count(tec=40))
+    while bench.world.now < 10 * MILLISECOND:  # the loop lets time pass in pieces that end within frames
+        bench.world.advance(bench.world.now + chance.randrange(1, 300_000))
+    return heard, (bench.wire.busy, bench.wire.frames, bench["b"].tec)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_frames_without_events_in_between_come_as_those_with_one_each(seed: int) -> None:
+    heard, counts = random_traffic(True, seed)
+    assert (heard, counts) == random_traffic(False, seed)
+    assert len(heard) > 150 and counts[2] < 40
+
+
+def taken(each: bool, wanted: int) -> tuple[list[tuple[int, Frame]], int, list[Frame], int]:
+    """Frames that a bus hands over, one by one or by `receive`, the time then, and what it still has to give."""
+    bench = Bench("ab")
+    bus, got = EmulatedBus(bench.wire), list[tuple[int, Frame]]()
+    for i in range(12):
+        bench["ab"[i % 2]].send(Frame(0x20 + i, bytes(i % 9)))
+    bench.world.at(400_000, lambda: bus.station.tell(0x004, 0x08))  # an error frame is counted, and not handed over
+
+    def take(frame: Frame) -> bool:
+        got.append((bench.world.now, frame))
+        return len(got) < wanted
+
+    if each:
+        bus.receive_each(MILLISECOND, take)
+    else:
+        Bus.receive_each(bus, MILLISECOND, take)
+    stopped, left = bench.world.now, []
+    while (frame := bus.receive(2 * MILLISECOND)) is not None:
+        left.append(frame)
+    return got, stopped, left, bus.health.errors
+
+
+@pytest.mark.parametrize("wanted", [1, 5, 12, 13])
+def test_a_bus_hands_over_each_frame_as_if_it_were_received(wanted: int) -> None:
+    got, stopped, left, errors = taken(True, wanted)
+    assert (got, stopped, left, errors) == taken(False, wanted)
+    assert len(got) == min(wanted, 12) and len(got) + len(left) == 12 and errors == 1
 
 
 def test_arbitration_goes_by_the_identifier_fields() -> None:

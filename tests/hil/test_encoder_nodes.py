@@ -18,6 +18,7 @@ from hil.session.ending import RunResult
 from hil.session.run import HilRun
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
+from tests.hil.emulation import SHORT
 
 MACHINES = {"two_mass_spring_drive": "x2", "flexible_joint_drive": "link1"}
 """Config -> coordinate that only its encoder node sees: an ODrive, and a CANopen encoder."""
@@ -43,7 +44,7 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
 
 @cache
 def machine(name: str, limit: str = "limit") -> RigSetup:
-    return load(name, LIMITS[limit], "vm")
+    return load(name, (*SHORT, *LIMITS[limit]), "vm")
 
 
 def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[RunResult, str, float, float]:

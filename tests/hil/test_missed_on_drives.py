@@ -7,6 +7,7 @@ from hil.session.ending import RunResult
 from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks
+from tests.hil.emulation import SHORT
 
 CONFLICT = '  - {name: posture, holonomic: "x1 - 0.05"}\nlaw:\n  on_infeasible: warn'
 
@@ -18,7 +19,7 @@ def ended(folder: Path, required: bool = True) -> RunResult:
         text = text.replace("holonomic:", "required: false, holonomic:")
     config = folder / "conflict.yaml"
     config.write_text(text)
-    begun = start(Request(str(config), ("hil.safety.engage_tolerance=0.1",), duration=0.3, engine="vm"))
+    begun = start(Request(str(config), ("hil.safety.engage_tolerance=0.1", *SHORT), duration=0.3, engine="vm"))
     return begun.run(folder / "run", lambda event: None)
 
 

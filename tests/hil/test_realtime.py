@@ -19,6 +19,14 @@ from hil.loop.realtime import RealtimeError, bare_lateness, die_with_parent, pre
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux only")
 
 
+@pytest.fixture(autouse=True)
+def nothing_frozen() -> Iterator[None]:
+    """The suite keeps what collecting has left away from the collector; `prepare` gives back all that is kept away."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 def state() -> dict[str, Any]:
     """The settings of this thread and process that `prepare` may change."""
     status = Path("/proc/self/status").read_text().splitlines()

@@ -157,6 +157,16 @@ def test_the_input_at_another_state_differs_as_the_law_predicts(cart: Path, tmp_
     assert found.largest["F"] == pytest.approx(2.0 * 2 * 10.0 * 1.0, rel=1e-12)  # m 2 alpha dphi
 
 
+def test_the_config_of_a_run_folder_runs_from_anywhere(
+    cart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = servoctl.load(cart / "config.yaml", engine="vm").simulate()
+    assert np.array_equal(again["u.F"], load_run(cart)["u.F"])
+    assert replay(cart).differing == 0
+
+
 def test_the_command_ends_with_0_if_equal_and_4_if_different(
     cart: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,7 +175,7 @@ def test_the_command_ends_with_0_if_equal_and_4_if_different(
         main(words)
     assert end.value.code == 0
     assert capsys.readouterr().out.splitlines() == [
-        "imports cart.py:Cart",
+        f"imports {tmp_path / 'cart.py'}:Cart",
         "11 rows compared; engine vm; all rows are equal, to the bit",
         "",
         "input  unit  largest difference",

@@ -11,6 +11,7 @@ from hil.recorder.columns import STAGES
 from hil.rig.dispatch import Dispatch
 from hil.session.start import Request, start
 from servoctl.config import load_config
+from tests.hil.emulation import SHORT
 from tests.hil.test_determinism import columns
 from tests.hil.test_dispatch import Heard, Rig
 
@@ -38,7 +39,9 @@ def spread(names: str) -> tuple[str, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("names", "period"), [("aaabbb", 0.00125), ("ababab", 0.0025), ("aabbcc", 0.0025)])
 def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: float) -> None:
-    begun = start(Request("coordinated_robots", (*spread(names), f"hil.period={period}"), duration=0.1, engine="vm"))
+    begun = start(
+        Request("coordinated_robots", (*spread(names), *SHORT, f"hil.period={period}"), duration=0.1, engine="vm")
+    )
     ended = begun.run(None, lambda event: None)
     summary = ended.trajectory.summary()
     assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
@@ -52,7 +55,7 @@ def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: flo
 def test_a_run_on_two_buses_is_reproducible_to_the_bit(tmp_path: Path) -> None:
     kept = []
     for name in ("one", "two"):
-        begun = start(Request("coordinated_robots", spread("aaabbb"), duration=0.02, engine="vm"))
+        begun = start(Request("coordinated_robots", (*spread("aaabbb"), *SHORT), duration=0.02, engine="vm"))
         trajectory = begun.run(tmp_path / name, lambda event: None).trajectory
         kept.append((list(read_frames(tmp_path / name)), columns(trajectory)))
     assert len(kept[0][0]) > 1000 and kept[0] == kept[1]

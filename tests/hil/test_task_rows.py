@@ -7,12 +7,13 @@ import pytest
 
 from hil.session.start import Request, start
 from servoctl.cli.hil import say_figures
+from tests.hil.emulation import SHORT
 
 
 def test_a_task_of_several_rows_has_each_with_what_the_loop_explains_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun = start(Request("two_mass_spring_drive", duration=0.2, engine="vm"))
+    begun = start(Request("two_mass_spring_drive", SHORT, duration=0.2, engine="vm"))
     run = begun.run(tmp_path / "run", lambda event: None).trajectory
     one = run["violation.distance"]
     own = {name: values for name, values in run.columns.items() if not name.startswith("violation")}

@@ -18,12 +18,12 @@ from hil.session.start import Request, start
 from hil.tick.compiled import library
 from hil.tick.handover import in_order
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
-from hil.tick.tables import fill_encoding, fill_message, flags_of, frame_bytes, watched_ids
+from hil.tick.tables import fill_encoding, fill_message, flags_of, frame_reader, watched_ids
 from servoctl.bench.faults.run import play
 from servoctl.bench.faults.scenario import make
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
-from tests.hil.emulation import drive_settings
+from tests.hil.emulation import SHORT, drive_settings
 
 WORKING = {
     "cia402": [Frame(0x281, bytes.fromhex("270005000000"), time=1)],
@@ -47,7 +47,7 @@ def run(config: str, tick: str, *overrides: str, duration: float = 0.3) -> dict[
         kept.append(self)
         return usual(self, *arguments)
 
-    begun = start(Request(config, (f"hil.tick={tick}", *overrides), duration=duration))
+    begun = start(Request(config, (f"hil.tick={tick}", *SHORT, *overrides), duration=duration))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InMemory, "close", close)
         ended = begun.run(None, lambda event: None)
@@ -77,6 +77,7 @@ def compare(config: str, *overrides: str, duration: float = 0.3) -> dict[str, An
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_ten_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
     left = compare("coordinated_robots", "hil.emulation.encoder_noise=2e-5", duration=10.0)
     assert left["code"] == 0
@@ -84,7 +85,15 @@ def test_ten_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", ["scara_drive", "two_arms_damiao", "scara_robstride", "coordinated_robots_moteus"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param("scara_drive", marks=pytest.mark.optimised),
+        "two_arms_damiao",
+        pytest.param("scara_robstride", marks=pytest.mark.optimised),
+        "coordinated_robots_moteus",
+    ],
+)
 def test_every_protocol_is_equal_to_the_bit(config: str) -> None:
     left = compare(config, duration=0.12)
     assert left["code"] == 0 and left["ticks"] > 40
@@ -296,13 +305,14 @@ def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
 def test_c_encodes_every_torque_as_the_driver_does(protocol: str, sign: int) -> None:
     drive, chance = driver(protocol, sign=sign, gear=7.3), random.Random(3)
     bare = Bare(drive)
+    encoded = frame_reader(bare.ffi.buffer(bare.encoding.frame, 4 + bare.encoding.length))
     limit = drive.settings.torque_limit
     torques = [0.0, -0.0, limit, -limit, 1e-12, -1e-12, 5e-324, -5e-324]
     torques += [chance.uniform(-limit, limit) * 10.0 ** -chance.randrange(6) for _ in range(2000)]
     for torque in torques:
         carried = bare.functions.tick_encode(bare.encoding, torque)
         command = drive.command(torque)
-        assert frame_bytes(bare.encoding.frame[0 : 4 + bare.encoding.length]) == (command.id, command.data)
+        assert encoded() == (command.id, command.data)
         assert np.float64(carried).tobytes() == np.float64(drive.carried(torque)).tobytes()
 
 

@@ -4,8 +4,9 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -214,6 +215,53 @@ def test_intervals_of_95_percent_cover_the_truth(arm_log: Path) -> None:
             covered[name] += abs(x - truth[name]) < 1.96 * sigma
             assert sigma < 0.1 * truth[name]
     assert min(covered.values()) >= 0.9 * seeds, covered
+
+
+@dataclass(frozen=True)
+class Slides(sc.Plant):
+    """Two masses on rails with one damping of both."""
+
+    m1: float = 1.0  # [kg]
+    m2: float = 1.0  # [kg]
+    d: float = 0.3  # [N s/m]
+    coordinates: ClassVar = {"x": "m", "y": "m"}
+    actuators: ClassVar = {"F": "N", "G": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[self.m1, 0.0], [0.0, self.m2]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return -self.d * v
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+def test_viscous_friction_beside_a_damping_of_all_joints_is_found() -> None:
+    """One of d, viscous.F and viscous.G is left out, for only two sums act; the others then explain the torques."""
+    t = np.linspace(0.0, 10.0, 2001)
+    q = np.stack([np.sin(1.3 * t) + 0.3 * np.sin(4.1 * t), np.cos(1.7 * t) - 0.4 * np.sin(3.2 * t)], axis=1)
+    v = np.stack(
+        [1.3 * np.cos(1.3 * t) + 1.23 * np.cos(4.1 * t), -1.7 * np.sin(1.7 * t) - 1.28 * np.cos(3.2 * t)], axis=1
+    )
+    a = np.stack(
+        [-1.69 * np.sin(1.3 * t) - 5.043 * np.sin(4.1 * t), -2.89 * np.cos(1.7 * t) + 4.096 * np.sin(3.2 * t)], axis=1
+    )
+    truth, coulomb, viscous = Slides(m1=1.4, m2=0.9, d=0.15), np.array([0.4, 0.1]), np.array([0.1, 0.0])
+    u = a * [truth.m1, truth.m2] + (truth.d + viscous) * v + coulomb * np.tanh(v / 0.01)
+    equations = Equations(select(Slides(), None)[0])
+    log = Log("slides", 0.005, t, q, u, 0.0, True)
+
+    def evaluate(x: Array, delays: Array, cutoff: float) -> list[Raw]:
+        return raw_rows(equations, [log], x, cutoff, delays.tolist())
+
+    found = fit(
+        equations.unknowns, evaluate, lambda: equations.freedom, cutoff_of([log]), np.zeros(1), np.zeros(1, bool), True
+    )
+    values = dict(zip(found.unknowns.names, found.x, strict=True))
+    damping = values["d"] + np.array([values.get("friction.viscous.F", 0.0), values.get("friction.viscous.G", 0.0)])
+    assert damping == pytest.approx([0.25, 0.15], rel=0.02)
+    assert values["friction.coulomb.F"] == pytest.approx(0.4, rel=0.02)
 
 
 def _torque_error(values: Mapping[str, object], truth: sc.Plant) -> float:

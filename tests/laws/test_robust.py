@@ -17,6 +17,7 @@ from servoctl.laws.robust_design import Adaptive
 from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius, settled
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.run_folder.trajectory import Trajectory
+from tests.hil.emulation import SHORT
 from tests.rail_mass import RAIL_MASS
 
 CONFIG = """plant: {class: "mass.py:Mass"}
@@ -209,7 +210,7 @@ def test_robots_with_wrong_masses_follow_their_path(term: str, error: float, lar
 
 
 def test_an_adaptive_law_runs_on_drives_and_replays_to_the_bit(tmp_path: Path) -> None:
-    overrides = ("law.adaptive={kind: leakage, rate: 20, leak: 1}", "hil.emulation.parameters.m1=1.2")
+    overrides = ("law.adaptive={kind: leakage, rate: 20, leak: 1}", "hil.emulation.parameters.m1=1.2", *SHORT)
     folder = tmp_path / "run"
     begun = start(Request("two_mass_spring_drive", overrides, duration=1.0, engine="vm"))
     result = begun.run(folder, lambda event: None)

@@ -135,6 +135,10 @@ def test_times_that_do_not_increase_are_named(tmp_path: Path) -> None:
     assert problems(path) == [
         ("file", "twice.csv: row 7: t = 2 follows 2 (times must increase from row to row)"),
     ]
+    path = written(tmp_path, GOOD + "2.0000000000000004,0,0\n", "nearly.csv")
+    assert problems(path) == [
+        ("file", "nearly.csv: row 7: t = 2 follows 2 (times must increase from row to row)"),
+    ]
 
 
 def test_missing_columns_are_named_with_the_nearest(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def fast_on_numbers(function: Callable[..., Array]) -> Callable[..., Array]:
             return function(robot, *vectors)
         kernel = known.kernels.get(function)
         if kernel is None:
-            key = Traced(function, len(vectors), threading.get_ident(), structure(robot), robot)
+            key = Traced(function, len(vectors), threading.get_ident(), structure(robot), known)
             kernel = known.kernels[function] = _kernel(key)
         result: Array = kernel(*(np.asarray(vector, dtype=float) for vector in vectors), known.p)[0]
         return result
@@ -59,6 +59,11 @@ class KnownRobot:
         self.symbolic = is_symbolic(self.p)
         self.kernels: dict[Callable[..., Array], Kernel] = {}
 
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """`structure_fingerprint` of the robot, which takes milliseconds."""
+        return structure_fingerprint(self.robot)
+
 
 _latest = threading.local()  # the `KnownRobot` that a thread evaluated last
 
@@ -68,25 +73,26 @@ class Traced:
     """What a compiled function depends on: everything but the robot's parameters.
 
     Attributes:
-        robot: A robot of this structure.
+        known: A robot of this structure.
     """
 
     function: Callable[..., Array]
     vectors: int
     thread: int
     structure: Hashable
-    robot: Any = field(compare=False)
+    known: KnownRobot = field(compare=False)
 
 
 @functools.lru_cache(maxsize=KEPT)
 def _kernel(key: Traced) -> Kernel:
-    place = stored.key_of(lambda: fingerprint(key.vectors), lambda: structure_fingerprint(key.robot))
+    place = stored.key_of(lambda: fingerprint(key.vectors), lambda: key.known.fingerprint)
     return stored.kept_kernel(place, f"{key.function.__module__}.{key.function.__name__}", lambda: _traced(key))
 
 
 def _traced(key: Traced) -> Kernel:
-    n, p = len(key.robot.coordinates), len(parameter_values(key.robot))
+    robot = key.known.robot
+    n, p = len(robot.coordinates), len(key.known.p)
     given = inputs({f"x{i}": (n,) for i in range(key.vectors)} | {"p": (p,)})
     *vectors, parameters = given.values()
-    result = key.function(with_parameters(key.robot, parameters), *vectors)
+    result = key.function(with_parameters(robot, parameters), *vectors)
     return Kernel.compile(key.function.__name__, given, {"result": np.asarray(result)})

@@ -131,7 +131,7 @@ class PlotGroup {
         y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high, this.range === null) },
       },
       axes: [
-        { ...axis, size: 24, values: (u, ticks) => ticks.map((t) => `${+t.toPrecision(8)}`) },
+        { ...axis, size: 24, values: (u, ticks) => ticks.map((t, i) => `${+t.toPrecision(8)}${i === ticks.length - 1 ? " s" : ""}`) },
         { ...axis, size: (u, values, index) => axisWidth(u, values, index, 54), values: (u, ticks) => yTicks(spec, ticks) },
       ],
       series: [
