@@ -345,3 +345,14 @@ def test_a_bug_prints_one_line_and_ends_with_1(
     assert main(["schema"]) == 1
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "servoctl: RuntimeError: the roof leaks (this is a bug; --debug shows where)\n")
+
+
+@pytest.mark.parametrize("words", [("--out", "~/first"), ("--out=~/first",)])
+def test_a_quoted_tilde_is_the_home_folder(
+    words: tuple[str, ...], folder: Path, command: Servoctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    done = command("run", "cart.yaml", *words)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "home" / "first" / "summary.json").exists()
+    assert not (folder / "~").exists()

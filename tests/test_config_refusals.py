@@ -211,6 +211,11 @@ REFUSED = {
         ),
         ("law", "law: open", "c.yaml:6: law: expected none or a mapping, got 'open'"),
         ("law", "law:", "c.yaml:6: law: expected none or a mapping, got nothing"),
+        (
+            "run",
+            "run: {seed: null, duration: 1}",
+            "run.seed: expected an integer >= 0, got nothing (leave the key out for its default)",
+        ),
         ("law", "", "c.yaml: law: missing (the control law, or none for an open-loop run)"),
         (
             "law",

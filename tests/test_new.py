@@ -1,5 +1,6 @@
 """The files of `servoctl new` run at once, in any folder."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from servoctl.cli.new import write_starter
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, WriteError
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -83,3 +84,20 @@ def test_a_name_that_python_cannot_import_is_refused(tmp_path: Path, name: str) 
 def test_a_name_that_would_hide_a_module_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name!r} would hide the installed module"):
         write_starter(name, tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_nothing_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.write_text
+
+    def write(path: Path, *arguments: object, **options: object) -> int:
+        if path.name == "crane.yaml":
+            real(path, "pla")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(WriteError, match=r"work: cannot be written: No space left on device \(free disk space"):
+        write_starter("crane", tmp_path / "work")
+    assert list((tmp_path / "work").iterdir()) == []

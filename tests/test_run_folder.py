@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 import servoctl
 from servoctl.errors import RunFolderError
-from servoctl.run_folder import FLUSH_INTERVAL, RunFolder, load_run, save
+from servoctl.run_folder import FLUSH_INTERVAL, RunFolder, load_run, save, writer
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
@@ -241,6 +242,48 @@ def test_a_folder_deleted_during_the_run_is_an_error(tmp_path):
     folder.path.rmdir()
     with pytest.raises(RunFolderError, match="was moved or deleted during the run"):
         folder.close()
+
+
+def test_a_run_whose_folder_is_deleted_ends_at_the_next_flush(tmp_path):
+    clock = FakeClock()
+    folder = RunFolder.create(tmp_path / "run", "", {}, {}, clock)
+    clock.now += 1.0
+    folder.append(rows(0, 1))
+    shutil.rmtree(folder.path)
+    clock.now += 1.0
+    with pytest.raises(RunFolderError, match="was moved or deleted during the run"):
+        folder.append(rows(1, 2))
+    folder._stream.close()
+
+
+def test_runs_that_begin_at_once_in_one_folder_each_keep_a_folder_of_their_own(tmp_path, monkeypatch):
+    """A second run begins when the folder has just been made, and a third one after the first file."""
+    begun = []
+
+    def begin_another(path):
+        begun.append(f"plant: {len(begun) + 1}\n")
+        RunFolder.create(path, begun[-1], METADATA, UNITS)
+
+    real_mkdir, real_summary = Path.mkdir, writer.write_summary
+
+    def mkdir(self, *arguments, **options):
+        real_mkdir(self, *arguments, **options)
+        if not begun:
+            begin_another(self)
+
+    def write_summary(path, *arguments):
+        real_summary(path, *arguments)
+        if len(begun) == 1:
+            begin_another(path)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(writer, "write_summary", write_summary)
+    first = RunFolder.create(tmp_path / "run", "plant: 0\n", METADATA, UNITS)
+    first.append(rows(0, 2))
+    assert len(first.close()) == 2
+    configs = {path: (path / "config.yaml").read_text() for path in tmp_path.iterdir()}
+    assert configs.pop(first.path) == "plant: 0\n"
+    assert sorted(configs.values()) == sorted(begun)
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,12 @@ class Recorder:
             with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
                 self._connection.send(settings)
             self.path = Path(self._answer("ready"))
-        except OSError as error:
+        except BaseException as error:
             self._release()
-            raise WriteError(f"{folder}: the recorder cannot be started: {error}") from error
-        except BaseException:
-            self._release()
-            raise
+            if isinstance(error, RunFolderError) or not isinstance(error, OSError):
+                raise
+            why = error.strerror or error
+            raise WriteError(f"{folder}: the recorder cannot be started: {why} (free disk space or memory)") from error
 
     def row(self, values: Array) -> None:
         """Records a row.

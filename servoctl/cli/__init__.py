@@ -4,6 +4,8 @@ Design: results go to stdout, notes about them to stderr. A command imports its 
 `servoctl --help` loads neither NumPy nor CasADi. Every command calls functions that are available in Python too.
 """
 
+import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: The command ended without an error; it carries the exit code.
     """
     begin(process=arguments is None)
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = [_in_home(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     debug = "--debug" in words  # typer accepts options of the app only before the command
     try:
         with interruptible():
@@ -47,3 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             note(str(error))
         return outcome
     return ExitCode.DONE
+
+
+def _in_home(word: str) -> str:
+    """`~/x` and `--out=~/x` with the home folder in place of `~`, which shells leave there in quotes and after `=`."""
+    option, path = word.split("=", 1) if re.match(r"--[a-z-]+=~", word) else ("", word)
+    if path != "~" and not path.startswith("~/"):
+        return word
+    return f"{option}={os.path.expanduser(path)}" if option else os.path.expanduser(path)

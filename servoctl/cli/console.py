@@ -135,10 +135,9 @@ _began = time.monotonic()
 def begin(process: bool) -> None:
     """Starts the clock of a command; in its own process, NumPy will use one thread unless the user asks for more.
 
-    The matrices are too small for threads of OpenBLAS: these wait busily, and a command took up to a hundred times as
-    long beside another one. Pydantic does not look for plugins: among many packages that takes 50 ms. Python looks for
-    unreachable objects less often: imports make objects that all stay, and looking through them takes `servoctl run
-    two_arms_box` 0.06 s instead of 0.11 s of processor time.
+    The matrices are too small to gain from threads of OpenBLAS. Idle threads keep a core busy, which slows down other
+    programs. The search of Pydantic for plugins is switched off, since it reads the metadata of every installed
+    package. Garbage collection runs less often, since objects that are made during imports are never freed.
 
     Args:
         process: Whether the process runs this command alone, so that the start of the interpreter counts too.

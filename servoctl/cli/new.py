@@ -2,6 +2,7 @@
 
 import keyword
 import re
+from contextlib import suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from servoctl.cli.console import say
 from servoctl.errors import ConfigError
+from servoctl.run_folder.files import unwritable
 
 
 def new(
@@ -39,6 +41,7 @@ def write_starter(name: str, folder: Path) -> list[Path]:
 
     Raises:
         ConfigError: The name is no identifier or hides an installed module, or a file exists already.
+        RunFolderError: A file cannot be written.
     """
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or keyword.iskeyword(name):
         raise ConfigError(f"servoctl new: NAME: expected an identifier that begins with a letter, got {name!r}")
@@ -52,9 +55,15 @@ def write_starter(name: str, folder: Path) -> list[Path]:
         raise ConfigError([f"{path}: exists already (choose another name or --dir)" for path in present])
     if find_spec(name) is not None:
         raise ConfigError(f"servoctl new: NAME: {name!r} would hide the installed module {name!r} (choose another)")
-    folder.mkdir(parents=True, exist_ok=True)
     templates = files("servoctl.cli") / "templates"
-    for path, template in texts.items():
-        text = (templates / template).read_text(encoding="utf-8")
-        path.write_text(Template(text).substitute(name=name, class_name=class_name), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, template in texts.items():
+            text = Template((templates / template).read_text(encoding="utf-8"))
+            path.write_text(text.substitute(name=name, class_name=class_name), encoding="utf-8")
+    except OSError as error:
+        for path in texts:  # none existed before; a part of them would be in the way next time
+            with suppress(OSError):
+                path.unlink()
+        raise unwritable(Path(error.filename or folder), error) from error
     return list(texts)

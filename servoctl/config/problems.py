@@ -52,7 +52,7 @@ def validate(
     try:
         return Config.model_validate({**values, **known}), broken_rules
     except ValidationError as errors:
-        return None, [_problem(error) for error in errors.errors(include_url=False)] + broken_rules
+        return None, [_with_default(error) for error in errors.errors(include_url=False)] + broken_rules
 
 
 def validate_realism(values: Any, period: float) -> tuple[RealismConfig | None, list[Problem]]:
@@ -67,7 +67,16 @@ def validate_realism(values: Any, period: float) -> tuple[RealismConfig | None, 
         return RealismConfig.model_validate(values), broken_rules
     except ValidationError as errors:
         found = [{**error, "loc": ("realism", *error["loc"])} for error in errors.errors(include_url=False)]
-        return None, [_problem(error) for error in found] + broken_rules
+        return None, [_with_default(error) for error in found] + broken_rules
+
+
+def _with_default(error: Mapping[str, Any]) -> Problem:
+    """The problem of an error; that of a key without a value says what to do if the key has a default."""
+    problem = _problem(error)
+    empty = error["input"] is None and problem.what.endswith("got nothing")
+    if not empty or not any("default" in node for node in _nodes(problem.path)):
+        return problem
+    return Problem(problem.path, f"{problem.what} (leave the key out for its default)")
 
 
 def _problem(error: Mapping[str, Any]) -> Problem:

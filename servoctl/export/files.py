@@ -40,7 +40,8 @@ def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[P
             for path in paths:
                 os.replace(Path(fresh) / path.name, path)
     except OSError as error:
-        raise ConfigError(f"--out: {error.filename or folder}: cannot be written: {error.strerror}") from error
+        why = f"--out: {error.filename or folder}: cannot be written: {error.strerror or error}"
+        raise ConfigError(f"{why} (free disk space, or choose another --out)") from error
     return list(paths)
 
 

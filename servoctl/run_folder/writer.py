@@ -10,12 +10,12 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 
 from servoctl.errors import RunFolderError, WriteError
-from servoctl.run_folder.files import CONFIG, END_OF_STREAM, FILES, STREAM, replace, to_arrow
+from servoctl.run_folder.files import CONFIG, END_OF_STREAM, FILES, STREAM, SUMMARY, replace, to_arrow
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.whole import (
     RESERVE,
@@ -28,6 +28,8 @@ from servoctl.run_folder.whole import (
     writing,
 )
 from servoctl.types import Array
+
+Written = TypeVar("Written")
 
 FLUSH_INTERVAL = 0.5
 """Longest time for which rows stay in memory only [s]."""
@@ -93,17 +95,39 @@ class RunFolder:
         with writing(path):
             if path.exists() and not path.is_dir():
                 raise WriteError(f"{path}: is a file (give the name of a folder)")
-            moved_to = _move_aside(path)
-            path.mkdir(parents=True, exist_ok=True)
+            moved_to = _claim(path)
             folder = cls(path, metadata, units, clock)
             folder.moved_to = moved_to
-            write_summary(path, Trajectory({}, folder._units, folder._metadata), RESERVE)
-            try:
-                replace(path / CONFIG, lambda file: file.write(config_text.encode()))
-            except OSError as error:
-                folder.give_up({"status": "failed", "error": f"{CONFIG}: cannot be written: {error.strerror or error}"})
-                raise
+            folder._begin(config_text)
         return folder
+
+    def _begin(self, config_text: str) -> None:
+        """Writes the first summary and the config."""
+        start = Trajectory({}, self._units, self._metadata)
+        try:
+            self._in_place(lambda: write_summary(self.path, start, RESERVE))
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._follow()
+                (self.path / SUMMARY).unlink()  # the empty file of `_claim` would be taken for a run
+            raise
+        try:
+            self._in_place(lambda: replace(self.path / CONFIG, lambda file: file.write(config_text.encode())))
+        except OSError as error:
+            self.give_up({"status": "failed", "error": f"{CONFIG}: cannot be written: {error.strerror or error}"})
+            raise
+
+    def _in_place(self, write: Callable[[], Written]) -> Written:
+        """Writes a file, again if a later run at the same path moves the folder aside meanwhile."""
+        self._follow()
+        path = self.path
+        try:
+            return write()
+        except OSError:
+            self._follow()
+            if self.path == path:
+                raise
+            return write()
 
     def append(self, columns: dict[str, Array]) -> None:
         """Adds rows; they are on disk at the latest `FLUSH_INTERVAL` after the previous flush.
@@ -159,18 +183,17 @@ class RunFolder:
             if self._closed:
                 raise RunFolderError(f"{self.path}: close: the folder is closed")
             self._flush()
-            self._follow()
             metadata = self._metadata | {"status": "completed"} | (trajectory_metadata or {})
             columns: dict[str, Array] = {}
             if self._stream is not None:
                 if not self._stream.closed:
                     self._stream.write(END_OF_STREAM)
                     self._stream.close()
-                columns = write_table(self.path, schema_metadata(metadata, self._units))
+                columns = self._in_place(lambda: write_table(self.path, schema_metadata(metadata, self._units)))
             trajectory = Trajectory(columns, self._units, metadata, drawing or {})
             if drawing:
-                write_drawing(self.path, drawing)
-            write_summary(self.path, trajectory)
+                self._in_place(lambda: write_drawing(self.path, drawing))
+            self._in_place(lambda: write_summary(self.path, trajectory))
             (self.path / STREAM).unlink(missing_ok=True)
             self._closed = True
             return trajectory
@@ -229,6 +252,7 @@ class RunFolder:
         if not chunks:
             return
         with writing(self.path):
+            self._follow()  # a run without a folder ends now: its rows would be lost
             try:
                 self._pending = []
                 self._write(chunks)
@@ -253,7 +277,6 @@ class RunFolder:
         arrays = [to_arrow(np.concatenate([chunk[name] for chunk in chunks])) for name in self._columns]
         batch = pa.record_batch(arrays, names=list(self._columns))
         if self._stream is None:
-            self._follow()
             self._stream = open(self.path / STREAM, "xb", buffering=0)  # noqa: SIM115 (open for the length of the run)
         parts = [memoryview(batch.serialize())]
         if self._size == 0:
@@ -274,6 +297,18 @@ class RunFolder:
                     self.path = path
                     return
         raise WriteError(f"{self.path}: the folder was moved or deleted during the run")
+
+
+def _claim(path: Path) -> Path | None:
+    """Makes the folder for one run alone, even if several begin at once; returns where an earlier run was moved to."""
+    moved_to: Path | None = None
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # another run has just moved it
+            moved_to = _move_aside(path) or moved_to
+        path.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError, FileNotFoundError):  # another run has just begun here
+            (path / SUMMARY).touch(exist_ok=False)
+            return moved_to
 
 
 def _move_aside(path: Path) -> Path | None:
