@@ -14,7 +14,6 @@ import typer
 
 from servoctl.cli.console import say
 from servoctl.errors import ConfigError
-from servoctl.run_folder.files import unwritable
 
 
 def new(
@@ -55,6 +54,8 @@ def write_starter(name: str, folder: Path) -> list[Path]:
         raise ConfigError([f"{path}: exists already (choose another name or --dir)" for path in present])
     if find_spec(name) is not None:
         raise ConfigError(f"servoctl new: NAME: {name!r} would hide the installed module {name!r} (choose another)")
+    from servoctl.run_folder.files import unwritable
+
     templates = files("servoctl.cli") / "templates"
     try:
         folder.mkdir(parents=True, exist_ok=True)
