@@ -213,7 +213,10 @@ def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> N
     np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
     solved = {
         "X L^-T": (in_c(loops.lower_function(3, n), L, X)[0] @ L.T, X),
+        "X L^-T from the second row": (in_c(loops.lower_function(3, n, 1), L, X[:, 1:])[0] @ L[1:, 1:].T, X[:, 1:]),
         "X L^-1": (in_c(loops.upper_function(3, n), L, X)[0] @ L, X),
+        "L^-T x": (L.T @ in_c(loops.back_function(n), L.T, X[:1].T)[0], X[:1].T),
+        "X^T x": (in_c(loops.dots_function(n, 3), X, X[:, :1])[0], X.T @ X[:, :1]),
         "L^-1": (in_c(loops.inverse_function(n), L)[0] @ L, np.eye(n)),
         "X Z^T": (in_c(loops.product_function(3, n, 2, False), X, Z.T)[0], X @ Z.T),
         "X Z^T, transposed": (in_c(loops.product_function(3, n, 2, True), X, Z)[0], X @ Z.T),
@@ -250,7 +253,13 @@ def test_large_operations_on_the_virtual_machine_equal_numpy(n: int) -> None:
     many = np.tile(X, (4, 1))
     for name, found, expected in [
         ("X L^-T", np.array(loops.lower_function(12, n)(L, many)) @ L.T, many),
+        (
+            "X L^-T from the third row",
+            np.array(loops.lower_function(12, n, 2)(L, many[:, 2:])) @ L[2:, 2:].T,
+            many[:, 2:],
+        ),
         ("X L^-1", np.array(loops.upper_function(12, n)(L, many)) @ L, many),
+        ("L^-T x", L.T @ np.array(loops.back_function(n)(L.T, X[0])), X[:1].T),
         ("L^-1", np.array(loops.inverse_function(n)(L)) @ L, np.eye(n)),
         ("X X^T", np.array(loops.product_function(12, n, 30, True)(many, np.ones((30, n)))), many @ np.ones((n, 30))),
         ("X (I - Z^T Z)", np.array(loops.project_function(2, n, 150)(Z, np.tile(X, (50, 1))))[:3], X - X @ Z.T @ Z),
