@@ -83,7 +83,7 @@ class Terms:
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
         bounds: The same of the bounds, shape (k, n); None: there are none.
-        projected_rows: N (A L^-T)^T and a further column, shape (n, r + 1); None: not known.
+        projected_rows: N (A L^-T)^T, shape (n, r); None: not known.
         held_rows: G, g and their size, of bounds whose rows are means over a period; None: those of this state.
     """
 
@@ -108,7 +108,7 @@ class Terms:
     def task_map(self) -> Array:
         """T = A Phi B, shape (r, m): task accelerations per unit of input, with the reaction of passive constraints."""
         if self.projected_rows is not None:
-            return product(self.projected_rows.T, self.inputs)[: len(self.rows)]  # no copy, and no time in loops
+            return product(self.projected_rows.T, self.inputs)
         return self._map(self.rows)
 
     def _map(self, rows: Array) -> Array:
@@ -221,4 +221,4 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     free_acceleration = projected_free + split.solve(passive.b)[: len(free)]
     held = None if bounds is None else solve_lower(L, bounds.A.T).T
     terms = Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), weighted, held)
-    return replace(terms, projected_rows=projected) if together else terms
+    return replace(terms, projected_rows=projected[:, :r]) if together else terms
