@@ -282,12 +282,22 @@ def test_arrays_of_many_values_are_filled_by_loops_that_copy_each_value_to_its_p
     np.testing.assert_allclose(in_c(lower, M)[0], np.linalg.cholesky(M), rtol=0, atol=1e-13)
 
 
+def test_values_in_the_middle_of_an_array_are_read_where_they_lie() -> None:
+    A = ca.SX.sym("A", 4, 6)
+    middle = ca.Function("middle_of", [A], [loops.squares_function(8)(ca.vec(A[:, 2:4]))])
+    assert "f_squares_8(x0 + 8, " in emitted([middle])["middle_of"].text
+    M = RNG.normal(size=(4, 6))
+    np.testing.assert_allclose(in_c(middle, M)[0], [[np.sum(M[:, 2:4] ** 2)]], rtol=1e-14)
+
+
 def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:
     M, X = ca.SX.sym("M", 49), ca.SX.sym("X", 21)
     L, _ = loops.cholesky_function(7)(ca.reshape(M, 7, 7))
     Y = loops.lower_function(3, 7)(L, ca.reshape(X, 3, 7))
     T = loops.product_function(3, 7, 3, True)(Y, loops.upper_function(3, 7)(L, Y))
-    function = ca.Function("weighed", [ca.vertcat(M, X)], [ca.vertcat(ca.vec(Y), ca.vec(T), ca.vec(L))])
+    x = loops.back_function(7)(L.T, loops.dots_function(7, 3)(Y, Y[:, 0]))
+    parts = [Y, T, L, x, loops.squares_function(21)(ca.vec(Y)), loops.lower_function(3, 7, 2)(L, Y[:, :5])]
+    function = ca.Function("weighed", [ca.vertcat(M, X)], [ca.vertcat(*map(ca.vec, parts))])
     given = [spread_of(7) for _ in range(4)]
     values = np.array([np.concatenate([(L @ L.T).ravel(), X.ravel(order="F")]) for L, X, _ in given])
     alone = [in_c(function, each[:, None])[0].ravel() for each in values]
