@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chromium import chromium
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("SERVOCTL_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "servoctl"))
 # No compiler works on when the tests are over.
@@ -20,6 +21,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # By default the collector looks so often through the heap of thousands of tests that it takes 4 % of their time.
 gc.set_threshold(10_000, 20, 10)
+# By default an example that takes 0.2 s fails, also where other work holds the machine up.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_collection_finish() -> None:

@@ -362,6 +362,7 @@ for k in itertools.count():
 """
 
 
+@pytest.mark.flaky(reruns=1)  # on the wall clock: other work may hold the process up for half a second
 def test_a_killed_process_leaves_a_folder_short_of_at_most_the_last_second(tmp_path):
     path = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": str(Path(servoctl.__file__).parents[1])}

@@ -14,7 +14,7 @@ from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
 from servoctl.laws.hold import close, differences, hold
-from servoctl.linear import analyse, loop_margins
+from servoctl.linear import analyse, loop_margins, margins_at
 from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes
 from servoctl.linear.reserve import gain_margin
@@ -116,6 +116,27 @@ def test_the_delay_margin_is_the_delay_at_which_the_loop_is_unstable() -> None:
     for factor, stable in ((0.99, True), (1.01, False)):
         late = f"realism={{delay: {0.015 + factor * margin.delay}, lag: 20*ms}}"
         assert loop_margins(sc.load("two_mass_spring", [*REST, late], engine="vm", strict=False)).stable == stable
+
+
+def test_delays_of_many_periods_from_the_frequency_response_are_those_of_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two masses are unstable from 0.16 s on: 40 and 80 periods."""
+    for period in (0.004, 0.002):
+        run = sc.load("two_mass_spring", [*REST[:3], f"run.period={period}"], engine="vm")
+        by_response = loop_margins(run).delay
+        with monkeypatch.context() as searching:
+            searching.setattr(margins_at, "LONGEST", 1000)
+            assert by_response == pytest.approx(loop_margins(run).delay, rel=2e-4)
+        assert by_response > margins_at.LONGEST * period
+
+
+def test_a_slow_crossing_has_a_delay_margin_of_thousands_of_periods() -> None:
+    """A weak pull in a loop of 1 ms: a search would take matrices of thousands of states."""
+    slow = ["run.period=1*ms", "law.correction={baumgarte: {alpha: 0.01, beta: 0.01}}", "plant.parameters.k=0"]
+    run = sc.load("two_mass_spring", [*REST[:3], *slow], engine="vm")
+    found = loop_margins(run).delay
+    assert math.isfinite(found) and found > 1000 * 0.001
 
 
 def test_the_delay_margin_of_all_actuators_is_below_that_of_each_and_a_neutral_pole_is_no_limit() -> None:

@@ -52,7 +52,7 @@ def outcome(made: Any) -> LoadedConfig | list[str]:
 
 
 @given(st.dictionaries(st.sampled_from(PATHS), NUMBERS, min_size=1, max_size=3))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_numbers_change_a_config_as_their_text_in_the_file_would(numbers: dict[str, float]) -> None:
     before = copy.deepcopy(ROBOTS.document)
     texts = [f"{path}={written(number)}" for path, number in numbers.items()]

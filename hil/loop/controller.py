@@ -36,10 +36,10 @@ class Controller:
         tick = self.tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
         self._time: Any = tick.t.data
-        self._q, self._v, self._inputs = tick.q, tick.v, tick.u.copy
+        self._q, self._v, self._command, self._inputs = tick.q, tick.v, tick.command, tick.u.copy
         self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
-        self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
+        self._commands = 0  # counted here: adding to the loop's own number costs a tick a third of the law's time
         law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
         self.own_memory = len(() if law is None else law.memory)
@@ -55,14 +55,16 @@ class Controller:
             q: Coordinates, shape (n,).
             v: Velocities, shape (n,).
         """
-        self._time[0], self._q[...], self._v[...] = task_time, q, v
+        self._time[0] = task_time
+        self._q[...] = q
+        self._v[...] = v
         if self._remembers:
             self.tick.memory[:] = self.memory
             if self.estimating:
                 self.tick.memory[-1] = self.elapsed
         self._evaluate()
-        self.loop.evaluations += self._uncounted
-        self.row = self.tick.command
+        self._commands += 1
+        self.row = self._command
         return self._inputs()
 
     @property
@@ -72,9 +74,15 @@ class Controller:
 
     def evaluated(self, count: int = 1) -> Array:
         """Takes note of commands that the tick in C has evaluated on the same arrays; returns the last inputs."""
-        self.loop.evaluations += count * self._uncounted
-        self.row = self.tick.command
+        self._commands += count
+        self.row = self._command
         return self._inputs()
+
+    @property
+    def evaluations(self) -> int:
+        """Number of evaluations of the loop so far, these commands included."""
+        compiled = isinstance(self.loop, CompiledLoop)  # other loops count these commands themselves
+        return self.loop.evaluations + (self._commands if compiled else 0)
 
     def take_law(self, law: BoundLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""

@@ -103,7 +103,7 @@ class Ending:
             **parts.facts,
             "timing": parts.facts.get("timing", {}) | timing_figures(book.timing, book.parts, cpu),
             "steps": counts.ticks,
-            "evaluations": parts.setup.loop.evaluations,
+            "evaluations": parts.controller.evaluations,
             "duration": duration,
             "wall_time": counts.wall_time,
             "realtime_factor": duration / counts.wall_time if counts.wall_time else None,

@@ -45,6 +45,8 @@ def _stand_ins(loaded: LoadedConfig, problems: Problems) -> dict[str, Signal]:
     """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
     given = loaded.document.values.get("references")
     wrong = [str(name) for name in given if problems.touch(f"references.{name}")] if isinstance(given, Mapping) else []
+    if not wrong:
+        return {}
     text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
     found = [(name, column) for name in wrong for column in re.findall(rf"\b{re.escape(name)}_(\w+)", text)]
     return {f"{name}_{column}": Signal(name, column, zero, 0) for name, column in found}

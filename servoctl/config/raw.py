@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_MAPPING = (dict, Mapping)  # asked 50 times a run of a sweep; a dict is known without the slow check of Mapping
+
 
 def mapping(value: Any, *keys: str) -> Mapping[str, Any]:
     """The mapping under these keys; empty if there is none."""
     for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
+        value = value.get(key) if isinstance(value, _MAPPING) else None
+    return value if isinstance(value, _MAPPING) else {}
 
 
 def task_entries(values: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:

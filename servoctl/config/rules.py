@@ -138,10 +138,9 @@ def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
 
 
 def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    for kind in CORRECTION_KINDS:
+    for kind in given(mapping(correction), CORRECTION_KINDS):
         if kind == "poles":
-            if isinstance(correction, Mapping) and correction.get(kind) is not None:
-                yield (*path, kind), correction[kind]
+            yield (*path, kind), correction[kind]
             continue
         for word, gain in mapping(correction, kind).items():
             if word == "slope" and isinstance(gain, Mapping | list):

@@ -7,6 +7,7 @@ a single run, so its results do not depend on the other lanes. A call releases P
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,11 @@ class BatchPlan:
     stops: Sequence[float]
     codes: int
     channels: Sequence[MetricChannel]
+
+    @cached_property
+    def measured(self) -> Array:
+        """Times of the rows that metrics use [s]."""
+        return np.append(self.times[:-1][:: self.every], self.times[-1])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Statements in C that fill an array from others."""
+"""Statements in C that fill an array from others, where the values do not lie in one already."""
 
 import re
 from collections.abc import Sequence
@@ -11,10 +11,7 @@ _PLACE = re.compile(r"(\w+)\[(\d+)\]")
 
 def copies(name: str, values: Sequence[str]) -> list[str]:
     """Statements that fill an array: one loop for each stretch of values at even distances in another array."""
-    places: list[tuple[str, int] | None] = []
-    for value in values:
-        found = _PLACE.fullmatch(value)
-        places.append(None if found is None else (found[1], int(found[2])))
+    places = [_place(value) for value in values]
     lines, first = [], 0
     while first < len(values):
         last, step = _stretch(places, first)
@@ -26,6 +23,20 @@ def copies(name: str, values: Sequence[str]) -> list[str]:
             lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {place[0]}[{place[1]} + {step} * k];")
         first = last
     return lines
+
+
+def lying(values: Sequence[str]) -> str | None:
+    """Where the values lie one behind the other in an array: `d5_0 + 7`; None if they do not."""
+    start = _place(values[0]) if values else None
+    if start is None or any(value != f"{start[0]}[{start[1] + k}]" for k, value in enumerate(values)):
+        return None
+    return f"{start[0]} + {start[1]}" if start[1] else start[0]
+
+
+def _place(value: str) -> tuple[str, int] | None:
+    """Array and index of a value that is an entry of an array."""
+    found = _PLACE.fullmatch(value)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def _stretch(places: Sequence[tuple[str, int] | None], first: int) -> tuple[int, int]:

@@ -80,6 +80,10 @@ def _back_substitution(R: Array, y: Array) -> Array:
         return y
     if not is_symbolic(R, y):
         return np.linalg.solve(R, np.asarray(y, dtype=float))
+    if R.size >= WORTH and y.ndim == 1:
+        (found,) = called(loops.back_function(len(R)), (R, y), y.shape)
+        single: Array = found
+        return single
     if R.size >= WORTH:
         rows: Array = y.T.reshape(-1, len(R))
         (solved,) = called(loops.upper_function(*rows.shape), (R.T, rows), rows.shape)

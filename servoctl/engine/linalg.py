@@ -135,7 +135,7 @@ def _lower(L: Array, X: Array, written: bool) -> Array:
         whole: Array = called(loops.inverse_function(len(L)), (L,), X.shape)[0]
         return whole
     if not written and len(L) > 1:
-        return _solve(loops.lower_function, L, X)
+        return _solve_from(_zero_rows(X), L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     for i in range(len(L)):
         Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
@@ -150,6 +150,23 @@ def _upper(L: Array, X: Array, written: bool) -> Array:
     n = len(L)
     for i in reversed(range(n)):
         Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
+    return Y
+
+
+def _zero_rows(X: Array) -> int:
+    """How many rows of X are zero before the first that is not; they are zero in L^-1 X too."""
+    return next((i for i, row in enumerate(X) if not all(map(is_zero, row))), len(X))
+
+
+def _solve_from(first: int, L: Array, X: Array) -> Array:
+    """L^-1 X of symbols, shape (n, columns), for X whose first rows are zero."""
+    if not first:
+        return _solve(loops.lower_function, L, X)
+    Y: Array = np.full(X.shape, 0.0).astype(object)
+    if first < len(X):
+        rows: Array = X[first:].T
+        (below,) = called(loops.lower_function(len(rows), len(L), first), (L, rows), rows.shape)
+        Y[first:] = below.T
     return Y
 
 

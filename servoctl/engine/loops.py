@@ -58,9 +58,9 @@ def _large_cholesky(n: int) -> Any:
     return _called(f"cholesky_{n}", [M], [ca.horzcat(*columns), positive])
 
 
-def _large_solve(name: str, rows: int, n: int, triangle: Callable[[Any], Any]) -> Any:
-    """CasADi function (L, X) -> X of shape (rows, n), each row solved with a triangle of L."""
-    L, X = ca.MX.sym("L", n, n), ca.MX.sym("X", rows, n)
+def _large_solve(name: str, rows: int, n: int, triangle: Callable[[Any], Any], size: int) -> Any:
+    """CasADi function (L, X) -> X of shape (rows, size), each row solved with a triangle of L, shape (n, n)."""
+    L, X = ca.MX.sym("L", n, n), ca.MX.sym("X", rows, size)
     return _called(name, [L, X], [ca.solve(triangle(L), X.T).T])
 
 
@@ -72,29 +72,52 @@ def inverse_function(n: int) -> Any:
 
 
 @cache
-def lower_function(rows: int, n: int) -> Any:
-    """CasADi function (L, X) -> X L^-T, shape (rows, n), of a lower triangle L."""
-    if _kind(rows * n**2) is ca.MX:
-        return _large_solve(f"lower_{rows}x{n}", rows, n, ca.tril)
-    L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
+def lower_function(rows: int, n: int, first: int = 0) -> Any:
+    """CasADi function (L, X) -> X L^-T, shape (rows, n - first), of a lower triangle L without its first rows."""
+    name = f"lower_from_{rows}x{n}x{first}" if first else f"lower_{rows}x{n}"
+    size = n - first
+    if _kind(rows * size**2) is ca.MX:
+        return _large_solve(name, rows, n, lambda L: ca.tril(L[first:, first:]), size)
+    L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, size)
     Y: list[Any] = []
-    for i in range(n):
-        rest = X[:, i] - sum((L[i, j] * Y[j] for j in range(i)), start=ca.SX(rows, 1))
-        Y.append(rest * (1 / L[i, i]))
-    return _called(f"lower_{rows}x{n}", [L, X], [ca.densify(ca.horzcat(*Y))])
+    for i in range(size):
+        rest = X[:, i] - sum((L[first + i, first + j] * Y[j] for j in range(i)), start=ca.SX(rows, 1))
+        Y.append(rest * (1 / L[first + i, first + i]))
+    return _called(name, [L, X], [ca.densify(ca.horzcat(*Y))])
 
 
 @cache
 def upper_function(rows: int, n: int) -> Any:
     """CasADi function (L, X) -> X L^-1, shape (rows, n), of a lower triangle L."""
     if _kind(rows * n**2) is ca.MX:
-        return _large_solve(f"upper_{rows}x{n}", rows, n, lambda L: ca.tril(L).T)
+        return _large_solve(f"upper_{rows}x{n}", rows, n, lambda L: ca.tril(L).T, n)
     L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
     Y: list[Any] = [None] * n
     for i in reversed(range(n)):
         rest = X[:, i] - sum((L[j, i] * Y[j] for j in range(i + 1, n)), start=ca.SX(rows, 1))
         Y[i] = rest * (1 / L[i, i])
     return _called(f"upper_{rows}x{n}", [L, X], [ca.densify(ca.horzcat(*Y))])
+
+
+@cache
+def back_function(n: int) -> Any:
+    """CasADi function (R, y) -> R^-1 y, shape (n,), of an upper triangle R."""
+    kind = _kind(n**2)
+    R, y = kind.sym("R", n, n), kind.sym("y", n)
+    if kind is ca.MX:
+        return _called(f"back_{n}", [R, y], [ca.solve(ca.triu(R), y)])
+    x: list[Any] = [None] * n
+    for i in reversed(range(n)):
+        x[i] = (y[i] - sum((R[i, j] * x[j] for j in range(i + 1, n)), start=ca.SX(0))) * (1 / R[i, i])
+    return _called(f"back_{n}", [R, y], [ca.densify(ca.vertcat(*x))])
+
+
+@cache
+def dots_function(columns: int, n: int) -> Any:
+    """CasADi function (A, b) -> A^T b, shape (columns,), of A of shape (n, columns)."""
+    kind = _kind(columns * n)
+    A, b = kind.sym("A", n, columns), kind.sym("b", n)
+    return _called(f"dots_{columns}x{n}", [A, b], [ca.densify(ca.mtimes(A.T, b))])
 
 
 @cache

@@ -77,11 +77,15 @@ def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
 
 def structure(thing: Any) -> tuple[Any, ...]:
     """Key of everything except the parameters: class, structural fields, attributes set by `__post_init__`."""
-    parameters = parameter_fields(thing)
-    fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
-    names = dict.fromkeys([*fields, *getattr(thing, "__dict__", {})])
+    parameters, kind = parameter_fields(thing), thing if isinstance(thing, type) else type(thing)
+    names = dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})])
     rest = tuple((name, _hashable(getattr(thing, name))) for name in names if name not in parameters)
     return (type(thing), rest, tuple(parameters.items()))
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 class SameStructure:

@@ -36,11 +36,14 @@ def product(A: Array, B: Array) -> Array:
         plain: Array = A @ B
         return plain
     parts = _column_parts(B) if B.ndim == 2 else []
-    if len(parts) > 1:
+    if len(parts) > 1 or (len(parts) == 1 and len(parts[0][0]) < len(B)):
         whole: Array = np.full((len(A), B.shape[1]), 0.0).astype(object)
         for rows, chosen in parts:
             whole[:, chosen] = product(A[:, rows], B[np.ix_(rows, chosen)])
         return whole
+    if B.ndim == 1 and _transposed(A):
+        dots: Array = called(loops.dots_function(*A.shape), (A.T, B), (len(A),))[0]
+        return dots
     columns = B.shape[1] if B.ndim == 2 else 1
     # what loops return lies in column order, or transposed in row order: taken as it lies, no entry is copied in C
     transposed = _transposed(B)

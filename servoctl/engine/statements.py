@@ -11,7 +11,7 @@ from typing import Any
 
 import casadi as ca
 
-from servoctl.engine.copies import copies
+from servoctl.engine.copies import copies, lying
 from servoctl.engine.cost import Cost
 from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.pieces import Variable
@@ -278,7 +278,7 @@ class Statements:
         for k in range(called.n_in()):
             values = [self._value(place) for place in inputs[position : position + called.nnz_in(k)]]
             position += len(values)
-            whole = self._arrays.get(tuple(values))
+            whole = self._arrays.get(tuple(values)) or lying(values)
             if whole is not None:
                 names.append(whole)
                 continue

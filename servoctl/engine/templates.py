@@ -60,7 +60,12 @@ def _part_of_product(rows: int, n: int, columns: int) -> int:
 LOOPS = {
     "cholesky": Loops("cholesky.h", ("N",), _cholesky, lambda n: n * n + 2 * n),
     "inverse": Loops("inverse.h", ("N",), _inverse, lambda n: n * (n + 15) // 16 * 16),
-    "lower": Loops("lower.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n),
+    "back": Loops("back.h", ("N",), lambda n: Cost(2 * n + n * (n - 1), n), lambda n: n + 3),
+    "lower": Loops("lower.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n, lambda *sizes: {"FIRST": 0}),
+    "lower_from": Loops(
+        "lower.h", ("ROWS", "N", "FIRST"), lambda rows, n, first: _triangle(rows, n - first),
+        lambda rows, n, first: rows * (n - first),
+    ),
     "upper": Loops("upper.h", ("ROWS", "N"), _triangle, lambda rows, n: rows * n),
     "product": Loops(
         "product.h", ("ROWS", "N", "COLUMNS"), _product, _part_of_product, lambda *sizes: {"TRANSPOSED": 0}
@@ -71,7 +76,8 @@ LOOPS = {
     "project": Loops(
         "project.h", ("K", "N", "ROWS"), lambda k, n, rows: Cost(4 * k * n * rows), lambda k, n, rows: (k + n) * rows
     ),
-    "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 3), lambda count: count + 4),
+    "dots": Loops("dots.h", ("COLUMNS", "N"), lambda columns, n: Cost(columns * (2 * n + 3)), lambda columns, n: 4),
+    "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 7), lambda count: 8),
     "total": Loops("total.h", ("COUNT",), lambda count: Cost(count + 7), lambda count: 8),
     "longer": Loops("longer.h", ("ROWS", "N"), lambda rows, n: Cost(rows * (3 * n + 3), rows), lambda rows, n: 3),
     "sizes": Loops("sizes.h", ("ROWS", "N"), lambda rows, n: Cost(2 * rows * n), lambda rows, n: 3),

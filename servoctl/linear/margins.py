@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from servoctl.linear.jacobians import Local
 from servoctl.linear.sampled import Linear, grows
 from servoctl.types import Array
 
@@ -183,26 +182,30 @@ def _responder(linear: Linear) -> Respond:
     return respond
 
 
-def at_once_delay(at: Local) -> float:
-    """Smallest common delay of all commands at which a continuous loop becomes unstable [s]; infinite if there is none.
+def at_once_delay(linear: Linear) -> float:
+    """Smallest common delay of all commands at which a stable loop becomes unstable [s]; infinite if there is none.
 
-    u = G(s) e^(-s T) u: a pole at j w where an eigenvalue of G(j w) has modulus 1, with T = its angle / w.
+    u = G(s) e^(-s T) u: a pole at j w where an eigenvalue of G(j w) has modulus 1, with T = its angle / w. A sampled
+    loop has G(e^(j w h)) instead, which is exact where T is a whole number of periods h.
     """
-    A = at.A + at.B[:, at.m :] @ at.K[at.m :]
-    B, K = at.B[:, : at.m], at.K[: at.m]
-    sizes = np.abs(np.concatenate([np.linalg.eigvals(A), np.linalg.eigvals(A + B @ K)]))
+    A, period = linear.A - linear.B @ linear.fed, linear.period
+    sizes = np.abs(np.concatenate([np.linalg.eigvals(A), np.linalg.eigvals(linear.A)]))
     sizes = sizes[sizes > 1e-6]
     if not len(sizes):
         return math.inf
+    end = math.pi / period if period else sizes.max() * 100.0
 
     def loci(omega: Array) -> Array:
-        s = 1j * omega[:, None, None] * np.eye(len(A)) - A
-        return np.asarray(np.linalg.eigvals(K @ np.linalg.solve(s, np.broadcast_to(B, (len(omega), *B.shape)))))
+        s = np.exp(1j * omega * period) if period else 1j * omega
+        response = np.linalg.solve(
+            s[:, None, None] * np.eye(len(A)) - A, np.broadcast_to(linear.B, (len(omega), *linear.B.shape))
+        )
+        return np.asarray(np.linalg.eigvals(linear.fed @ response))
 
     def above_one(omega: Array) -> Array:
         return np.asarray((np.abs(loci(omega)) > 1.0).sum(axis=1))
 
-    omega = np.geomspace(sizes.min() / 100.0, sizes.max() * 100.0, POINTS)
+    omega = np.geomspace(1e-6 * end if period else sizes.min() / 100.0, end, POINTS)
     low, _ = _changes(omega, above_one(omega), above_one)
     if not len(low):
         return math.inf

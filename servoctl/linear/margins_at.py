@@ -26,6 +26,10 @@ SCAN = 1.25
 ACCURATE = 1e-4
 """Relative accuracy of a limit."""
 
+LONGEST = 20
+"""A delay of more periods is taken from the frequency response, which is exact for whole periods; a search would need
+the eigenvalues of a matrix with a state for each actuator and period."""
+
 
 @dataclass(frozen=True)
 class Margins:
@@ -149,14 +153,12 @@ def margins_at(
     loop = LocalLoop(local(run, state, memory, real=real), timing)
     if not loop.stable:
         return Margins(timing, _growth(loop), ())
-    found = margins(loop.linear, list(run.system.model.plant.actuators))
+    linear = loop.linear
+    found = margins(linear, list(run.system.model.plant.actuators))
     if not exact:
         return Margins(timing, _growth(loop), tuple(found))
     sharp = tuple(_with_exact_delay(loop, i, one) for i, one in enumerate(found))
-    least = min((one.delay for one in sharp), default=math.inf)
-    together = at_once_delay(loop.at)
-    if timing.period is not None:
-        together = _delay(loop, min(least, together), None)
+    together = _delay(loop, at_once_delay(linear), None)
     return Margins(timing, _growth(loop), sharp, together, _gain_factor(run, state, memory, loop, real))
 
 
@@ -167,14 +169,12 @@ def _growth(loop: LocalLoop) -> float:
 
 def _with_exact_delay(loop: LocalLoop, actuator: int, found: Margin) -> Margin:
     """The margin with an exact delay: with more delay a sampled loop has another response, so it is searched for."""
-    if loop.timing.period is None or not math.isfinite(found.delay):
-        return found
     return replace(found, delay=_delay(loop, found.delay, actuator))
 
 
 def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
     """Smallest additional delay at which a loop is unstable [s], near an estimate."""
-    if loop.timing.period is None or not math.isfinite(estimate):
+    if loop.timing.period is None or not 0.0 < estimate < LONGEST * loop.timing.period:
         return estimate
 
     def unstable(time: float) -> bool:

@@ -42,6 +42,8 @@ def greatest(x: Array) -> Any:
 
 def plain(value: Any) -> Any:
     """The value in types of strict JSON: built-in types only, None for NaN and infinity."""
+    if type(value) is float:  # most are
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.generic | np.ndarray):

@@ -135,7 +135,7 @@ def _settled(plan: BatchPlan, late: float) -> float | None:
     """Time from the first row to the first one after which all are below the band; None if there is none."""
     if math.isnan(late):
         return 0.0
-    rows = np.append(plan.times[:-1][:: plan.every], plan.times[-1])
+    rows = plan.measured
     i = int(np.searchsorted(rows, late)) + 1
     return float(rows[i] - rows[0]) if i < len(rows) else None
 

@@ -135,7 +135,10 @@ def test_triangles_products_and_projections_take_the_operations_stated(n: int, t
     calls = [
         (loops.cholesky_function(n), (np.eye(n)[np.tril_indices(n)],)),
         (loops.lower_function(3, n), (lower, X)),
+        (loops.lower_function(3, n + 2, 2), (np.eye(n + 2), X)),
         (loops.upper_function(3, n), (lower, X)),
+        (loops.back_function(n), (lower, X[0])),
+        (loops.dots_function(3, n), (X.T, X[0])),
         (loops.product_function(3, n, 2, False), (X, Z.T)),
         (loops.product_function(3, n, 2, True), (X, Z)),
         (loops.project_function(2, n, 3), (Z, X)),

@@ -19,7 +19,7 @@ EPS = np.finfo(float).eps
 TOLERANCE = 1e-10
 
 SIZES = st.integers(1, 8)
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=60, derandomize=True)
 
 
 @cache

@@ -213,7 +213,10 @@ def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> N
     np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
     solved = {
         "X L^-T": (in_c(loops.lower_function(3, n), L, X)[0] @ L.T, X),
+        "X L^-T from the second row": (in_c(loops.lower_function(3, n, 1), L, X[:, 1:])[0] @ L[1:, 1:].T, X[:, 1:]),
         "X L^-1": (in_c(loops.upper_function(3, n), L, X)[0] @ L, X),
+        "L^-T x": (L.T @ in_c(loops.back_function(n), L.T, X[:1].T)[0], X[:1].T),
+        "X^T x": (in_c(loops.dots_function(n, 3), X, X[:, :1])[0], X.T @ X[:, :1]),
         "L^-1": (in_c(loops.inverse_function(n), L)[0] @ L, np.eye(n)),
         "X Z^T": (in_c(loops.product_function(3, n, 2, False), X, Z.T)[0], X @ Z.T),
         "X Z^T, transposed": (in_c(loops.product_function(3, n, 2, True), X, Z)[0], X @ Z.T),
@@ -250,7 +253,13 @@ def test_large_operations_on_the_virtual_machine_equal_numpy(n: int) -> None:
     many = np.tile(X, (4, 1))
     for name, found, expected in [
         ("X L^-T", np.array(loops.lower_function(12, n)(L, many)) @ L.T, many),
+        (
+            "X L^-T from the third row",
+            np.array(loops.lower_function(12, n, 2)(L, many[:, 2:])) @ L[2:, 2:].T,
+            many[:, 2:],
+        ),
         ("X L^-1", np.array(loops.upper_function(12, n)(L, many)) @ L, many),
+        ("L^-T x", L.T @ np.array(loops.back_function(n)(L.T, X[0])), X[:1].T),
         ("L^-1", np.array(loops.inverse_function(n)(L)) @ L, np.eye(n)),
         ("X X^T", np.array(loops.product_function(12, n, 30, True)(many, np.ones((30, n)))), many @ np.ones((n, 30))),
         ("X (I - Z^T Z)", np.array(loops.project_function(2, n, 150)(Z, np.tile(X, (50, 1))))[:3], X - X @ Z.T @ Z),
@@ -273,12 +282,22 @@ def test_arrays_of_many_values_are_filled_by_loops_that_copy_each_value_to_its_p
     np.testing.assert_allclose(in_c(lower, M)[0], np.linalg.cholesky(M), rtol=0, atol=1e-13)
 
 
+def test_values_in_the_middle_of_an_array_are_read_where_they_lie() -> None:
+    A = ca.SX.sym("A", 4, 6)
+    middle = ca.Function("middle_of", [A], [loops.squares_function(8)(ca.vec(A[:, 2:4]))])
+    assert "f_squares_8(x0 + 8, " in emitted([middle])["middle_of"].text
+    M = RNG.normal(size=(4, 6))
+    np.testing.assert_allclose(in_c(middle, M)[0], [[np.sum(M[:, 2:4] ** 2)]], rtol=1e-14)
+
+
 def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:
     M, X = ca.SX.sym("M", 49), ca.SX.sym("X", 21)
     L, _ = loops.cholesky_function(7)(ca.reshape(M, 7, 7))
     Y = loops.lower_function(3, 7)(L, ca.reshape(X, 3, 7))
     T = loops.product_function(3, 7, 3, True)(Y, loops.upper_function(3, 7)(L, Y))
-    function = ca.Function("weighed", [ca.vertcat(M, X)], [ca.vertcat(ca.vec(Y), ca.vec(T), ca.vec(L))])
+    x = loops.back_function(7)(L.T, loops.dots_function(7, 3)(Y, Y[:, 0]))
+    parts = [Y, T, L, x, loops.squares_function(21)(ca.vec(Y)), loops.lower_function(3, 7, 2)(L, Y[:, :5])]
+    function = ca.Function("weighed", [ca.vertcat(M, X)], [ca.vertcat(*map(ca.vec, parts))])
     given = [spread_of(7) for _ in range(4)]
     values = np.array([np.concatenate([(L @ L.T).ravel(), X.ravel(order="F")]) for L, X, _ in given])
     alone = [in_c(function, each[:, None])[0].ravel() for each in values]

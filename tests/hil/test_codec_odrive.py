@@ -2,22 +2,20 @@
 
 import math
 import struct
-from importlib.resources import files
 
-import cantools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from odrive_database import odrive_database
 
 from hil.codecs import odrive
 
-DBC = cantools.database.load_file(str(files("odrive_can") / "dbc" / "odrive-cansimple-0.6.10.dbc"))
 NODE = 3
 FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 def message(name: str):
-    return DBC.get_message_by_name(f"Axis{NODE}_{name}")
+    return odrive_database().get_message_by_name(f"Axis{NODE}_{name}")
 
 
 GOLDEN = [
@@ -62,11 +60,11 @@ COMMANDS = {
 @pytest.mark.parametrize("node", [0, 3, 7])
 def test_the_dbc_has_the_same_ids(node: int) -> None:
     for name, command in COMMANDS.items():
-        assert DBC.get_message_by_name(f"Axis{node}_{name}").frame_id == odrive.identifier(node, command)
+        assert odrive_database().get_message_by_name(f"Axis{node}_{name}").frame_id == odrive.identifier(node, command)
 
 
 def test_the_dbc_has_the_same_commands_of_a_master() -> None:
-    of_node = [each for each in DBC.messages if each.name.startswith("Axis3_")]
+    of_node = [each for each in odrive_database().messages if each.name.startswith("Axis3_")]
     answers = {"Get_Version", "Heartbeat", "TxSdo"} | {
         each.name[6:] for each in of_node if each.name[6:].startswith("Get_")
     }

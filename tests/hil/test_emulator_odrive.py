@@ -1,13 +1,11 @@
 """The emulated ODrive against the vendor's own message database, and its behaviour against the documentation."""
 
 import struct
-from importlib.util import find_spec
-from pathlib import Path
 
-import cantools
 import pytest
 from cantools.database.can import Database
 from emulation import MILLISECOND, TURN, Bench, bench, drive_settings
+from odrive_database import odrive_database
 
 from hil.drives.settings import SensorSettings
 from hil.emulator.odrive import ODrive
@@ -18,13 +16,7 @@ NODE = 3
 
 @pytest.fixture(scope="module")
 def messages() -> Database:
-    """The DBC of firmware 0.6.10 that `odrive-can` carries."""
-    spec = find_spec("odrive_can")
-    assert spec is not None and spec.origin is not None
-    (file,) = Path(spec.origin).parent.rglob("odrive-cansimple-0.6.10.dbc")
-    database = cantools.database.load_file(file)
-    assert isinstance(database, Database)
-    return database
+    return odrive_database()
 
 
 def host_of(**changes: object) -> Bench:

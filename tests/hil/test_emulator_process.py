@@ -3,17 +3,16 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import Any
 
 import can
 import canopen
-import cantools
 import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
 from emulation import TURN, Axes, dictionary, drive_settings, served, system_of, target
 from interfaces import EACH, keys_of
+from odrive_database import odrive_database
 
 from hil.bus import BusError
 from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness
@@ -32,8 +31,6 @@ from servoctl.errors import ConfigError
 from servoctl.types import State
 
 NODE = 1
-
-DBC = cantools.database.load_file(str(files("odrive_can") / "dbc" / "odrive-cansimple-0.6.10.dbc"))
 
 
 @contextmanager
@@ -161,7 +158,7 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
 def test_the_vendors_message_database_enables_the_drive_and_reads_it(interface: str) -> None:
     settings = drive_settings("odrive", options={"feedback_period": 0.01, "watchdog": False})
     with keys_of(interface) as keys, serving(keys, settings), can.Bus(**keys, ignore_config=True) as bus:
-        request = DBC.get_message_by_name("Axis1_Set_Axis_State")
+        request = odrive_database().get_message_by_name("Axis1_Set_Axis_State")
         data = request.encode({"Axis_Requested_State": 8}, strict=False)
         bus.send(can.Message(arbitration_id=request.frame_id, data=data, is_extended_id=False))
         seen: dict[str, Any] = {}
@@ -170,7 +167,9 @@ def test_the_vendors_message_database_enables_the_drive_and_reads_it(interface: 
             assert time.monotonic() < end, seen
             message = bus.recv(1.0)
             if message is not None and message.arbitration_id != request.frame_id and not message.is_extended_id:
-                seen |= DBC.decode_message(message.arbitration_id, bytes(message.data), decode_choices=False)
+                seen |= odrive_database().decode_message(
+                    message.arbitration_id, bytes(message.data), decode_choices=False
+                )
         assert seen["Axis_Error"] == 0
         assert seen["Pos_Estimate"] == pytest.approx(settings.motor(0.5) / TURN, abs=1e-4)
 

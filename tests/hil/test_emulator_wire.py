@@ -397,7 +397,7 @@ def played(quick: bool, seed: int) -> list[object]:
     return [*heard, counts, wire.frames, wire.busy, wire.errors]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6))
 def test_the_fast_path_of_undisturbed_frames_equals_the_general_path(seed: int) -> None:
     assert played(quick=True, seed=seed) == played(quick=False, seed=seed)

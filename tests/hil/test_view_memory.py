@@ -75,7 +75,7 @@ class Writer:
         return self._slots[part]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=30))
 def test_records_come_once_in_order_and_the_missing_are_counted(bursts: list[tuple[int, int]]) -> None:
     """Bursts of any length, between looks and in the middle of one."""

@@ -30,7 +30,7 @@ from servoctl.laws.limit_search import SearchSize, most_steps, search_function, 
 from servoctl.laws.limits import Limited, Start, within_limits
 from servoctl.types import Array
 
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=60, derandomize=True)
 PER_FAMILY = 200
 
 

@@ -13,7 +13,7 @@ from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 EPS = np.finfo(float).eps
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=60, derandomize=True)
 
 EACH = pytest.mark.parametrize("name", METHODS)
 DIRECT = ("svd", "varga", "greville", "cod")
