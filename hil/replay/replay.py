@@ -75,6 +75,7 @@ class Replay:
         samples: Number of drive positions decoded again from `can.blf`; 0 if the folder has no such file.
         other_samples: Number of those that differ from the logged positions.
         sent: Comparison of torques and frames sent; None if the run was not on drives.
+        missing: Number of frames that the run recorded and `can.blf` does not hold: the file was cut or deleted.
     """
 
     rows: int
@@ -89,6 +90,7 @@ class Replay:
     samples: int = 0
     other_samples: int = 0
     sent: Sent | None = None
+    missing: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -144,13 +146,23 @@ def replay(
         if not best.differing:
             break
     assert best is not None
-    if loaded.config.hil is None or "read" not in run.columns or not (folder / FRAMES).is_file():
+    if loaded.config.hil is None or "read" not in run.columns:
+        return best
+    best = dataclasses.replace(best, missing=_missing_frames(run, folder))
+    if not (folder / FRAMES).is_file():
         return best
     settings = hil_settings(loaded, make_run(loaded, "numpy", strict=False, waiting=True).system.model.plant)
     samples, other = _same_samples(settings, run, folder)
     drives, _ = settings.build()
     sent = compare_sent(run, folder, drives, list(settings.buses))
     return dataclasses.replace(best, samples=samples, other_samples=other, sent=sent)
+
+
+def _missing_frames(run: Trajectory, folder: Path) -> int:
+    """Number of recorded frames that are not in the file; 0 if the run did not tell how many there were."""
+    recorded = (run.metadata.get("recorder") or {}).get("frames", 0)
+    there = sum(1 for _ in read_frames(folder)) if recorded and (folder / FRAMES).is_file() else 0
+    return max(0, int(recorded) - there)
 
 
 def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple[int, int]:

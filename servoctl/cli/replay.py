@@ -56,6 +56,10 @@ def _say_result(result: "Replay") -> None:
     measure = f"within {result.tolerance:g} of the largest |u|" if result.tolerance else "to the bit"
     comparison = f"{result.differing} rows differ" if result.differing else "all rows are equal"
     say(f"{result.rows} rows compared{skipped}; {engine}; {comparison}, {measure}")
+    if result.missing:
+        say(
+            f"can.blf lacks {result.missing} of the run's frames: it was cut or deleted (what it lacks is not compared)"
+        )
     if result.samples:
         say(f"{result.samples} positions decoded again from can.blf: {_equal(result.other_samples)}")
     if result.sent is not None:

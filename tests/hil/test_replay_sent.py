@@ -88,3 +88,17 @@ def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> Non
     found = replay(tmp_path / "run")
     assert found.sent is not None and found.sent.torques > 100
     assert found.agrees, found.sent.first
+
+
+def test_frames_that_the_log_lost_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = driven(tmp_path / "run", "odrive")
+    file, recorded = folder / "can.blf", load_run(folder).metadata["recorder"]["frames"]
+    assert replay(folder, CONFIG.parent).missing == 0
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    left = sum(1 for _ in read_frames(folder))
+    assert 0 < left < recorded
+    with pytest.raises(SystemExit):
+        main(["replay", str(folder), "--classes", str(CONFIG.parent)])
+    assert f"can.blf lacks {recorded - left} of the run's frames: it was cut or deleted" in capsys.readouterr().out
+    file.unlink()
+    assert replay(folder, CONFIG.parent).missing == recorded
