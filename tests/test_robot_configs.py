@@ -226,3 +226,12 @@ def test_a_wrong_loop_hides_no_other_mistake(tmp_path: Path) -> None:
         "initial.q.left_jont4",
         "task.box.pose",
     ]
+
+
+def test_a_robot_whose_joints_are_all_fixed_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    joint = '<joint name="j" type="fixed"><parent link="base"/><child link="a"/></joint>'
+    (tmp_path / "r.urdf").write_text(f'<robot name="r"><link name="base"/><link name="a"/>{joint}</robot>')
+    config = tmp_path / "c.yaml"
+    config.write_text("plant: {robot: {urdf: r.urdf}}\ninitial: {q: 0}\nlaw: none\nrun: {duration: 1}\n")
+    (said,) = problems(config)
+    assert said.endswith("c.yaml:1: plant.robot: no joint moves (check the types of its joints, or give `base: free`)")

@@ -48,6 +48,12 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
             return None
         _add_parts(bare, values.model_copy(update={"loops": None}))
         plant = bare.plant(gravity)
+    if not plant.coordinates:
+        problems.add(
+            "no joint moves (check the types of its joints, or give `base: free`)",
+            "plant", "robot" if values.robot else "robots",
+        )  # fmt: skip
+        return None
     return replaced_parameters(plant, values.parameters, problems, "plant")
 
 
