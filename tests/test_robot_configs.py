@@ -235,3 +235,17 @@ def test_a_robot_whose_joints_are_all_fixed_is_refused_with_what_to_do(tmp_path:
     config.write_text("plant: {robot: {urdf: r.urdf}}\ninitial: {q: 0}\nlaw: none\nrun: {duration: 1}\n")
     (said,) = problems(config)
     assert said.endswith("c.yaml:1: plant.robot: no joint moves (check the types of its joints, or give `base: free`)")
+
+
+@pytest.mark.parametrize("moments", ["-0.01 0.02 0.03", "0.01 0.01 0.3"])
+def test_a_run_warns_of_an_inertia_that_no_body_has(moments: str, tmp_path: Path) -> None:
+    xx, yy, zz = moments.split()
+    tensor = f'<inertia ixx="{xx}" iyy="{yy}" izz="{zz}" ixy="0" ixz="0" iyz="0"/>'
+    arm = f'<link name="a"><inertial><mass value="1"/>{tensor}</inertial></link>'
+    joint = '<joint name="j" type="continuous"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/></joint>'
+    (tmp_path / "r.urdf").write_text(f'<robot name="r"><link name="base"/>{arm}{joint}</robot>')
+    config = tmp_path / "c.yaml"
+    config.write_text("plant: {robot: {urdf: r.urdf}}\ninitial: {q: 0}\nlaw: none\nrun: {duration: 1}\n")
+    (warning,) = sc.load(config, engine="vm").warnings
+    numbers = ", ".join(f"{float(x):g}" for x in (xx, yy, zz))
+    assert warning.startswith(f"a: no rigid body has this inertia: its principal moments are {numbers} kg m^2 (")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import State
@@ -80,8 +81,11 @@ def joint_uses(loop: Loop, start: State) -> list[JointUse]:
 
 
 def warnings(loop: Loop, start: State) -> list[str]:
-    """Warnings about the start of a robot, one sentence each."""
-    return [sentence for joint in joint_uses(loop, start) for sentence in joint.warnings]
+    """Warnings about a robot and its start, one sentence each."""
+    plant = loop.system.model.plant
+    notes = plant.tree.notes if isinstance(plant, Robot) else ()
+    impossible = [note for note in notes if IMPOSSIBLE in note]
+    return [*impossible, *(sentence for joint in joint_uses(loop, start) for sentence in joint.warnings)]
 
 
 def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from servoctl.assembly.robot_checks import JointUse, joint_uses
 from servoctl.assembly.run import Run
+from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
 from servoctl.mechanics.spatial.plant import Robot
 
 
@@ -14,7 +15,8 @@ def robot_section(run: Run) -> tuple[list[str], dict[str, Any]]:
     if not isinstance(plant, Robot):
         return [], {}
     joints = joint_uses(run.loop, run.start)
-    lines = [*_nearest_limit(joints), *_largest_share(joints), *plant.tree.notes]
+    lines = [*_nearest_limit(joints), *_largest_share(joints)]
+    lines += [note for note in plant.tree.notes if IMPOSSIBLE not in note]  # which is a warning
     values = {joint.name: _values(joint) for joint in joints}
     return lines, {"joints": values, "notes": list(plant.tree.notes)}
 

@@ -10,6 +10,10 @@ TOLERANCE = 1e-6
 """Share of the largest principal moment by which a rounded inertia may break the triangle inequality."""
 
 
+IMPOSSIBLE = "no rigid body has this inertia"
+"""Words of every note about such an inertia."""
+
+
 def is_massive(inertial: Inertial | None) -> bool:
     """Whether a link has mass or inertia."""
     return inertial is not None and (inertial.m != 0.0 or any(inertial.I))
@@ -26,10 +30,9 @@ def inertia_note(inertia: Sequence[float]) -> str | None:
     moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     shown = ", ".join(f"{value:.3g}" for value in moments)
     if moments[0] < -TOLERANCE * abs(moments).max():
-        return f"no rigid body has this inertia: its principal moments are {shown} kg m^2 (none may be negative)"
+        return f"{IMPOSSIBLE}: its principal moments are {shown} kg m^2 (none may be negative)"
     if moments[2] > (moments[0] + moments[1]) * (1.0 + TOLERANCE):
         return (
-            f"no rigid body has this inertia: its principal moments are {shown} kg m^2 "
-            "(the largest may be at most the sum of the others)"
+            f"{IMPOSSIBLE}: its principal moments are {shown} kg m^2 (the largest may be at most the sum of the others)"
         )
     return None
