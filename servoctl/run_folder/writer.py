@@ -1,8 +1,6 @@
 """Writes a run folder while the run goes on: rows into an Arrow stream, which becomes Parquet at the end."""
 
 import contextlib
-import glob
-import itertools
 import os
 import threading
 import time
@@ -10,12 +8,13 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from servoctl.errors import RunFolderError, WriteError
-from servoctl.run_folder.files import CONFIG, END_OF_STREAM, FILES, STREAM, SUMMARY, replace, to_arrow
+from servoctl.run_folder.files import CONFIG, END_OF_STREAM, STREAM, SUMMARY, replace, to_arrow
+from servoctl.run_folder.place import Place, claim
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.whole import (
     RESERVE,
@@ -28,8 +27,6 @@ from servoctl.run_folder.whole import (
     writing,
 )
 from servoctl.types import Array
-
-Written = TypeVar("Written")
 
 FLUSH_INTERVAL = 0.5
 """Longest time for which rows stay in memory only [s]."""
@@ -47,18 +44,17 @@ class RunFolder:
         clock: Monotonic time [s].
 
     Attributes:
-        path: The folder.
+        path: The folder, where it lies now.
         moved_to: Where an earlier run at this path was moved to; None: there was none.
     """
 
     def __init__(self, path: Path, metadata: dict[str, Any], units: dict[str, str], clock: Callable[[], float]) -> None:
-        self.path = path
+        self._place = Place(path)
         self.moved_to: Path | None = None
         self._metadata = metadata | {"status": "running"}
         self._units = dict(units)
         self._clock = clock
         self._flushed = clock()
-        self._inode = path.stat().st_ino
         self._columns: dict[str, np.dtype[Any]] = {}
         self._pending: list[dict[str, Array]] = []
         self._stream: BinaryIO | None = None
@@ -95,39 +91,30 @@ class RunFolder:
         with writing(path):
             if path.exists() and not path.is_dir():
                 raise WriteError(f"{path}: is a file (give the name of a folder)")
-            moved_to = _claim(path)
+            moved_to = claim(path)
             folder = cls(path, metadata, units, clock)
             folder.moved_to = moved_to
             folder._begin(config_text)
         return folder
 
+    @property
+    def path(self) -> Path:
+        return self._place.path
+
     def _begin(self, config_text: str) -> None:
         """Writes the first summary and the config."""
         start = Trajectory({}, self._units, self._metadata)
         try:
-            self._in_place(lambda: write_summary(self.path, start, RESERVE))
+            self._place.write(lambda path: write_summary(path, start, RESERVE))
         except OSError:
             with contextlib.suppress(OSError):
-                self._follow()
-                (self.path / SUMMARY).unlink()  # the empty file of `_claim` would be taken for a run
+                (self._place.follow() / SUMMARY).unlink()  # the empty file of `claim` would be taken for a run
             raise
         try:
-            self._in_place(lambda: replace(self.path / CONFIG, lambda file: file.write(config_text.encode())))
+            self._place.write(lambda path: replace(path / CONFIG, lambda file: file.write(config_text.encode())))
         except OSError as error:
             self.give_up({"status": "failed", "error": f"{CONFIG}: cannot be written: {error.strerror or error}"})
             raise
-
-    def _in_place(self, write: Callable[[], Written]) -> Written:
-        """Writes a file, again if a later run at the same path moves the folder aside meanwhile."""
-        self._follow()
-        path = self.path
-        try:
-            return write()
-        except OSError:
-            self._follow()
-            if self.path == path:
-                raise
-            return write()
 
     def append(self, columns: dict[str, Array]) -> None:
         """Adds rows; they are on disk at the latest `FLUSH_INTERVAL` after the previous flush.
@@ -189,11 +176,11 @@ class RunFolder:
                 if not self._stream.closed:
                     self._stream.write(END_OF_STREAM)
                     self._stream.close()
-                columns = self._in_place(lambda: write_table(self.path, schema_metadata(metadata, self._units)))
+                columns = self._place.write(lambda path: write_table(path, schema_metadata(metadata, self._units)))
             trajectory = Trajectory(columns, self._units, metadata, drawing or {})
             if drawing:
-                self._in_place(lambda: write_drawing(self.path, drawing))
-            self._in_place(lambda: write_summary(self.path, trajectory))
+                self._place.write(lambda path: write_drawing(path, drawing))
+            self._place.write(lambda path: write_summary(path, trajectory))
             (self.path / STREAM).unlink(missing_ok=True)
             self._closed = True
             return trajectory
@@ -223,7 +210,7 @@ class RunFolder:
             trajectory_metadata: As for `close`, including `status`.
         """
         with contextlib.suppress(OSError):
-            self._follow()
+            self._place.follow()
         say_end(self.path, self._metadata | trajectory_metadata, self._units)
 
     def _checked(self, columns: dict[str, Array]) -> dict[str, Array]:
@@ -252,7 +239,7 @@ class RunFolder:
         if not chunks:
             return
         with writing(self.path):
-            self._follow()  # a run without a folder ends now: its rows would be lost
+            self._place.follow()  # a run without a folder ends now: its rows would be lost
             try:
                 self._pending = []
                 self._write(chunks)
@@ -287,40 +274,6 @@ class RunFolder:
             while part:
                 part = part[self._stream.write(part) :]
         self._size = size
-
-    def _follow(self) -> None:
-        """Updates `path` if a later run at the same path has moved this folder aside."""
-        home = self.path.parent
-        for path in itertools.chain([self.path], home.glob(f"{glob.escape(self.path.name)}.*")):
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_ino == self._inode:
-                    self.path = path
-                    return
-        raise WriteError(f"{self.path}: the folder was moved or deleted during the run")
-
-
-def _claim(path: Path) -> Path | None:
-    """Makes the folder for one run alone, even if several begin at once; returns where an earlier run was moved to."""
-    moved_to: Path | None = None
-    while True:
-        with contextlib.suppress(FileNotFoundError):  # another run has just moved it
-            moved_to = _move_aside(path) or moved_to
-        path.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError, FileNotFoundError):  # another run has just begun here
-            (path / SUMMARY).touch(exist_ok=False)
-            return moved_to
-
-
-def _move_aside(path: Path) -> Path | None:
-    if not any((path / name).exists() for name in FILES):
-        return None
-    if Path.cwd().is_relative_to(path):
-        raise WriteError(f"{path}: holds a run, and is or contains the working folder (choose another folder)")
-    for number in itertools.count(1):
-        aside = path.with_name(f"{path.name}.{number}")
-        if not os.path.lexists(aside):
-            break
-    return path.rename(aside)
 
 
 def save(trajectory: Trajectory, folder: str | PathLike[str], config_text: str = "") -> Path:
