@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
 from hil.emulator.profile import Profile
 from hil.emulator.timers import Timer, Watchdog
@@ -37,18 +36,15 @@ class CanOpen:
         nmt: State of network management.
     """
 
-    def __init__(
-        self, node: EmulatedNode, profile: Profile, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool
-    ) -> None:
+    def __init__(self, node: Profile, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
         """Prepares the communication of a node.
 
         Args:
             node: The node.
-            profile: Its device.
             entries: Its objects.
             wait_for_sync: Whether a synchronous RPDO waits for SYNC, as the standard says; else it acts at once.
         """
-        self._node, self._profile, self._entries, self._wait = node, profile, dict(entries), wait_for_sync
+        self._node, self._entries, self._wait = node, dict(entries), wait_for_sync
         self._id, self._world = node.settings.node, node.world
         self.values: dict[Key, int] = {}
         self.nmt = BOOT_UP
@@ -113,7 +109,7 @@ class CanOpen:
         self._node.send(0x580 + self._id, answer(request, self._entries, self._node.aborts, self._read, self.write))
 
     def _read(self, key: Key) -> int:
-        self._profile.measure(True)
+        self._node.measure(True)
         return self.values[key]
 
     def write(self, key: Key, value: int) -> int:
@@ -122,7 +118,7 @@ class CanOpen:
         of_pdo = 0x1400 <= index < 0x1C00
         refused = self._entries[key].refusal(value)
         if not refused:
-            refused = unfit(self.values, self._entries, key, value) if of_pdo else self._profile.written(key, value)
+            refused = unfit(self.values, self._entries, key, value) if of_pdo else self._node.written(key, value)
         if refused:
             return refused
         self.values[key] = value
@@ -174,20 +170,20 @@ class CanOpen:
             pdo.pending = data
         else:
             self._apply(pdo, data)
-            self._profile.commanded()
+            self._node.commanded()
 
     def _apply(self, pdo: Pdo, data: bytes) -> None:
         values = self.values
         for key, value in zip(pdo.keys, pdo.unpack(data), strict=False):  # equally long: the check costs a third
-            if pdo.guarded and (key is None or (key == MODE and self._profile.written(key, value))):
+            if pdo.guarded and (key is None or (key == MODE and self._node.written(key, value))):
                 continue
             values[key] = value  # type: ignore[index]
 
     def _sync(self, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
             return
-        profile = self._profile
-        profile.synced()
+        node = self._node
+        node.synced()
         due, everything = [], False
         for pdo in self._synchronous:
             pdo.counter += 1
@@ -196,21 +192,21 @@ class CanOpen:
                 due.append(pdo)
                 everything = everything or pdo.more
         if due:
-            profile.measure(everything)
+            node.measure(everything)
             values = self.values
             for pdo in due:
-                self._node.send(pdo.identity, pdo.pack(*pdo.collect(values)))
+                node.send(pdo.identity, pdo.pack(*pdo.collect(values)))
         told = False
         for pdo in self._waiting_for_sync:
             if pdo.pending is not None:
                 self._apply(pdo, pdo.pending)
                 pdo.pending, told = None, True
         if told:
-            profile.commanded()
+            node.commanded()
 
     def _transmit(self, pdo: Pdo) -> None:
         if self.nmt == OPERATIONAL:
-            self._profile.measure(True)
+            self._node.measure(True)
             self._node.send(pdo.identity, pdo.pack(*pdo.collect(self.values)))
 
     def _obey(self, data: bytes) -> None:
@@ -229,14 +225,14 @@ class CanOpen:
         elif command == ENTER_PRE_OPERATIONAL:
             self.enter(PRE_OPERATIONAL)
         elif command in (RESET_NODE, RESET_COMMUNICATION):
-            self._profile.disconnected(0)
+            self._node.disconnected(0)
             self.halt()
             self._load(lambda key: command == RESET_NODE or 0x1000 <= key[0] < 0x2000)
-            self._profile.reset(command == RESET_NODE)
+            self._node.reset(command == RESET_NODE)
             self._world.after(5 * MILLISECOND, self._announce)
             return
         if before == OPERATIONAL and self.nmt == STOPPED:
-            self._profile.disconnected(0)
+            self._node.disconnected(0)
 
     def _load(self, chosen: Callable[[Key], bool]) -> None:
         """Sets the chosen objects to their defaults."""
@@ -279,7 +275,7 @@ class CanOpen:
         """Called when a heartbeat or PDO is missing; the watchdogs restart with the next one."""
         self._stop_monitoring()
         self.emergency(code, self.values[0x1001, 0] | 0x11)
-        self._profile.disconnected(code)
+        self._node.disconnected(code)
         if self.nmt == OPERATIONAL:
             behaviour = self.values[0x1029, 1]
             if behaviour != 1:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from math import isfinite, tau
 
 from hil.emulator.canopen import CanOpen
-from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import Key, ObjectEntry
+from hil.emulator.profile import Profile
 from hil.emulator.timers import Timer
 from hil.frame import Frame
 
@@ -18,7 +18,7 @@ HEARTBEATS = 0x700, 0x780
 """Ids of heartbeats: a value, and the mask of its bits."""
 
 
-class CanOpenNode(EmulatedNode):
+class CanOpenNode(Profile):
     """A node on CANopen.
 
     Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
@@ -31,7 +31,7 @@ class CanOpenNode(EmulatedNode):
 
     def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
         """Prepares communication and units; arguments as of `CanOpen`."""
-        self.canopen = CanOpen(self, self, entries, wait_for_sync)
+        self.canopen = CanOpen(self, entries, wait_for_sync)
         self._counts = self.number("counts_per_turn", 65536) / tau  # increments per radian of the motor
         self._velocity_unit = self.number("velocity_unit", 1.0 / self._counts)
 
@@ -61,19 +61,3 @@ class CanOpenNode(EmulatedNode):
             values = self.canopen.values
             values[POSITION] = (round(position * self._counts) + HALF & FULL) - HALF
             values[VELOCITY] = (round(velocity / self._velocity_unit) + HALF & FULL) - HALF
-
-    def written(self, key: Key, value: int) -> int:
-        """Accepts every value."""
-        return 0
-
-    def commanded(self) -> None:
-        """Does nothing without commands."""
-
-    def disconnected(self, code: int) -> None:
-        """Does nothing without torque."""
-
-    def synced(self) -> None:
-        """Does nothing without a statusword."""
-
-    def reset(self, whole: bool) -> None:
-        """Does nothing without a state machine."""

@@ -49,7 +49,7 @@ class Mit(EmulatedDrive):
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
         self._watchdog = Watchdog(self.world, self._starved)
-        self._running = self._starving = False
+        self._starving = False
         self.fault = 0
         self._impedance = Impedance(self.world, self.encoder, self.motor)
         self._registers: DamiaoRegisters | None = None
@@ -63,7 +63,6 @@ class Mit(EmulatedDrive):
         return frozenset({self.settings.node, REQUEST} if self._status == "damiao" else {self.settings.node})
 
     def boot(self) -> None:
-        self._running = True
         self.fault, self._starving = 0, False
         self._impedance.restart()
         if self._status == "damiao":
@@ -96,7 +95,6 @@ class Mit(EmulatedDrive):
             self._torque, self.torque_table = value, 1.0
 
     def halt(self) -> None:
-        self._running = False
         self._off()
 
     def trip(self, code: int) -> None:
@@ -107,7 +105,7 @@ class Mit(EmulatedDrive):
         self.fault = 0
 
     def receive(self, frame: Frame) -> None:
-        if not self._running or frame.remote or len(frame.data) != 8:
+        if not self.station.powered or frame.remote or len(frame.data) != 8:
             return
         if self._registers is not None:
             if frame.id == REQUEST:

@@ -54,7 +54,6 @@ class Moteus(EmulatedDrive):
         self._zero = 0.0
         self._home = 0
         self._since = 0
-        self._running = False
         self._voltage = self.number("bus_voltage", 24.0)
 
     @staticmethod
@@ -67,12 +66,11 @@ class Moteus(EmulatedDrive):
         return frozenset(identity | EXTENDED if identity > 0x7FF else identity for identity in ids)
 
     def boot(self) -> None:
-        self._running, self._since = True, self.world.now
+        self._since = self.world.now
         self.mode, self.fault = STOPPED, 0
         self._zero, self._home = 0.0, int(self.number("home_state", 2))
 
     def halt(self) -> None:
-        self._running = False
         self._off(STOPPED)
 
     def trip(self, code: int) -> None:
@@ -84,7 +82,7 @@ class Moteus(EmulatedDrive):
             self._off(STOPPED)
 
     def receive(self, frame: Frame) -> None:
-        if not self._running or frame.remote:
+        if not self.station.powered or frame.remote:
             return
         answer = b""
         mode: int | None = None

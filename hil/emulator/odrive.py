@@ -109,7 +109,7 @@ class Talk:
 
 
 class ODriveNode(EmulatedNode):
-    """What drives and encoder nodes share: the cyclic messages, and whether it runs.
+    """What drives and encoder nodes share: the cyclic messages.
 
     Options: `feedback_period` (0.001), `heartbeat_period` (0.1), `error_period` (0.1) and `phase` (0) of the cyclic
     messages [s].
@@ -127,11 +127,9 @@ class ODriveNode(EmulatedNode):
         return self._talk.timers
 
     def boot(self) -> None:
-        self._running = True
         self._talk.start()
 
     def halt(self) -> None:
-        self._running = False
         self._talk.stop()
 
 
@@ -142,10 +140,9 @@ class ODriveEncoder(ODriveNode):
 
     def set_up(self) -> None:
         self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
-        self._running = False
 
     def receive(self, frame: Frame) -> None:
-        if self._running and frame.remote:
+        if self.station.powered and frame.remote:
             self._talk.answer(frame.id & 0x1F)
 
 
@@ -167,7 +164,6 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._talk = Talk(self, self.heartbeat, lambda: (self.error, self.error))
         self._torque_constant = self.number("torque_constant", 0.03)
         self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
-        self._running = False
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -202,7 +198,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         return _HEARTBEAT.pack(self.error, self.state, self.result, 1)
 
     def receive(self, frame: Frame) -> None:
-        if not self._running:
+        if not self.station.powered:
             return
         command = frame.id & 0x1F
         if command in SETPOINTS or self._fed_by_any:

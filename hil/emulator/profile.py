@@ -1,13 +1,15 @@
-"""The device behind the CANopen communication of an emulated node."""
+"""What the CANopen communication of an emulated node asks of the device behind it."""
 
-from typing import Protocol
+from abc import abstractmethod
 
+from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import Key
 
 
-class Profile(Protocol):
-    """The device behind the communication: a drive, or an encoder."""
+class Profile(EmulatedNode):
+    """The device behind the communication: a drive, or an encoder, which only measures."""
 
+    @abstractmethod
     def measure(self, everything: bool) -> None:
         """Updates the measured objects: all, or only position and velocity."""
 
@@ -17,6 +19,7 @@ class Profile(Protocol):
         Returns:
             0 to accept it, or an abort code.
         """
+        return 0
 
     def commanded(self) -> None:
         """Called after a PDO has written objects."""

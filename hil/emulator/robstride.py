@@ -42,13 +42,12 @@ class RobStride(EmulatedDrive):
 
     def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
-        self._watchdog = Watchdog(self.world, self._starved)
+        self._watchdog = Watchdog(self.world, self._off)
         self._impedance = Impedance(self.world, self.encoder, self.motor)
         self.mode = RESET
         self.fault = 0
         self._host = int(self.number("host", 0xFD))
         self._values: dict[int, int] = {}
-        self._running = False
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -58,7 +57,6 @@ class RobStride(EmulatedDrive):
         return KeyFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)
 
     def boot(self) -> None:
-        self._running = True
         self.mode, self.fault = RESET, 0
         self._impedance.restart()
         self._values = {RUN_MODE: 0, TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
@@ -66,7 +64,6 @@ class RobStride(EmulatedDrive):
             del self._values[TIMEOUT]
 
     def halt(self) -> None:
-        self._running = False
         self._off()
 
     def trip(self, code: int) -> None:
@@ -77,7 +74,7 @@ class RobStride(EmulatedDrive):
         self.fault = 0
 
     def receive(self, frame: Frame) -> None:
-        if not self._running or frame.remote or len(frame.data) != 8:
+        if not self.station.powered or frame.remote or len(frame.data) != 8:
             return
         kind, data = frame.id >> 24 & 0x1F, frame.id >> 8 & 0xFFFF
         if kind != MOTION:  # it has its torque there
@@ -160,9 +157,6 @@ class RobStride(EmulatedDrive):
         self._watchdog.stop()
         self.mode = RESET
         self.motor.disable()
-
-    def _starved(self) -> None:
-        self._off()
 
 
 def node_id(kind: int, state: int, node: int, target: int) -> int:
