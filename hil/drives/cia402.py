@@ -16,7 +16,7 @@ from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
-from hil.drives.guard import after, motor_torque, refuse_fault
+from hil.drives.guard import after, motor_torque, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -276,11 +276,8 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield from self.reset()
         limit = 1.1 * self.settings.watchdog + 2 * setup.HEARTBEAT
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
-        self.quiet = True
-        try:
+        with silent(self):
             yield HandshakeStep([], self._noticed_loss, limit, lost)
-        finally:
-            self.quiet = False
         yield from self.configure(self._exchange)
         yield from self.reset()
 

@@ -1,8 +1,11 @@
 """What every driver checks before a torque goes out or a drive is enabled, and which command it repeats."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from math import ceil
 
-from hil.drives.base import Drive, DriveError
+from hil.drives.base import Drive, DriveError, HandshakeStep
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 
@@ -66,7 +69,23 @@ def refuse_fault(drive: Drive) -> None:
         raise DriveError(f"in fault: {drive.fault} (reset it first)")
 
 
-def after(count: Callable[[], int], more: int) -> Callable[[], bool]:
+@contextmanager
+def silent(drive: Drive) -> Iterator[None]:
+    """Sends a drive nothing that feeds its watchdog within the block."""
+    drive.quiet = True
+    try:
+        yield
+    finally:
+        drive.quiet = False
+
+
+def after(counter: Callable[[], int], more: int) -> Callable[[], bool]:
     """A condition: whether a counter has risen by `more` since this call."""
-    start = count()
-    return lambda: count() - start >= more
+    start = counter()
+    return lambda: counter() - start >= more
+
+
+def outlasted(watchdog: float, period: float) -> HandshakeStep:
+    """A step that sends nothing until a watchdog must have run out: `period` is that of the ticks [s]."""
+    passed, ticks = count(1), ceil(1.1 * watchdog / period) + 1
+    return HandshakeStep([], lambda: next(passed) > ticks, 2 * watchdog + 10 * period, "its watchdog")

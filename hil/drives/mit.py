@@ -6,7 +6,6 @@ has run out in a test. Only a Damiao reports which ranges it uses; of others a w
 """
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
@@ -14,7 +13,7 @@ from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.damiao import DamiaoRegisters
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
@@ -258,23 +257,13 @@ class MitDrive(Drive):
         if not self.watchdog:
             return
         yield from self.reset()
-        waited, ticks = 0, ceil(1.1 * self.settings.watchdog / self._period) + 1
-
-        def waits() -> bool:
-            nonlocal waited
-            waited += 1
-            return waited > ticks
-
-        self.quiet = True
-        try:
+        with silent(self):
             held = self._torque_frame(torque)
             frames = [held, self._special(codec.ENABLE), held]  # some begin without the torque that came before
             yield HandshakeStep(
                 frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the command to enable"
             )
-            yield HandshakeStep([], waits, 2 * self.settings.watchdog + 10 * self._period, "its watchdog")
-        finally:
-            self.quiet = False
+            yield outlasted(self.settings.watchdog, self._period)
         news = after(lambda: self._replies, 1)
         yield HandshakeStep([self._zero], news, 0.5, "a reply after its watchdog")
         if self.condition is Condition.ENABLED:

@@ -17,7 +17,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, bounds, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
@@ -319,8 +319,7 @@ class MoteusDrive(Drive):
             DriveError: It is still in position mode after its time.
         """
         yield from self.reset()
-        self.quiet = True
-        try:
+        with silent(self):
             sent = after(lambda: self._replies, 1)
             seconds = tested_time(self.settings)
             data = codec.torque_command(motor_torque(self.settings, torque), self._tail_with(seconds))
@@ -334,8 +333,6 @@ class MoteusDrive(Drive):
                 if self._mode != codec.TIMED_OUT and waited > limit:
                     what = f"is in {codec.mode_text(self._mode)} {waited:.3f} s after the last command"
                     raise DriveError(f"{what}, the watchdog in that command was {seconds:g} s")
-        finally:
-            self.quiet = False
         yield from self.reset()
 
     def _answered_later(self) -> Callable[[], bool]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import number, options_of
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -200,14 +200,11 @@ class OdriveDrive(OdriveEncoder, Drive):
         settings = self.settings
         limit = 1.1 * settings.watchdog + 2.5 * self._options.heartbeat_period
         setting = f"set axis0.config.enable_watchdog and watchdog_timeout = {settings.watchdog}"
-        self.quiet = True
-        try:
+        with silent(self):
             expired = lambda: bool((self._heartbeat.error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
             yield HandshakeStep(
                 [self._zero()], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})"
             )
-        finally:
-            self.quiet = False
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:

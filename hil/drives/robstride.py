@@ -7,14 +7,13 @@ after it has run out in a test. In mode reset the motor makes no torque: its sha
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault, tested_time
+from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault, silent, tested_time
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
@@ -228,23 +227,13 @@ class RobstrideDrive(Drive):
         seconds = tested_time(self.settings)
         if seconds != self.settings.watchdog:
             yield from self._set_timeout(seconds)
-        waited, ticks = 0, ceil(1.1 * seconds / self._period) + 1
-
-        def waits() -> bool:
-            nonlocal waited
-            waited += 1
-            return waited > ticks
-
-        self.quiet = True
-        try:
+        with silent(self):
             held = self._motion(motor_torque(self.settings, torque))
             frames = [held, self._frame(codec.ENABLE), held]  # it may begin without the torque that came before
             enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
             yield HandshakeStep(frames, enabled, 0.5, "mode run")
             refuse_fault(self)
-            yield HandshakeStep([], waits, 2 * seconds + 10 * self._period, "its watchdog")
-        finally:
-            self.quiet = False
+            yield outlasted(seconds, self._period)
         yield HandshakeStep([self._zero], after(lambda: self._replies, 1), 0.5, "feedback after its watchdog")
         if self.condition is Condition.ENABLED:
             raise DriveError(f"is still in mode run after {seconds:g} s without a command (canTimeout)")
