@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
+from hil.frame import fd_size
+
 NOTHING = b"\x50"
 
 _LETTERS = "bhif"
@@ -191,5 +192,4 @@ def varuint(number: int) -> bytes:
 
 def filled(data: bytes) -> bytes:
     """A payload with fill bytes up to a length that CAN FD has."""
-    size = next(size for size in SIZES if size >= len(data))
-    return data + NOTHING * (size - len(data))
+    return data.ljust(fd_size(len(data)), NOTHING)

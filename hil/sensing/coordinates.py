@@ -27,9 +27,9 @@ from servoctl.engine.select_engine import run_fast
 from servoctl.engine.symbol import largest
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 STEPS = 2

@@ -18,8 +18,8 @@ from scipy.optimize import linprog
 from servoctl.assembly import Run
 from servoctl.assembly.start import required_rows
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import pose_inside
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 TIMES = 60

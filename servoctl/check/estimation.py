@@ -12,7 +12,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.estimation.bound import BoundEstimator, PlantFunctions
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 MEMORY = 1000

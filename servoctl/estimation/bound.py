@@ -25,8 +25,8 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose
 from servoctl.engine.symbol import maximum, minimum, where
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 OUTLIER = 5.0

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from servoctl.errors import ConfigError
-from servoctl.identification.rows import Raw, Rows, thinned
+from servoctl.identification.rows import FitRows, Raw, thinned
 from servoctl.identification.solution import Fit, Solved
 from servoctl.identification.unknowns import MOMENTS, Unknowns
 from servoctl.types import Array
@@ -43,7 +43,7 @@ STANDSTILL = 0.01
 """Changes of torque below this share of the torque are no excitation."""
 
 
-def sizes(unknowns: Unknowns, rows: Rows) -> Array:
+def sizes(unknowns: Unknowns, rows: FitRows) -> Array:
     """Size of each unknown, for the prior: its value before, and for zeros the value that would explain all torque."""
     before = np.abs(unknowns.before)
     column = np.sqrt(np.mean(rows.regressor**2, axis=(0, 1)))
@@ -117,7 +117,7 @@ def fit(
 def _coarser(
     evaluate: Callable[[Array, Array, float], Sequence[Raw]],
     at: Array, delays: Array, cutoff: float, width: float, freedom: int,
-) -> Rows | None:  # fmt: skip
+) -> FitRows | None:  # fmt: skip
     """The rows with a lower cut-off frequency of the positions; None if a log is too short for it."""
     try:
         return thinned(evaluate(at, delays, COARSER * cutoff), width, freedom)
@@ -125,15 +125,17 @@ def _coarser(
         return None
 
 
-def _without(rows: Rows, out: int, at: Array) -> Rows:
+def _without(rows: FitRows, out: int, at: Array) -> FitRows:
     """The rows without an unknown, whose effect at its value is taken out too."""
     residual = rows.residual - rows.regressor[:, :, out] * at[out]
     return replace(rows, residual=residual, regressor=np.delete(rows.regressor, out, axis=2))
 
 
-def _best_rows(unknowns: Unknowns, raw: Sequence[Raw], cutoff: float, freedom: int, free: Array) -> tuple[Rows, float]:
+def _best_rows(
+    unknowns: Unknowns, raw: Sequence[Raw], cutoff: float, freedom: int, free: Array
+) -> tuple[FitRows, float]:
     """The rows at the bandwidth with the smallest standard deviations, and that bandwidth [Hz]."""
-    best: tuple[float, Rows, float] | None = None
+    best: tuple[float, FitRows, float] | None = None
     for share in ROWS:
         try:
             rows = thinned(raw, share * cutoff, freedom)
@@ -154,7 +156,7 @@ def _best_rows(unknowns: Unknowns, raw: Sequence[Raw], cutoff: float, freedom: i
     return best[1:]
 
 
-def _require_motion(unknowns: Unknowns, rows: Rows) -> None:
+def _require_motion(unknowns: Unknowns, rows: FitRows) -> None:
     """Raises ConfigError if the log stands still."""
     count = len(unknowns.before) - len(unknowns.coulomb) - len(unknowns.viscous)
     moving = rows.regressor[rows.fitted][:, :, :count] * unknowns.before[:count]

@@ -34,7 +34,7 @@ FEWEST = 8
 
 
 @dataclass(frozen=True)
-class Rows:
+class FitRows:
     """Rows of the fit at thinned times; one per coordinate and time.
 
     Attributes:
@@ -74,7 +74,7 @@ class Raw:
     Attributes:
         log: The log.
         motion: Its motion.
-        residual, regressor, late, actuation: As of `Rows`, and P B, at every row.
+        residual, regressor, late, actuation: As of `FitRows`, and P B, at every row.
     """
 
     log: Log
@@ -104,7 +104,7 @@ def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float,
     return raw
 
 
-def thinned(raw: Sequence[Raw], cutoff: float, freedom: int) -> Rows:
+def thinned(raw: Sequence[Raw], cutoff: float, freedom: int) -> FitRows:
     """The rows of logs, filtered and thinned to a bandwidth.
 
     Args:
@@ -117,7 +117,7 @@ def thinned(raw: Sequence[Raw], cutoff: float, freedom: int) -> Rows:
     """
     parts = [_thinned(i, one, cutoff) for i, one in enumerate(raw)]
     names = ("t", "q", "log", "residual", "regressor", "late", "to_torque", "torque", "fitted")
-    return Rows(**{name: np.concatenate([part[name] for part in parts]) for name in names}, freedom=freedom)
+    return FitRows(**{name: np.concatenate([part[name] for part in parts]) for name in names}, freedom=freedom)
 
 
 def _thinned(number: int, raw: Raw, cutoff: float) -> dict[str, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from servoctl.identification.base import Base, base
 from servoctl.identification.inertias import is_physical, physical_fit
-from servoctl.identification.rows import Rows
+from servoctl.identification.rows import FitRows
 from servoctl.identification.unknowns import MOMENTS, Unknowns
 from servoctl.types import Array
 
@@ -43,7 +43,7 @@ class Fit:
     covariance: Array
     delays: Array
     base: Base
-    rows: Rows
+    rows: FitRows
     at: Array
     constrained: bool
     determined: int
@@ -72,7 +72,7 @@ class Solved:
         rows, at: As given.
     """
 
-    def __init__(self, unknowns: Unknowns, rows: Rows, at: Array, size: Array, free: Array) -> None:
+    def __init__(self, unknowns: Unknowns, rows: FitRows, at: Array, size: Array, free: Array) -> None:
         self.unknowns, self.rows, self.at = unknowns, rows, at
         fitted, n = rows.fitted, rows.residual.shape[1]
         used = np.flatnonzero(free)

@@ -28,8 +28,9 @@ from servoctl.laws.limits import Start
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import Numbers, RobustTerm
-from servoctl.mechanics.constraint import Rows, equation_value
+from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
 

@@ -30,8 +30,8 @@ from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.rows import Rows
 
 MARGIN = 2.0
 """The default slope is stable up to this many times the period."""

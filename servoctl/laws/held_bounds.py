@@ -26,8 +26,8 @@ from servoctl.laws.active_set import above, greatest
 from servoctl.laws.law import Acceleration
 from servoctl.laws.limits import Start
 from servoctl.laws.preload import ReactionRows, multiplier_rows
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State
 

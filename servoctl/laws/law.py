@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
 

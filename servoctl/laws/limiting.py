@@ -10,7 +10,7 @@ from servoctl.laws.active_set import above
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.limits import Start, within_limits
-from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Status
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 SHARE = 0.2

@@ -13,8 +13,8 @@ Source: ours.
 import numpy as np
 
 from servoctl.laws.observer import RowObserver
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 LARGEST = 8.0

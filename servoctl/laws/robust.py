@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.engine.symbol import where
-from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 ESTIMATE = "adaptive.bound"

@@ -23,8 +23,9 @@ from servoctl.engine.decomposition import pinv
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 SAMPLES = 12

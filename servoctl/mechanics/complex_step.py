@@ -23,7 +23,8 @@ from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.pairwise import has_pairs
 from servoctl.engine.structured import Diagonal
 from servoctl.engine.trace import trace
-from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
+from servoctl.mechanics.constraint import Constraint, Nonholonomic
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 STEP = 1e-30

@@ -14,7 +14,6 @@ Source: Liu et al. 2015, (3)-(5), (18)-(23), where (5) is `Ahat q'' = bhat`; Zha
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import casadi as ca
@@ -30,51 +29,13 @@ from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 LARGE = 60
 """With more coordinates A is kept as its structural nonzeros, because a dense A of symbols takes seconds."""
 
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "min": symbol.minimum, "max": symbol.maximum}
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Constraints at one state: `A q'' = b`.
-
-    Attributes:
-        A: Shape (r, n); `Sparse` while it is an expression in more than `LARGE` coordinates.
-        b: Shape (r,).
-        violation: phi or psi, shape (r,); NaN for a row without one.
-        violation_rate: phi_q v + phi_t, shape (r,); NaN for a row without one.
-        higher: Second and higher time derivatives of the violation in which no input appears, shape (r, h), 0 for rows
-            with fewer; None: there are none. Only differentiated rows (`mechanics.relative_degree`) have them.
-    """
-
-    A: Any
-    b: Array
-    violation: Array
-    violation_rate: Array
-    higher: Array | None = None
-
-    @classmethod
-    def stack(cls, parts: "list[Rows]", n: int) -> "Rows":
-        """The rows of several constraints on n coordinates, in order."""
-        empty = cls(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
-        every = [empty, *parts]
-        sparse = any(isinstance(rows.A, Sparse) for rows in every)
-        width = max(0 if rows.higher is None else rows.higher.shape[1] for rows in every)
-        higher = [np.zeros((len(rows.b), width), dtype=object if width else float) for rows in every]
-        for padded, rows in zip(higher, every, strict=True):
-            if rows.higher is not None:
-                padded[:, : rows.higher.shape[1]] = rows.higher
-        return cls(
-            Sparse.stack([rows.A for rows in every], n) if sparse else np.concatenate([rows.A for rows in every]),
-            np.concatenate([rows.b for rows in every]),
-            np.concatenate([rows.violation for rows in every]),
-            np.concatenate([rows.violation_rate for rows in every]),
-            np.concatenate(higher),
-        )
 
 
 def equation_value(equation: "str | Expression", plant: Plant, state: State) -> Any:

@@ -10,9 +10,10 @@ from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse, entries_of
 from servoctl.errors import PlantError, TaskError, TraceError
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive import PassiveGroup
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 Limits = Mapping[str, float | Sequence[float]]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.engine.linalg import decompose
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 SOLVED = 1e-10

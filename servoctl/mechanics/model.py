@@ -7,7 +7,7 @@ and parameters; otherwise the plant is opaque and `Model.opaque` gives the reaso
 
 import copy
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -23,11 +23,12 @@ from servoctl.errors import PlantError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.complex_step import ComplexStep, by_complex_step
-from servoctl.mechanics.constraint import LARGE, Constraint, Rows
+from servoctl.mechanics.constraint import LARGE, Constraint
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows
 from servoctl.mechanics.division import Part, connected_parts
-from servoctl.mechanics.passive import passive_groups
+from servoctl.mechanics.passive import passive_groups_at
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.sampled import SAMPLES, sample, variations
 from servoctl.mechanics.singular_mass import require_unique
 from servoctl.mechanics.terms import Matrices
@@ -85,13 +86,7 @@ class Model:
         check_plant(plant, around)
         check_task(self.task, plant)
         check_task(self.bounds, plant)
-        holonomic = plant_values.passive_groups(plant, "passive_constraints", None, around.q, around.t)
-        rates = plant_values.passive_groups(plant, "passive_rates", None, around.q, around.v, around.t)
-        for twice in [name for name in rates if name in holonomic]:
-            raise PlantError(
-                f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
-            )
-        self._passive = passive_groups(holonomic, rates)
+        self._passive = passive_groups_at(plant, around)
         symbols = self.symbols()
         self.stepped: dict[str, ComplexStep] = {} if self.n <= LARGE else by_complex_step(self.task, around)
         self._key = stored.key_of(
@@ -107,26 +102,30 @@ class Model:
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
         self.task_rows += [Row(*row) for name, rows in self.stepped.items() for row in rows.named(name)]
         self.singular = self._is_singular(around)
-        self.opaque: str | None = None
-        self.plant_kernel: Kernel | None = None
-        self.symmetric = False
-        self._plant_forms: tuple[Any, Any] = None, None
-        plants = zip(variations(plant), [around, *self.samples(around)], strict=False)
-        samples, self.doubts = sample(plants)
-        try:
-            compiled = compiled_plant(self._key, plant, symbols)
-            require_equal(compiled, self.parameters, samples)
-        except (TraceError, PlantError) as error:
-            self.opaque = str(error)
-            of_plant = [opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
-        else:
-            self.plant_kernel, self.symmetric, of_plant = compiled.kernel, compiled.symmetric, compiled.forms
-            self._plant_forms = compiled.structures
+        of_plant = self._trace_plant(around, symbols)
         of_task = of_rows.forms[1]
         if self.stepped:
             of_task = self._together([rows.form(self.n) for rows in self.stepped.values()]).A
         self.forms: tuple[Any, ...] = (*of_plant, of_rows.forms[0], of_task)
         self.parts: list[Part] = connected_parts(*self.forms)
+
+    def _trace_plant(self, around: State, symbols: Mapping[str, Array]) -> Sequence[Any]:
+        """Traces the plant if its traced form equals its NumPy code; returns the forms of M and B."""
+        self.opaque: str | None = None
+        self.plant_kernel: Kernel | None = None
+        self.symmetric = False
+        self._plant_forms: tuple[Any, Any] = None, None
+        plants = zip(variations(self.plant), [around, *self.samples(around)], strict=False)
+        samples, self.doubts = sample(plants)
+        try:
+            compiled = compiled_plant(self._key, self.plant, symbols)
+            require_equal(compiled, self.parameters, samples)
+        except (TraceError, PlantError) as error:
+            self.opaque = str(error)
+            return [opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
+        self.plant_kernel, self.symmetric = compiled.kernel, compiled.symmetric
+        self._plant_forms = compiled.structures
+        return compiled.forms
 
     def retuned(
         self,
@@ -220,7 +219,7 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        return _dense(self.structured_matrices(state))
+        return self.structured_matrices(state).dense()
 
     def structured_matrices(self, state: State) -> Matrices:
         """The matrices of `matrices`, where M, B and A keep the structure that they have."""
@@ -239,26 +238,26 @@ class Model:
         M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
         matrices = self._together_with(M, Q, B, c, groups)
         if self.n <= LARGE:
-            return _dense(matrices)
+            return matrices.dense()
         diagonal: Sparse = self.forms[0]
         mass: Any = diagonal.with_values(diagonal.entries_of(M)) if diagonal.is_diagonal else np.asarray(M)
-        bounds = None if matrices.bounds is None else _dense_rows(matrices.bounds)
-        task = _dense_rows(matrices.task)
+        bounds = None if matrices.bounds is None else matrices.bounds.dense()
+        task = matrices.task.dense()
         return dataclasses.replace(matrices, M=mass, B=np.asarray(B), task=task, bounds=bounds)
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""
         passive, task, *_ = self._rows(state)
-        return _dense_rows(passive), _dense_rows(task)
+        return passive.dense(), task.dense()
 
     def rows_of_bounds(self, state: State) -> Rows:
         """The rows of the bounds at a state; there must be bounds."""
-        return _dense_rows(self._rows(state)[2])
+        return self._rows(state)[2].dense()
 
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
         """The passive rows on numbers or symbols; p has all parameters."""
         A, *others = self.rows_kernel(t, q, v, p)[:5]
-        return _dense_rows(Rows(with_entries(self._row_forms[0], A), *others))
+        return Rows(with_entries(self._row_forms[0], A), *others).dense()
 
     def _rows(self, state: State) -> list[Rows]:
         """The rows of each group; A keeps its structure."""
@@ -292,7 +291,7 @@ class Model:
         if self.symmetric and isinstance(M, np.ndarray):
             M = np.where(np.tri(self.n, dtype=bool), M, M.T)  # the same numbers from fewer expressions
         matrices = self._together_with(M, Q, B, c, groups, plant)
-        return matrices if structured else _dense(matrices)
+        return matrices if structured else matrices.dense()
 
     def symbols(self) -> dict[str, Array]:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
@@ -337,16 +336,6 @@ class Model:
         except PlantError as error:
             raise PlantError(f"{type(self.plant).__name__}.{str(error).replace(' ', '_', 1)}") from error
         return True
-
-
-def _dense_rows(rows: Rows) -> Rows:
-    return dataclasses.replace(rows, A=np.asarray(rows.A))
-
-
-def _dense(m: Matrices) -> Matrices:
-    passive, task = _dense_rows(m.passive), _dense_rows(m.task)
-    bounds = None if m.bounds is None else _dense_rows(m.bounds)
-    return dataclasses.replace(m, M=np.asarray(m.M), B=np.asarray(m.B), passive=passive, task=task, bounds=bounds)
 
 
 def _alike(constraints: Mapping[str, Constraint], others: Mapping[str, Constraint]) -> bool:

@@ -7,9 +7,11 @@ import numpy as np
 
 from servoctl.engine.structured import Sparse
 from servoctl.engine.trace import trace
-from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows
+from servoctl.errors import PlantError
+from servoctl.mechanics import plant_values
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.plant_values import identity
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
 
@@ -69,10 +71,25 @@ def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> 
     return groups
 
 
+def passive_groups_at(plant: Plant, around: State) -> dict[str, PassiveGroup]:
+    """The groups of a plant, from its methods at a state.
+
+    Raises:
+        PlantError: Two groups have the same name, or a method fails.
+    """
+    holonomic = plant_values.passive_groups(plant, "passive_constraints", None, around.q, around.t)
+    rates = plant_values.passive_groups(plant, "passive_rates", None, around.q, around.v, around.t)
+    for twice in [name for name in rates if name in holonomic]:
+        raise PlantError(
+            f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
+        )
+    return passive_groups(holonomic, rates)
+
+
 def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
     """M, Q, B and c with the right number of dimensions, on symbols; for numbers use `plant_values.terms`."""
     M, B, c = plant.mass_matrix(q, t), plant.actuation(q, t), plant.nonideal_force(q, v, t)
-    B = identity(plant) if B is None else B
+    B = plant_values.identity(plant) if B is None else B
     return (
         M if isinstance(M, Sparse) else np.atleast_2d(M),
         np.atleast_1d(plant.right_hand_side(q, v, t)),

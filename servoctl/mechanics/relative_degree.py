@@ -23,9 +23,10 @@ from servoctl.engine.linalg import solve_upper
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import TimeFunction
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive import symbolic_plant
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import assemble
 from servoctl.types import Array, State
 

@@ -31,8 +31,8 @@ from servoctl.engine.linalg import (
 )
 from servoctl.engine.structured import entries_of
 from servoctl.engine.symbol import is_symbolic, where
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.singular_mass import regular_form
 from servoctl.mechanics.symmetry import is_symmetric
 from servoctl.types import Array, State
@@ -65,6 +65,12 @@ class Matrices:
     singular: bool = False
     symmetric: bool = False
     bounds: Rows | None = None
+
+    def dense(self) -> "Matrices":
+        """The same matrices, all of them arrays."""
+        bounds = None if self.bounds is None else self.bounds.dense()
+        M, B = np.asarray(self.M), np.asarray(self.B)
+        return replace(self, M=M, B=B, passive=self.passive.dense(), task=self.task.dense(), bounds=bounds)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from servoctl.engine.structured import Sparse
 from servoctl.engine.symbol import largest, minimum, where
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.separation import law_of_part, separable
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.division import Part
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command, State, Status

@@ -17,7 +17,7 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import BoundEstimator, PlantFunctions
-from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

@@ -13,7 +13,7 @@ from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
-from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop

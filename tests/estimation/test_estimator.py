@@ -10,8 +10,8 @@ import servoctl as sc
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.bound import OUTLIER, BoundEstimator, PlantFunctions
 from servoctl.estimation.estimator import Estimator
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 from tests.rail_mass import RAIL_MASS

@@ -10,8 +10,8 @@ import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.laws.barrier import barrier, stopping
 from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, Numbers
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 

@@ -12,8 +12,9 @@ import pytest
 
 import servoctl
 from servoctl.errors import TaskError, TraceError
-from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows, SecondOrder
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 

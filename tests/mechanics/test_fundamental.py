@@ -13,8 +13,8 @@ import servoctl
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.assembly import simulate
 from servoctl.errors import PlantError
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.fundamental import fundamental_equation
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.types import Array, State

@@ -13,9 +13,9 @@ import servoctl
 from plants.chain import Chain
 from plants.slider_crank import SliderCrank
 from servoctl.errors import PlantError, TaskError
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.shapes import Clearance, SweptSphere
 from servoctl.mechanics.shapes.link_poses import link_names
 from servoctl.mechanics.shapes.segments import FADES, SHARE, STRONGEST, axis_distance

@@ -9,9 +9,10 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ExpressionError, TaskError
 from servoctl.expression import Expression, check_names, parse
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.constraint import Holonomic, Rows, equation_value
+from servoctl.mechanics.constraint import Holonomic, equation_value
 from servoctl.mechanics.planar.plant import PlanarLinkage
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 

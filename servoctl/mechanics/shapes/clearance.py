@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.mechanics.constraint import Holonomic, Rows
+from servoctl.mechanics.constraint import Holonomic
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.shapes.link_poses import LinkPose, link_poses, link_problems, one_body
 from servoctl.mechanics.shapes.segments import axis_distance
 from servoctl.mechanics.shapes.swept_sphere import SweptSphere

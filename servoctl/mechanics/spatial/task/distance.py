@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from servoctl.engine.symbol import where
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
 from servoctl.mechanics.spatial.task.target import TargetValue, TargetValues

@@ -27,8 +27,8 @@ from servoctl.engine.kernel import directional, jacobian, substituted
 from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TaskError
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.rotation import skew
 from servoctl.mechanics.spatial.task.targeted import Targeted

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.rotation import far_turn, relative_motion, rotation_vector
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint

@@ -10,8 +10,8 @@ from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import TimeFunction
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.task.target import (
     TargetValue,
     TargetValues,
