@@ -1,7 +1,7 @@
 """Drives on CAN as a rig: samples in, q and v out, torques sent while allowed, every drive off at the end.
 
 Design: after `disable` or `stop` no torque is sent any more, whatever the caller asks for. This is latched here, below
-everything that decides. A failure of one drive on the way out never keeps the other drives on.
+everything that decides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +10,14 @@ import numpy as np
 
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
 from hil.drives.sample import Sample
-from hil.frame import Frame
 from hil.loop import SECOND, Clock, Reading, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
 from hil.rig.handshake import Handshake
+from hil.rig.switch_off import SwitchOff
 from hil.safety.drive_rig import DriveRig
 from hil.safety.monitor import Monitor
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
-from servoctl.errors import in_one_line
 from servoctl.types import Array, State
 
 ENABLE_TIME = 5.0
@@ -32,9 +31,6 @@ OFF_TIME = 0.5
 
 BRAKE_TIME = 0.1
 """Part of `OFF_TIME` in which drives may brake by themselves [s]."""
-
-PAUSE = 1_000_000
-"""Pause before a bus that raises is read again while drives are switched off [ns]."""
 
 NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
 
@@ -63,7 +59,7 @@ class CanRig(DriveRig):
             where there is no sample yet.
         sends: Whether commands may be sent.
         off: Whether torque is switched off for good.
-        failures: Name of a drive ('' if unknown) -> exception raised while drives were switched off.
+        switch_off: What sends the frames that switch drives off, and keeps what failed meanwhile.
         true: State of the simulated plant at the beginning of the last read; the start pose without one.
     """
 
@@ -89,7 +85,7 @@ class CanRig(DriveRig):
         dispatch.commands = sends
         self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not sends
-        self.failures: dict[str, str] = {}
+        self.switch_off = SwitchOff(dispatch, self._drives, period)
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
@@ -104,7 +100,6 @@ class CanRig(DriveRig):
         self._began = self._due = 0
         self._written = 0
         self._command = np.zeros(len(self._drives))
-        self._disable_calls = 0
 
     @property
     def drives(self) -> Sequence[Drive]:
@@ -260,72 +255,21 @@ class CanRig(DriveRig):
     def disable(self, brake: bool) -> bool:
         self.off = True
         if self._enabling is not None:
-            self._try("", self._enabling.abandon)
-        for drive in self._drives:
-            self._send_off(drive, brake)
-        self._disable_calls += 1
-        return self._disable_calls > 1 and all([drive.confirmed_off for drive in self._drives])
-
-    def _send_off(self, drive: Drive, brake: bool) -> None:
-        """Sends the frames that stop one drive; if they cannot be made, those that disable it."""
-        name, bus = drive.settings.name, drive.settings.bus
-        frames: Sequence[Frame] = ()
-        try:
-            frames = drive.quick_stop_frames() if brake else drive.disable_frames()
-        except Exception as error:
-            self._failed(name, error)
-            if brake:
-                self._send_off(drive, False)
-        for frame in frames:
-            try:
-                self._dispatch.send(bus, frame)
-            except Exception as error:
-                self._failed(name, error)
+            self.switch_off.attempt("", self._enabling.abandon)
+        return self.switch_off.send(brake)
 
     def stop(self) -> None:
         """Switches every drive off and waits until all have confirmed, at most `OFF_TIME`.
 
-        Every way out of the loop calls it. `unconfirmed` names the drives that did not confirm, `failures` holds what
-        a drive or a bus raised. Drives that were not switched off before brake by themselves first, where they can.
-        It does nothing after `disable` has returned True.
+        Every way out of the loop calls it. Drives that were not switched off before brake by themselves first, where
+        they can. It does nothing after `disable` has returned True.
         """
-        if not self.sends or (self.off and not self.unconfirmed and self._disable_calls > 1):
+        if not self.sends or (self.off and self.switch_off.confirmed):
             return
         now = self.clock.now()
         end, braking = now + nanoseconds(OFF_TIME), now if self.off else now + nanoseconds(BRAKE_TIME)
         while self.clock.now() < end and not self.disable(brake=self.clock.now() < braking):
-            self._listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
-
-    def _listen(self, until: int) -> None:
-        """Receives the drives' answers and resets their watchdogs until a moment [ns]."""
-        period = nanoseconds(self._period)
-        while (now := self.clock.now()) < until:
-            due = until
-            try:
-                due = min(until, self._dispatch.service(period))
-            except Exception as error:
-                self._failed("", error)
-            try:
-                self._dispatch.wait(due, lambda: next(iter(self._dispatch.buses)))
-            except Exception as error:
-                self._failed("", error)
-                if self.clock.now() == now:
-                    self._try("", lambda: self.clock.sleep_until(min(until, now + PAUSE)))
-
-    def _try(self, name: str, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:
-            self._failed(name, error)
-
-    def _failed(self, name: str, error: Exception) -> None:
-        """Keeps the first exception of each drive: the later ones follow from it."""
-        self.failures.setdefault(name, in_one_line(error))
-
-    @property
-    def unconfirmed(self) -> list[str]:
-        """Drives that have not confirmed that they are off."""
-        return [drive.settings.name for drive in self.drives if not drive.confirmed_off]
+            self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
 
 
 def _held(drive: Drive, torque: float) -> float:

@@ -166,7 +166,7 @@ class HilRun:
             rig.stop()
         except Exception as error:  # of the clock: `stop` catches what a drive or a bus raises
             reporter.report_exception(error)
-        for name, failure in rig.failures.items():
+        for name, failure in rig.switch_off.failures.items():
             reporter.report(EventKind.EXCEPTION, name, failure)
         if rig.sends:
             for drive in self.parts.setup.drives:
