@@ -82,15 +82,7 @@ def hil(
     if not ready.lockstep:
         die_with_parent(os.getppid())  # by SIGTERM, which is a controlled stop
     try:
-        with Announcer(ready.name) as announcer:
-            result = ready.run(
-                folder,
-                lambda event: announcer.say(f"{event.time / 1e9:9.4f} s  {event}"),
-                announcer.progress,
-                (lambda address: announcer.say(f"live page; anyone with this address can open it: {address}"))
-                if view
-                else None,
-            )
+        result = _run(ready, folder, view)
     except KeyboardInterrupt:  # Ctrl-C before the run installed its own handler
         note("interrupted before the first frame")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -104,6 +96,21 @@ def hil(
         for name in result.unconfirmed:
             note(f"{name}: DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
     raise typer.Exit(result.exit_code)
+
+
+def _run(ready: "ReadyRun", folder: Path, view: bool) -> "RunResult":
+    """Runs, and prints events, progress and the address of the live page while the loop goes on."""
+    with Announcer(ready.name) as announcer:
+
+        def tell_address(address: str) -> None:
+            announcer.say(f"live page; anyone with this address can open it: {address}")
+
+        return ready.run(
+            folder,
+            lambda event: announcer.say(f"{event.time / 1e9:9.4f} s  {event}"),
+            announcer.progress,
+            tell_address if view else None,
+        )
 
 
 def _write_guided(ready: "ReadyRun", result: "RunResult", file: Path) -> None:

@@ -91,12 +91,10 @@ def adaptive(
     in_c = isinstance(loop, CompiledLoop) and loop.c_library(None) is not None
     while solver.status == "running":
         if isinstance(loop, CompiledLoop) and integrator.method == "dop853" and in_c:
-            in_c, library = False, loop.c_library(None)
-            assert library is not None
+            in_c = False
             if collector.filled:
                 yield collector.chunk()
-            stops = np.array(sorted(collector.stops), dtype=float)
-            steps = AdaptiveSteps(library, solver, loop.parameters, collector.status, stops, output, position)
+            steps = _steps_of(loop, solver, collector, output, position)
             stopped = yield from _steps_in_c(loop, steps, progress)
             if stopped is not None:
                 yield collector.chunk(stopped)
@@ -110,13 +108,9 @@ def adaptive(
             reason = "the motion is not finite" if rates.at is not None else message or "the state is not finite"
             yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {reason}", rates.at)
             return
-        if output is None:
-            times = [solver.t]
-        else:
-            count = int(np.searchsorted(output, solver.t, side="right")) - position
-            times = [float(s) for s in output[position : position + count]]
-            position += count
+        times = [solver.t] if output is None else _reached(output[position:], solver.t)
         dense = solver.dense_output() if output is not None and times else None
+        position += 0 if output is None else len(times)
         t_end, y_end = solver.t, projection.project(solver.t, solver.y)
         solver = projection.after_step(solver)
         for s in times:
@@ -133,6 +127,20 @@ def adaptive(
             yield collector.chunk()
         in_c = isinstance(loop, CompiledLoop) and loop.goes_over(solver.t, None)
     yield collector.chunk()
+
+
+def _reached(times: Array, t: float) -> list[float]:
+    """The first of these times, which rise, up to t."""
+    return [float(s) for s in times[: np.searchsorted(times, t, side="right")]]
+
+
+def _steps_of(
+    loop: CompiledLoop, solver: Any, collector: Collector, output: Array | None, position: int
+) -> AdaptiveSteps:
+    """Adaptive steps in C that go on where a solver is; `position` rows of the output are there already."""
+    library, stops = loop.c_library(None), np.array(sorted(collector.stops), dtype=float)
+    assert library is not None
+    return AdaptiveSteps(library, solver, loop.parameters, collector.status, stops, output, position)
 
 
 def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generator[Chunk, None, str | None]:
