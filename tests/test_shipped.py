@@ -4,6 +4,7 @@ import pytest
 from shipped import COMPILED, CONSTRAINT_FOLLOWING, LOADED, REFUSED
 
 import servoctl
+from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.simulation.compiled import CompiledLoop
 
@@ -20,3 +21,11 @@ def test_a_config_is_of_the_kind_that_the_lists_say(name: str) -> None:
     degrees = [row.degree for row in run.system.model.task_rows]
     assert isinstance(run.loop, CompiledLoop) == (name in COMPILED)
     assert (run.system.law is not None and max(degrees) <= 2) == (name in CONSTRAINT_FOLLOWING)
+
+
+@pytest.mark.parametrize("name", ["crane_rope", "elbow_above_table", "flexible_joint_motor_raised"])
+def test_check_reports_on_a_config(name: str) -> None:
+    sections = dict(check(servoctl.load(name, engine="vm", strict=False)).sections)
+    assert ("bounds" in sections) == (name != "flexible_joint_motor_raised")
+    shown = "\n".join(sections["corrections"])
+    assert "poles of the violation [1/s]: -" in shown and "e-0" not in shown, "repeated poles without their rounding"

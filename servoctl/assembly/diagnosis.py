@@ -15,7 +15,7 @@ from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics
+from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics, pole_text
 from servoctl.simulation.system import System
 from servoctl.types import State
 
@@ -128,11 +128,10 @@ def of_internal(system: System, found: InternalDynamics | None, place: str = "at
     if found is None or found.stable is not False:
         return []
     pole = found.modes[0]
-    shown = f"{pole.real:.4g}" if abs(pole.imag) < 1e-9 * abs(pole) else f"{pole.real:.4g}{pole.imag:+.4g}j"
     growing = sum(mode.real > 0.0 for mode in found.modes)
     text = (
         f"internal dynamics: unstable: {growing} of {found.dimension} modes grow while the task is met, the fastest "
-        f"pole is {shown} 1/s {place} ({DAMPED if system.model.m > len(system.model.task_rows) else REMEDY})"
+        f"pole is {pole_text(pole)} 1/s {place} ({DAMPED if system.model.m > len(system.model.task_rows) else REMEDY})"
     )
     return [Finding("internal_dynamics", (), text)]
 

@@ -15,6 +15,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
@@ -168,8 +169,7 @@ class RowGains:
         """Poles of the violation, and the longest stable period or step."""
         if not self.corrects:
             return f"{self.name}: no correction: violations do not decay"
-        poles = ", ".join(f"{pole:.4g}" for pole in self.feedback.poles)
-        line = f"{self.name}: poles of the violation [1/s]: {poles}"
+        line = f"{self.name}: poles of the violation [1/s]: {poles_text(self.feedback.poles)}"
         if not math.isfinite(self.longest):
             return line
         if self.margin is None:

@@ -66,8 +66,8 @@ class Exclusion:
 def exclusions(run: Run) -> dict[str, Exclusion]:
     """Bound -> when the task excludes it; without bounds that it does not."""
     law, model = run.system.law, run.system.model
-    if not isinstance(law, BoundConstraintFollowing) or law.bounds is None:
-        return {}
+    if not isinstance(law, BoundConstraintFollowing) or law.bounds is None or not model.bound_rows:
+        return {}  # no bound is on the motion: a bound on a reaction has no path of its own
     rows: dict[str, list[int]] = {}
     speeds: dict[str, list[int]] = {}
     for i, (bound, row) in enumerate(zip(law.bounds.rows, model.bound_rows, strict=True)):

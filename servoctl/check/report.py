@@ -23,6 +23,7 @@ from servoctl.engine.compiler import compiler
 from servoctl.engine.select_engine import affordable
 from servoctl.laws.uncertainty import ModelError
 from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
 
@@ -144,7 +145,7 @@ def _internal(run: Run, report: CheckReport) -> None:
         return
     lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
     if internal.dimension:
-        lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in internal.modes[:SHOWN]))
+        lines.append("modes at the start [1/s]: " + poles_text(internal.modes[:SHOWN]))
     report.sections.append(("internal dynamics", lines))
     report.values["internal"] = {
         "dimension": internal.dimension, "stable": internal.stable,

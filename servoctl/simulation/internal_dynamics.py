@@ -11,7 +11,7 @@ the report says so.
 Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 
@@ -29,6 +29,30 @@ from servoctl.types import Array, State
 
 MARGINAL = 1e-6
 """A mode's real part below this times 1 + |mode| counts as zero."""
+
+NEAR = 0.02
+"""Poles this close to each other, relative, may be one that repeats."""
+
+
+def poles_text(poles: Iterable[complex]) -> str:
+    """Poles [1/s] with four digits, without what is rounding."""
+    known = np.array(list(poles), dtype=complex)
+    return ", ".join(pole_text(_repeated(pole, known)) for pole in known)
+
+
+def pole_text(pole: complex) -> str:
+    """A pole [1/s] with four digits; parts that count as zero are left out."""
+    least = MARGINAL * (1.0 + abs(pole))
+    real, imag = (part if abs(part) > least else 0.0 for part in (pole.real, pole.imag))
+    return f"{real:.4g}{imag:+.4g}j" if imag else f"{real:.4g}"
+
+
+def _repeated(pole: complex, poles: Array) -> complex:
+    """The mean of the poles around one if rounding alone spreads them, as it does k equal roots by eps^(1/k)."""
+    near = poles[np.abs(poles - pole) <= NEAR * abs(pole)]
+    mean = complex(near.mean())
+    spread = 10.0 * np.finfo(float).eps ** (1.0 / len(near)) * abs(mean)
+    return mean if np.abs(near - mean).max() <= spread else pole
 
 
 @dataclass(frozen=True)
