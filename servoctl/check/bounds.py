@@ -55,7 +55,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
             parts += _margin(law, name, errors, facts)
         if period is not None and name in passed:
             facts["between_samples"] = passed[name]
-            parts.append(f"samples, and the motion between them, pass 0 by at most {passed[name]:.2g}{unit}")
+            parts.append(f"h falls below 0 by at most {passed[name]:.2g}{unit}, at samples and between them")
         if name in paths:
             facts["path"] = paths[name].to_dict()
             parts.append(f"{paths[name].text}, where the law gives up the task")
@@ -125,7 +125,7 @@ def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None, unit: 
     if row.kind == "speed":
         return ["reached within one period" if period else f"rate {facts['rate']:.4g} 1/s"]
     text = f"rate {facts['rate']:.4g} 1/s"
-    return [text + (f", times the period {facts['rate_times_period']:.3g} of 2" if period else "")]
+    return [text + (f" (rate times period is {facts['rate_times_period']:.3g}, stable below 2)" if period else "")]
 
 
 def _errors(run: Run, law: BoundConstraintFollowing) -> tuple[float, ...]:

@@ -42,10 +42,7 @@ def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
         return separator.join(names[:SHOWN]) + more
 
     groups = named([named([coordinates[i] for i in part.coordinates], ", ") for part in parts], "; ")
-    return (
-        f"{len(parts)} separate parts ({groups}): each is a law of its own; a direction counts towards the rank "
-        "on the scale of its part"
-    )
+    return f"{len(parts)} separate parts ({groups}): each has a law of its own, and its own scale for the rank"
 
 
 def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:

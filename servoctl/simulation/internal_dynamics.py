@@ -83,10 +83,10 @@ class InternalDynamics:
         """The result in words."""
         if not self.dimension:
             return "the task fixes the whole motion"
-        frozen = ", frozen at this instant" if self.time_varying else ""
+        instant = " at this instant" if self.time_varying else ""
         if self.stable is None:
-            return f"neither growing nor decaying in the linearisation{frozen}"
-        return f"decaying{frozen}" if self.stable else f"unstable{frozen}: it grows while the task is met"
+            return f"neither growing nor decaying in the linearisation{instant}"
+        return f"decaying{instant}" if self.stable else f"unstable{instant}: they grow while the task is met"
 
 
 def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
