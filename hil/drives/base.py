@@ -108,7 +108,7 @@ class Node(ABC):
         unwrapping: What follows its position over the ends of its range; None: its frames hold the whole position.
         rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
         fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
-        Options: Class of its options: a pydantic model, or a dataclass whose fields `hil.drives.options` makes.
+        Options: Class of its options, a pydantic model.
     """
 
     feedback: Feedback

@@ -7,15 +7,14 @@ Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.co
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import floor, pi
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError
-from hil.drives.options import number
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem
+from servoctl.config.fields import NumberField, Section
 
 if TYPE_CHECKING:
     from hil.drives.sdo import Objects  # canopen is slow to import, and only bring-up needs it
@@ -140,8 +139,7 @@ LONGEST_WATCHDOG = 65.0
 """0x1016 has 16 bits of milliseconds [s]."""
 
 
-@dataclass(frozen=True)
-class Cia402EncoderOptions:
+class Cia402EncoderOptions(Section):
     """Options of an encoder node.
 
     Attributes:
@@ -149,11 +147,14 @@ class Cia402EncoderOptions:
         velocity_unit: Speed of the motor per count of 0x606C [rad/s]; no default, since vendors differ (EPOS4: rpm).
     """
 
-    counts_per_turn: int = number("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
-    velocity_unit: float = number("the unit of 0x606C in rad/s, above 0, such as rpm or 2*pi/65536", above=0.0)
+    counts_per_turn: Annotated[
+        int, NumberField("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
+    ]
+    velocity_unit: Annotated[
+        float, NumberField("the unit of 0x606C in rad/s, above 0, such as rpm or 2*pi/65536", above=0.0)
+    ]
 
 
-@dataclass(frozen=True)
 class Cia402Options(Cia402EncoderOptions):
     """Options of a drive.
 
@@ -162,8 +163,8 @@ class Cia402Options(Cia402EncoderOptions):
         status_every: Number of SYNCs from one status (TPDO2) to the next.
     """
 
-    master: int = number("a node id from 1 to 127", 127, least=1, below=128, whole=True)
-    status_every: int = number("a number of SYNCs from 1 to 240", 10, least=1, below=241, whole=True)
+    master: Annotated[int, NumberField("a node id from 1 to 127", least=1, below=128, whole=True)] = 127
+    status_every: Annotated[int, NumberField("a number of SYNCs from 1 to 240", least=1, below=241, whole=True)] = 10
 
 
 def drive_problems(settings: DriveSettings, options: Cia402Options, period: float) -> list[Problem]:

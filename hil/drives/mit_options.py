@@ -1,17 +1,17 @@
 """Which options an MIT drive has, and the tables of ranges that they name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import PlainValidator
 
 from hil.codecs.mit import Ranges
-from hil.drives.options import flag, number, option, word
+from hil.drives.options import MaybeFlag, one_of
 from servoctl.config.document import in_words
-from servoctl.config.fields import NumberField
+from servoctl.config.fields import NumberField, Section, fault
 from servoctl.expression.suggest import remedy
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
@@ -24,10 +24,10 @@ def read_ranges(value: Any) -> Ranges:
     """Reads ranges from a mapping in a config.
 
     Raises:
-        ValueError: A range is missing, unknown, or not a number above 0; the text names all of them.
+        PydanticCustomError: A range is missing, unknown, or not a number above 0; the text names all of them.
     """
     if not isinstance(value, Mapping):
-        raise ValueError(f"expected {EXPECTED}, got {in_words(value)}")
+        raise fault(f"expected {EXPECTED}, got {in_words(value)}")
     wrong = [f"no {name!r} is known ({remedy(str(name), NAMES)})" for name in value if name not in NAMES]
     ranges = {}
     for name in NAMES:
@@ -39,7 +39,7 @@ def read_ranges(value: Any) -> Ranges:
         except ValueError as error:
             wrong.append(f"{name}: {error}")
     if wrong:
-        raise ValueError(f"{'; '.join(wrong)} (expected {EXPECTED})")
+        raise fault(f"{'; '.join(wrong)} (expected {EXPECTED})")
     return Ranges(**ranges)
 
 
@@ -49,8 +49,7 @@ def tables() -> Mapping[str, Ranges]:
     return {name: read_ranges(table) for name, table in yaml.safe_load(FILE.read_text()).items()}
 
 
-@dataclass(frozen=True)
-class RangeOptions:
+class RangeOptions(Section):
     """Options of a drive whose numbers are linear over ranges.
 
     Attributes:
@@ -58,8 +57,8 @@ class RangeOptions:
         ranges: Ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`.
     """
 
-    motor: str | None = word("a motor of the table", tables(), None)
-    ranges: Ranges | None = option(EXPECTED, read_ranges, None)  # noqa: RUF009 (it makes a field)
+    motor: Annotated[str | None, one_of("a motor of the table", tables())] = None
+    ranges: Annotated[Ranges | None, PlainValidator(read_ranges)] = None
 
     @property
     def table(self) -> Ranges:
@@ -70,7 +69,6 @@ class RangeOptions:
         return tables()[self.motor]
 
 
-@dataclass(frozen=True)
 class MitOptions(RangeOptions):
     """Options of a drive.
 
@@ -81,6 +79,6 @@ class MitOptions(RangeOptions):
             bus.
     """
 
-    host: int = number("an id from 0 to 2047", 0, least=0, below=2048, whole=True)
-    status: str = word("cubemars, damiao or none", ("cubemars", "damiao", "none"), "none")
-    drive_watchdog: bool | None = flag("true or false", None)
+    host: Annotated[int, NumberField("an id from 0 to 2047", least=0, below=2048, whole=True)] = 0
+    status: Annotated[str, one_of("cubemars, damiao or none", ("cubemars", "damiao", "none"))] = "none"
+    drive_watchdog: MaybeFlag = None

@@ -1,14 +1,16 @@
 """Which options a moteus has, and which problems they have together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
 
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.options import number, option, word
+from hil.drives.options import EncoderBits, one_of
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem, in_words
+from servoctl.config.fields import NumberField, Section, fault
 
 STANDS, COASTS = (10, 15), (0, 12)
 """Values of `servo.timeout_mode` with which the drive stops the shaft by itself, and with which it coasts.
@@ -21,11 +23,10 @@ SET_TIMEOUT_MODE = "in tview or moteus_tool: conf set servo.timeout_mode 15, con
 def _timeout_mode(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value in (*STANDS, *COASTS):
         return value
-    raise ValueError(f"expected 0, 10, 12 or 15, as servo.timeout_mode in the drive, got {in_words(value)}")
+    raise fault(f"expected 0, 10, 12 or 15, as servo.timeout_mode in the drive, got {in_words(value)}")
 
 
-@dataclass(frozen=True)
-class MoteusOptions:
+class MoteusOptions(Section):
     """Options of a drive.
 
     Attributes:
@@ -36,10 +37,10 @@ class MoteusOptions:
         encoder_bits: Bits per turn of the output shaft; None: the resolution of single precision.
     """
 
-    timeout_mode: int = option("0, 10, 12 or 15", _timeout_mode, 15)
-    home: str = word("output, rotor or relative", codec.HOME_STATES, "output")
-    source: int = number("an id from 0 to 126", 0, least=0, below=127, whole=True)
-    encoder_bits: int | None = number("bits per turn, 1 to 32", None, least=1, below=33, whole=True)
+    timeout_mode: Annotated[int, PlainValidator(_timeout_mode)] = 15
+    home: Annotated[str, one_of("output, rotor or relative", codec.HOME_STATES)] = "output"
+    source: Annotated[int, NumberField("an id from 0 to 126", least=0, below=127, whole=True)] = 0
+    encoder_bits: EncoderBits = None
 
 
 def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterator[Problem]:

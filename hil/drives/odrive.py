@@ -8,18 +8,19 @@ that is not enabled coasts: it cannot brake by itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
-from hil.drives.options import number, options_of
+from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Off, Rounding, Wire
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
+from servoctl.config.fields import NumberField
 
 ATTEMPTS = 3
 """How often errors are cleared before they count as permanent."""
@@ -27,7 +28,6 @@ SPEED_MARGIN = 1.2
 """Speed limit in the drive over that of the config: the loop reacts first."""
 
 
-@dataclass(frozen=True)
 class OdriveOptions(OdriveEncoderOptions):
     """Options of a drive.
 
@@ -36,8 +36,10 @@ class OdriveOptions(OdriveEncoderOptions):
         current_limit: Current limit of the motor [A]; None: the current and speed limits in the drive stay.
     """
 
-    heartbeat_period: float = number("a period above 0 and at most 0.15 [s]", 0.1, above=0.0, below=0.1501)
-    current_limit: float | None = number("a current above 0 [A]", None, above=0.0)
+    heartbeat_period: Annotated[
+        float, NumberField("a period above 0 and at most 0.15 [s]", above=0.0, below=0.1501)
+    ] = 0.1
+    current_limit: Annotated[float | None, NumberField("a current above 0 [A]", above=0.0)] = None
 
 
 class OdriveDrive(OdriveEncoder, Drive):

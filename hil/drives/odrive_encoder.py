@@ -1,20 +1,20 @@
 """How the encoder of an ODrive is read over CANSimple: it sends by its own timer."""
 
-from dataclasses import dataclass
 from math import nan, pi, ulp
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.ids import Ids
-from hil.drives.options import flag, number, options_of
+from hil.drives.options import EncoderBits, Flag, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.drives.wire import Message, Operation, Quantity, Reads, Wire
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
+from servoctl.config.fields import NumberField, Section
 
 TURN = 2 * pi
 INTERVALS = 40
@@ -25,8 +25,7 @@ COARSE = 12
 """Bits per turn to assume if the config does not give the encoder's."""
 
 
-@dataclass(frozen=True)
-class OdriveEncoderOptions:
+class OdriveEncoderOptions(Section):
     """Options of an encoder node.
 
     Attributes:
@@ -35,9 +34,9 @@ class OdriveEncoderOptions:
         fd: Whether it speaks CAN FD: `can.config.data_baud_rate` is set in it.
     """
 
-    feedback_period: float = number("a period above 0 [s]", 0.001, above=0.0)
-    encoder_bits: int | None = number("bits per turn, 1 to 32", None, least=1, below=33, whole=True)
-    fd: bool = flag("true or false", False)
+    feedback_period: Annotated[float, NumberField("a period above 0 [s]", above=0.0)] = 0.001
+    encoder_bits: EncoderBits = None
+    fd: Flag = False
 
 
 class OdriveEncoder(Node):

@@ -1,91 +1,53 @@
-"""How options of a protocol are read: into a dataclass or a pydantic model, with all problems at once."""
+"""How options of a protocol are read: into a pydantic model, with all problems at once."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PlainValidator, ValidationError
+from pydantic.fields import FieldInfo
 
 from hil.drives.settings import SensorSettings
 from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import NumberField
+from servoctl.config.fields import NumberField, fault
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
-T = TypeVar("T")
-Reader = Callable[[Any], Any]
-"""Converts the value of an option; raises ValueError with a sentence."""
+T = TypeVar("T", bound=BaseModel)
 
 
-def option(expected: str, read: Reader, default: Any = MISSING) -> Any:
-    """A field of an options dataclass.
-
-    Args:
-        expected: The expected value with its unit, for the error if it is missing.
-        read: Checks and converts the value in the config.
-        default: Value if the config has none; without a default, the option is required.
-    """
-    metadata = {"expected": expected, "read": read}
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise fault(f"expected true or false, got {in_words(value)}")
 
 
-def number(expected: str, default: Any = MISSING, **bounds: Any) -> Any:
-    """An option that is a number or a constant expression; `bounds` are those of `servoctl.config`'s `NumberField`."""
-    return option(expected, NumberField(expected, **bounds).read, default)
+Flag = Annotated[bool, PlainValidator(_flag)]
+MaybeFlag = Annotated[bool | None, PlainValidator(_flag)]
+"""Types of options that are true or false; None: left out."""
 
 
-def flag(expected: str, default: Any = MISSING) -> Any:
-    """An option that is true or false."""
-
-    def read(value: Any) -> bool:
-        if isinstance(value, bool):
-            return value
-        raise ValueError(f"expected true or false, got {in_words(value)}")
-
-    return option(expected, read, default)
+EncoderBits = Annotated[int | None, NumberField("bits per turn, 1 to 32", least=1, below=33, whole=True)]
 
 
-def word(expected: str, known: Iterable[str], default: Any = MISSING) -> Any:
-    """An option that is one of some words."""
-    known = tuple(known)
+def one_of(expected: str, known: Iterable[str]) -> PlainValidator:
+    """Marks the type of an option that is one of some words."""
+    words = tuple(known)
 
     def read(value: Any) -> str:
-        if isinstance(value, str) and value in known:
+        if isinstance(value, str) and value in words:
             return value
-        raise ValueError(f"expected {expected}, got {in_words(value)} ({remedy(str(value), known)})")
+        raise fault(f"expected {expected}, got {in_words(value)} ({remedy(str(value), words)})")
 
-    return option(expected, read, default)
+    return PlainValidator(read)
 
 
-def read_options(kind: type[T], values: Any) -> tuple[T | None, list[Problem]]:
-    """The options, or their problems.
+def read_options(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, list[Problem]]:
+    """The options, or their problems; unknown options are problems, whatever the settings of the model say.
 
     Args:
-        kind: A dataclass whose fields were made by `option`, or a pydantic model.
+        kind: A pydantic model.
         values: Option -> value in the config.
     """
-    if issubclass(kind, BaseModel):
-        return _read_model(kind, values)
-    known: dict[str, Field[Any]] = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    problems = [
-        Problem((name,), f"no such option ({remedy(str(name), known)})") for name in values if name not in known
-    ]
-    converted = {}
-    for name, each in known.items():
-        if name not in values:
-            if each.default is MISSING:
-                problems.append(Problem((name,), f"is missing (give {each.metadata['expected']})"))
-            continue
-        try:
-            converted[name] = each.metadata["read"](values[name])
-        except ValueError as error:
-            problems.append(Problem((name,), str(error)))
-    return (None, problems) if problems else (kind(**converted), [])
-
-
-def _read_model(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, list[Problem]]:
-    """The same for a pydantic model; unknown options are problems, whatever its settings say."""
-    assert issubclass(kind, BaseModel)
     known = {field.alias or name: field for name, field in kind.model_fields.items()}
     problems = [
         Problem((name,), f"no such option ({remedy(str(name), known)})") for name in values if name not in known
@@ -94,16 +56,29 @@ def _read_model(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, lis
     try:
         model = kind.model_validate({name: value for name, value in values.items() if name in known})
     except ValidationError as errors:
-        for error in errors.errors(include_url=False):
-            path = error["loc"] or ("protocol",)
-            field = known.get(str(path[0]))
-            meaning = (field.description if field is not None else None) or "see the documentation of its package"
-            if error["type"] == "missing":
-                problems.append(Problem(path, f"is missing (give {meaning})"))
-            else:
-                what = error["msg"][:1].lower() + error["msg"][1:]
-                problems.append(Problem(path, f"{what}, got {in_words(error['input'])} ({meaning})"))
+        problems += _problems(errors, known)
     return (None, problems) if problems else (model, [])
+
+
+def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterator[Problem]:
+    """The problems of the options with these names, in words."""
+    for error in errors.errors(include_url=False):
+        path = error["loc"] or ("protocol",)
+        meaning = _meaning(known.get(str(path[0])))
+        if error["type"] == "fault":
+            yield Problem((*path, *error["ctx"]["at"]), error["ctx"]["what"])
+        elif error["type"] == "missing":
+            yield Problem(path, f"is missing (give {meaning})")
+        else:
+            what = error["msg"][:1].lower() + error["msg"][1:]
+            yield Problem(path, f"{what}, got {in_words(error['input'])} ({meaning})")
+
+
+def _meaning(field: FieldInfo | None) -> str:
+    """What an option means, for messages."""
+    numbers = [] if field is None else [each.expected for each in field.metadata if isinstance(each, NumberField)]
+    described = None if field is None else field.description
+    return described or next(iter(numbers), "see the documentation of its package")
 
 
 def options_of(kind: type[T], settings: SensorSettings) -> T:

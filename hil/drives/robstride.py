@@ -6,8 +6,7 @@ after it has run out in a test. In mode reset the motor makes no torque: its sha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
@@ -17,18 +16,18 @@ from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault,
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
-from hil.drives.options import flag, number, options_of
+from hil.drives.options import Flag, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
 from hil.drives.wire import Expects, Message, Off, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
+from servoctl.config.fields import NumberField
 
 _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
 
-@dataclass(frozen=True)
 class RobstrideOptions(RangeOptions):
     """Options of a drive.
 
@@ -38,8 +37,8 @@ class RobstrideOptions(RangeOptions):
             stop.
     """
 
-    host: int = number("an id from 0 to 255", 0xFD, least=0, below=256, whole=True)
-    drive_watchdog: bool = flag("true or false", True)
+    host: Annotated[int, NumberField("an id from 0 to 255", least=0, below=256, whole=True)] = 0xFD
+    drive_watchdog: Flag = True
 
 
 class RobstrideDrive(Drive):
