@@ -11,7 +11,7 @@ from plants.parallelogram import Parallelogram
 from servoctl.bench.parallelogram import pose, start_overrides
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_rank import allowed_rank, dependent_rows
-from servoctl.simulation.monitor import Monitor
+from servoctl.simulation.monitor import MotionMonitor
 from servoctl.types import State
 
 
@@ -81,7 +81,7 @@ def test_the_message_about_the_rank_names_time_rows_and_remedy() -> None:
         "parallelogram", [corrected, "run.duration=0.1", *start_overrides(np.deg2rad(30.0), 0.0)], engine="vm"
     )
     rows = dict(loaded.simulate().columns)
-    monitor = Monitor(loaded.loop, loaded.start, loaded.settings)
+    monitor = MotionMonitor(loaded.loop, loaded.start, loaded.settings)
     assert monitor.look(rows) is None
     rows["passive_rank"] = np.where(rows["t"] > 0.05, 12, rows["passive_rank"])
     index, error = monitor.look(rows)

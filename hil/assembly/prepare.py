@@ -14,7 +14,7 @@ from hil.assembly.pose import check_fall, check_limits, guiding_of
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Feedback, Node
-from hil.safety import Bounds
+from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
@@ -82,7 +82,7 @@ class RigSetup:
     prediction: Prediction
     gravity_compensation: GravityCompensation
     falls: bool
-    bounds: Bounds
+    bounds: SafetyBounds
     live_gains: LiveGains
     notes: tuple[str, ...]
     reseeded: int | None = None
@@ -220,7 +220,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
             f"{loaded.where('hil', 'safety', 'drive_watchdog')}: {safety.drive_watchdog:g} s: drives keep their last "
             f"torque for this time when the loop dies (usual: at most {LONGEST_WATCHDOG:g} s)"
         )
-    bounds = Bounds(
+    bounds = SafetyBounds(
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
     return RigSetup(

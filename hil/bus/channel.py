@@ -61,7 +61,7 @@ class UnreadableError(ValueError):
     """What came in is not a frame."""
 
 
-class Channel(ABC):
+class FrameChannel(ABC):
     """Moves frames to and from an open bus.
 
     Attributes:
@@ -95,7 +95,7 @@ class Channel(ABC):
         """Closes what the channel itself has opened; the bus stays open."""
 
 
-class PythonCanChannel(Channel):
+class PythonCanChannel(FrameChannel):
     """Frames as messages of python-can, for any interface.
 
     Design: where the bus has a file descriptor, that is waited on: the waiting of python-can follows the system time,
@@ -169,7 +169,7 @@ class PythonCanChannel(Channel):
         pass
 
 
-class SocketChannel(Channel):
+class SocketChannel(FrameChannel):
     """Frames as bytes on a bus's socket.
 
     Args:

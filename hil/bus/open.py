@@ -15,7 +15,7 @@ import can
 from can.interfaces import BACKENDS
 
 from hil.bus.base import BusError
-from hil.bus.channel import Channel, SocketCanChannel
+from hil.bus.channel import FrameChannel, SocketCanChannel
 from hil.bus.multicast import MulticastChannel
 from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
 from hil.bus.rates import BusRates
@@ -107,7 +107,7 @@ def _fd_arguments(
 
 def _socket_channel(
     interface: str, channel: str | int, keys: Mapping[str, Any]
-) -> Callable[[socket.socket], Channel] | None:
+) -> Callable[[socket.socket], FrameChannel] | None:
     """Makes the channel on a bus's socket; None if frames have to go through python-can."""
     if sys.platform != "linux" or keys.get("preserve_timestamps"):
         return None

@@ -18,7 +18,7 @@ from contextlib import suppress
 import can
 
 from hil.bus.base import Bus, BusError, Health, Link
-from hil.bus.channel import Channel, PythonCanChannel, Received, SocketCanChannel, UnreadableError
+from hil.bus.channel import FrameChannel, PythonCanChannel, Received, SocketCanChannel, UnreadableError
 from hil.bus.echoes import Echoes
 from hil.bus.error_frames import report, worse
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
@@ -56,7 +56,7 @@ class PythonCanBus(Bus):
         echoes: bool = False,
         system_time: bool = False,
         receive_buffer: int = RECEIVE_BUFFER,
-        socket_channel: Callable[[socket.socket], Channel] | None = None,
+        socket_channel: Callable[[socket.socket], FrameChannel] | None = None,
         fd: bool = False,
     ) -> None:
         self.name, self._fd = name, fd
@@ -73,7 +73,7 @@ class PythonCanBus(Bus):
         except NotImplementedError:
             descriptor = None
         self._socket = _socket_of(descriptor, receive_buffer)
-        self._channel: Channel
+        self._channel: FrameChannel
         if socket_channel is None or self._socket is None:
             self._channel = PythonCanChannel(bus, descriptor)
         else:

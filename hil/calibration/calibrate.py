@@ -52,7 +52,7 @@ CLEAR = 0.01
 
 
 @dataclass(frozen=True)
-class Axis:
+class CalibratedAxis:
     """What was found out about one drive.
 
     Attributes:
@@ -110,7 +110,7 @@ class Calibrator:
         estimate = self._coordinates(start.t, 0.0, start.q, np.zeros(model.n), y.tolist(), rest.tolist(), rest.tolist())
         self._checked = estimate.redundancy > CHECKED
 
-    def __call__(self, motion: HandMotion) -> list[Axis]:
+    def __call__(self, motion: HandMotion) -> list[CalibratedAxis]:
         """What the motion shows, for each drive."""
         motors, begin = motion.motors, motion.at_start()
         if len(motors) < COARSE:
@@ -134,7 +134,7 @@ class Calibrator:
                 problem = self._problem(i, drive, travel[:, i], fit, excess, first, judged)
             seen = residual[i] if self._checked[i] else np.nan
             axes.append(
-                Axis(
+                CalibratedAxis(
                     drive.name, int(sign), float(y0[i] - sign * begin[i]),
                     self._range(drive, y0[i] + sign * travel[:, i]),
                     float(np.fmax(seen, begins.stop_residual(i, sign)) / motion.steps[i]), float(first[i]),
@@ -169,8 +169,8 @@ class Calibrator:
     def _given_signs(self, motion: HandMotion) -> Array:
         return np.array([float(each.sign) for each in motion.settings[len(self._drives) :]])
 
-    def _unknown(self, drive: DriveSettings, why: str) -> Axis:
-        return Axis(drive.name, drive.sign, drive.offset, drive.position_limits, np.nan, np.nan, "", why)
+    def _unknown(self, drive: DriveSettings, why: str) -> CalibratedAxis:
+        return CalibratedAxis(drive.name, drive.sign, drive.offset, drive.position_limits, np.nan, np.nan, "", why)
 
     def _first_moves(self, t: Array, travel: Array) -> tuple[Array, Array]:
         """Time of each drive's first move [s], NaN if it never moved, and the direction of its motor then."""

@@ -57,7 +57,7 @@ _MIDDLE = 0x7FFF
 """Position and velocity of a torque command: half a step below zero; without gains they have no effect."""
 
 
-class Feedback(NamedTuple):
+class FeedbackFrame(NamedTuple):
     """Content of a feedback frame.
 
     Attributes:
@@ -113,12 +113,12 @@ def feedback_identifier(node: int, host: int, mode: int = RESET) -> int:
     return identifier(FEEDBACK, mode << 14 | node, host)
 
 
-def feedback(identity: int, data: bytes, ranges: Ranges) -> Feedback | None:
+def feedback(identity: int, data: bytes, ranges: Ranges) -> FeedbackFrame | None:
     """Decodes a feedback frame; None if it is not 8 bytes."""
     if len(data) != SIZE:
         return None
     position, velocity, torque, temperature = _FOUR.unpack(data)
-    return Feedback(
+    return FeedbackFrame(
         identity >> 22 & 3,
         identity >> 16 & 0x3F,
         number_of(position, ranges.position, MOST_16),

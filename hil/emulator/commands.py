@@ -38,7 +38,7 @@ class Violation(NamedTuple):
 
 
 @dataclass
-class Findings:
+class CommandFindings:
     """What the readers of all drives have found.
 
     Attributes:
@@ -69,7 +69,7 @@ class CommandReader(ABC):
         family: Further frames to read, of 29 bits, which hold data in their ids; None: none.
     """
 
-    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+    def __init__(self, findings: CommandFindings, drive: DriveSettings) -> None:
         self._findings, self.drive, self.bus = findings, drive, drive.bus
         self._torque, self._time, self.enabled = 0.0, 0, False
         self._disabled_once = False

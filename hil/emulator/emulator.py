@@ -14,7 +14,7 @@ from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
-from hil.emulator.observer import WAITING, Observer
+from hil.emulator.observer import WAITING, CommandObserver
 from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
 from hil.emulator.twins import Twin
 from hil.emulator.wire import Wire
@@ -112,7 +112,7 @@ class Emulator:
                 self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
             elif twin.sensor is not None:
                 self.nodes[name] = twin.sensor(world, medium, node, encoder, quirks)
-        self.observer = Observer(world, rig.drives, {name: twin.reader for name, twin in rig.twins.items()})
+        self.observer = CommandObserver(world, rig.drives, {name: twin.reader for name, twin in rig.twins.items()})
         self.host_faults = HostFaults()
         for each in self.nodes.values():
             each.boot()

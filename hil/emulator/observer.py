@@ -6,7 +6,7 @@ Design: it decodes frames from the tables of the protocols and shares no code wi
 from collections.abc import Mapping, Sequence
 
 from hil.drives.settings import DriveSettings
-from hil.emulator.commands import CommandReader, Findings, Violation
+from hil.emulator.commands import CommandFindings, CommandReader, Violation
 from hil.emulator.station import Station
 from hil.emulator.wire import Wire
 from hil.frame import Frame
@@ -16,7 +16,7 @@ WAITING = 0.6
 """Part of a period by which the wait for samples can delay a command, compared with the next one."""
 
 
-class Observer:
+class CommandObserver:
     """Checks the torque commands of some drives, on the wires that `watch` is called with.
 
     Args:
@@ -30,7 +30,7 @@ class Observer:
 
     def __init__(self, world: World, drives: Sequence[DriveSettings], kinds: Mapping[str, type[CommandReader]]) -> None:
         self._world = world
-        self.findings = Findings(largest={drive.name: 0.0 for drive in drives})
+        self.findings = CommandFindings(largest={drive.name: 0.0 for drive in drives})
         self._readers = [kinds[drive.protocol](self.findings, drive) for drive in drives]
 
     def watch(self, wire: Wire) -> None:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Collection
 
 from hil.drives.settings import DriveSettings
-from hil.emulator.commands import CommandReader, Findings
+from hil.emulator.commands import CommandFindings, CommandReader
 from hil.emulator.ranges import ranges_of
 from hil.emulator.station import KeyFamily
 from hil.frame import Frame
@@ -38,7 +38,7 @@ _RPDO1 = struct.Struct("<Hh")
 class CiA402Reader(CommandReader):
     """RPDO1 at 0x200 + node: controlword, target torque in thousandths of the rated torque."""
 
-    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+    def __init__(self, findings: CommandFindings, drive: DriveSettings) -> None:
         super().__init__(findings, drive)
         self._rated = 1.0 if drive.rated_torque is None else round(drive.rated_torque * 1000) / 1000
         self.quantum = self._rated / 1000
@@ -66,7 +66,7 @@ class CiA402Reader(CommandReader):
 class MitReader(CommandReader):
     """Eight bytes, most significant bit first: position 16, velocity 12, kp 12, kd 12, torque 12."""
 
-    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+    def __init__(self, findings: CommandFindings, drive: DriveSettings) -> None:
         super().__init__(findings, drive)
         self._largest = ranges_of(drive.options)["torque"]
         self.quantum = 2 * self._largest / 4095
@@ -116,7 +116,7 @@ class MoteusReader(CommandReader):
 class RobStrideReader(CommandReader):
     """Id of 29 bits: kind in bits 24 to 28, torque of kind 1 in bits 8 to 23, the motor below; kp and kd last."""
 
-    def __init__(self, findings: Findings, drive: DriveSettings) -> None:
+    def __init__(self, findings: CommandFindings, drive: DriveSettings) -> None:
         super().__init__(findings, drive)
         self._largest = ranges_of(drive.options)["torque"]
         self.quantum = 2 * self._largest / 65535

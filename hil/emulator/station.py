@@ -47,7 +47,7 @@ class KeyFamily(NamedTuple):
         return isinstance(number, int) and number & self.mask == self.value
 
 
-class Medium(Protocol):
+class StationBus(Protocol):
     """The bus of a controller.
 
     Attributes:
@@ -95,7 +95,7 @@ class Station:
 
     def __init__(
         self,
-        wire: Medium,
+        wire: StationBus,
         name: str,
         receive: Callable[[Frame], None],
         ids: Container[int] | None = None,

@@ -20,7 +20,7 @@ from hil.loop.controller import Controller
 from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, TICK, text
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 from servoctl.config.overrides import Override
 from servoctl.engine.ccode import Program
 from servoctl.errors import ConfigError
@@ -107,7 +107,7 @@ def export_loop(config: Any, overrides: Sequence[Override] = ()) -> LoopExport:
     return LoopExport(name, {f"{name}_loop.c": body}, list(setup.settings.buses))
 
 
-def _program(setup: RigSetup, controller: Controller, machine: Machine, said: Conversation, name: str) -> str:
+def _program(setup: RigSetup, controller: Controller, machine: CompiledTick, said: Conversation, name: str) -> str:
     loop = setup.loop
     assert isinstance(loop, CompiledLoop) and setup.prediction.call and setup.sensing.coordinates.call
     calls = {"predict": setup.prediction.call, "sense": setup.sensing.coordinates.call}
@@ -146,7 +146,7 @@ def _settings(setup: RigSetup, name: str) -> str:
     return "\n".join(f"#define {key} {value}" for key, value in numbers_of.items()) + "\n"
 
 
-def _tables(machine: Machine) -> str:
+def _tables(machine: CompiledTick) -> str:
     """The tables as static arrays, and the arrays of the state."""
     tick, ffi = machine.tick, machine.ffi
     sizes = {
@@ -169,7 +169,7 @@ def _tables(machine: Machine) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _set_up(setup: RigSetup, machine: Machine, functions: Mapping[str, _Compiled], said: Conversation) -> str:
+def _set_up(setup: RigSetup, machine: CompiledTick, functions: Mapping[str, _Compiled], said: Conversation) -> str:
     """The function that connects the tables."""
     tick = machine.tick
     lines = [f"  machine.{name} = {_plain(getattr(tick, name))};" for name in SETTINGS]
@@ -209,7 +209,7 @@ def _call(name: str, call: _Compiled) -> tuple[list[str], list[str]]:
     return [*arrays, *pointers], lines
 
 
-def _buses(setup: RigSetup, machine: Machine, lines: list[str], said: Conversation) -> str:
+def _buses(setup: RigSetup, machine: CompiledTick, lines: list[str], said: Conversation) -> str:
     buses = list(setup.settings.buses)
     nodes = (*setup.drives, *setup.sensors)
     synced = {node.settings.bus for node in nodes if node.feedback is Feedback.SYNC}

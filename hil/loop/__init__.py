@@ -5,11 +5,11 @@ neither the law nor the safety rules: a session on drives puts its stages and ch
 """
 
 from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
-from hil.loop.rig import Finding, Reading, Rig
+from hil.loop.rig import Implausibility, Reading, Rig
 from hil.loop.tick import Ahead, Tick, TickLoop
 from hil.loop.virtual_time import VirtualClock
 
 __all__ = [
-    "SECOND", "Ahead", "Clock", "Finding", "Reading", "Rig", "Tick", "TickLoop", "VirtualClock", "WallClock",
+    "SECOND", "Ahead", "Clock", "Implausibility", "Reading", "Rig", "Tick", "TickLoop", "VirtualClock", "WallClock",
     "nanoseconds",
 ]  # fmt: skip

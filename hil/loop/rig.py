@@ -7,7 +7,7 @@ from typing import NamedTuple
 from servoctl.types import Array
 
 
-class Finding(NamedTuple):
+class Implausibility(NamedTuple):
     """A measurement or a motion that is not plausible.
 
     Attributes:
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
     residual: float = 0.0
     positions: Sequence[float] = ()
     speeds: Sequence[float] = ()
-    findings: Sequence[Finding] = ()
+    findings: Sequence[Implausibility] = ()
 
 
 class Rig(ABC):

@@ -7,6 +7,6 @@ function: real drives need a hardware emergency stop.
 
 from hil.safety.events import Event, EventKind, Reaction
 from hil.safety.limits import Limits
-from hil.safety.monitor import Bounds, Monitor
+from hil.safety.monitor import Monitor, SafetyBounds
 
-__all__ = ["Bounds", "Event", "EventKind", "Limits", "Monitor", "Reaction"]
+__all__ = ["Event", "EventKind", "Limits", "Monitor", "Reaction", "SafetyBounds"]

@@ -3,7 +3,7 @@
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from hil.loop import Finding
+from hil.loop import Implausibility
 
 
 class Reaction(IntEnum):
@@ -89,7 +89,7 @@ class EventKind(Enum):
         self.reaction, self.origin, self.meaning = reaction, origin, meaning
 
 
-def kind_of(finding: Finding) -> EventKind:
+def kind_of(finding: Implausibility) -> EventKind:
     """Kind of event that a finding of the sensing raises."""
     if finding.motion:
         return EventKind.TRACKING if finding.stops else EventKind.LOAD

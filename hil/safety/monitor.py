@@ -24,7 +24,7 @@ WINDOW = 0.5
 
 
 @dataclass(frozen=True)
-class Bounds:
+class SafetyBounds:
     """Limits beyond which an event is reported.
 
     Attributes:
@@ -70,7 +70,7 @@ class Monitor:
     """
 
     def __init__(
-        self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds, units: Sequence[str] | None = None
+        self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, units: Sequence[str] | None = None
     ) -> None:
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
         self._stale, self._lost = bounds.stale_age, bounds.lost_age

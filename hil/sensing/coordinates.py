@@ -39,7 +39,7 @@ MEASURED_TOLERANCE = 1e-6
 """A direction counts as measured when its pivot exceeds this times |W H|_F: below it errors grow a million times."""
 
 
-class Estimate(NamedTuple):
+class CoordinateEstimate(NamedTuple):
     """State of the machine, and how well the samples determine it.
 
     Attributes:
@@ -147,7 +147,7 @@ class Coordinates:
         y: Sequence[float],
         rates: Sequence[float],
         slack: Sequence[float],
-    ) -> Estimate:
+    ) -> CoordinateEstimate:
         """State of the machine now.
 
         Args:
@@ -168,7 +168,7 @@ class Coordinates:
             self.call()
             x = self._output.copy()
         residual, bound, redundancy, rank = 2 * n, 2 * n + m, 2 * n + 2 * m, 2 * n + 3 * m
-        return Estimate(
+        return CoordinateEstimate(
             x[:n],
             x[n:residual],
             x[residual:bound],

@@ -12,9 +12,9 @@ import numpy as np
 
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
-from hil.loop.rig import Finding
+from hil.loop.rig import Implausibility
 from hil.sensing.channels import Channel, Displacements
-from hil.sensing.coordinates import Estimate
+from hil.sensing.coordinates import CoordinateEstimate
 
 MARGIN = 1.5
 """Largest plausible speed between two samples, in terms of the speed limit."""
@@ -58,7 +58,7 @@ class AxisMemory(NamedTuple):
 
 def judge(
     channel: Channel, unit: str, memory: AxisMemory, sample: Sample | None, rate: float, expected: float
-) -> tuple[AxisMemory, Finding | None]:
+) -> tuple[AxisMemory, Implausibility | None]:
     """Accepts a sample, or rejects it.
 
     Args:
@@ -78,7 +78,7 @@ def judge(
     reason = _implausible(channel, unit, last, sample, rate, expected)
     if reason:
         memory = memory._replace(seen=sample.time, rejected=memory.rejected + 1)
-        return memory, Finding(channel.name, reason, memory.rejected >= IN_A_ROW)
+        return memory, Implausibility(channel.name, reason, memory.rejected >= IN_A_ROW)
     if last is None or sample.position != last.position or not math.isfinite(expected):
         return AxisMemory(sample, sample.time, 0, 0.0, sample.time), None
     elapsed = (sample.time - last.time) / SECOND
@@ -89,7 +89,7 @@ def judge(
             f"encoder stands still at {sample.position:.6g} {unit} for {still:.3g} s while the model moves by "
             f"{travel:.3g} {unit} (the encoder is stuck, or the joint is blocked)"
         )
-        return AxisMemory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
+        return AxisMemory(sample, sample.time, 0, travel, memory.moved), Implausibility(channel.name, reason, True)
     if still >= STUCK_WINDOW:
         return AxisMemory(sample, sample.time, 0, 0.0, sample.time), None
     return AxisMemory(sample, sample.time, 0, travel, memory.moved), None
@@ -154,7 +154,7 @@ class Redundancy:
         """Whether the residual was within its bound at the last tick."""
         return self._row == 0
 
-    def judge(self, estimate: Estimate) -> Finding | None:
+    def judge(self, estimate: CoordinateEstimate) -> Implausibility | None:
         """Checks the residual of one tick; two ticks in a row stop the machine.
 
         The finding names the channel whose error alone explains the residual best: it has the largest residual
@@ -178,4 +178,4 @@ class Redundancy:
             f"encoders contradict each other: residual {estimate.residual[worst]:+.3g} {unit}, at most {most:.3g} "
             "is possible"
         )
-        return Finding(name, reason, self._row >= IN_A_ROW)
+        return Implausibility(name, reason, self._row >= IN_A_ROW)

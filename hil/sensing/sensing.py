@@ -14,9 +14,9 @@ import numpy as np
 from hil.drives import Feedback
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
-from hil.loop.rig import Finding
+from hil.loop.rig import Implausibility
 from hil.sensing.channels import Channel, Displacements
-from hil.sensing.coordinates import Coordinates, Estimate
+from hil.sensing.coordinates import CoordinateEstimate, Coordinates
 from hil.sensing.observability import require_observability
 from hil.sensing.plausibility import AxisMemory, Redundancy, judge
 from hil.sensing.prediction import Prediction
@@ -41,9 +41,9 @@ class Measurement(NamedTuple):
         valid: Whether every channel has sent a sample, all directions are measured and all numbers are finite.
     """
 
-    estimate: Estimate
+    estimate: CoordinateEstimate
     ages: Array
-    findings: Sequence[Finding]
+    findings: Sequence[Implausibility]
     positions: Sequence[float]
     rates: Sequence[float]
     valid: bool
@@ -188,7 +188,7 @@ class Sensing:
             if _finite(predicted_q, predicted_v):
                 q, v, carry = predicted_q, predicted_v, 0.0
                 expected = self.displacements.speeds(plant, q, v, t)
-        findings: list[Finding] = []
+        findings: list[Implausibility] = []
         y, ages, slack = [], [], []
         complete, skew = True, self.skew
         for i, sample in enumerate(samples):
@@ -224,7 +224,7 @@ class Sensing:
         valid = complete and finite and estimate.rank == self._model.n
         return Measurement(estimate, np.array(ages), findings, y, self._rates, valid)
 
-    def _accept(self, i: int, sample: Sample, expected: float, findings: list[Finding]) -> Sample | None:
+    def _accept(self, i: int, sample: Sample, expected: float, findings: list[Implausibility]) -> Sample | None:
         """Checks a channel's sample; returns the last good one, None if there is none."""
         memory, rate = self._memories[i], self._rates[i]
         time, velocity = sample.time, sample.velocity

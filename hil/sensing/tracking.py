@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hil.loop.rig import Finding
+from hil.loop.rig import Implausibility
 from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
@@ -189,7 +189,7 @@ class TrackingMonitor:
         innovation: Array | None,
         u: Array | None,
         positions: Sequence[float] | None = None,
-    ) -> Finding | None:
+    ) -> Implausibility | None:
         """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
 
         Args:
@@ -231,7 +231,7 @@ class TrackingMonitor:
         allowed: Array = (self.share + model * window.used + self.lag * window.swing) * self.limits
         return allowed
 
-    def _level(self, window: Window, t: float, q: Array) -> Finding | None:
+    def _level(self, window: Window, t: float, q: Array) -> Implausibility | None:
         """A finding if the disturbance is too large in two windows in a row; it stops the machine."""
         d, allowed = window.d, self._allowed(window, self.level_model)
         if (np.abs(d) > allowed).any():
@@ -245,9 +245,9 @@ class TrackingMonitor:
             return None
         reason = f"its motion needs {d[worst]:+.3g} more than the torque sent, at most {allowed[worst]:.3g} is allowed"
         cause = self._cause(d, t, q)
-        return Finding(self._drives[cause.drive].name, f"{reason}: {cause.words}: {REMEDY}", True, motion=True)
+        return Implausibility(self._drives[cause.drive].name, f"{reason}: {cause.words}: {REMEDY}", True, motion=True)
 
-    def _rate(self, window: Window, t: float, q: Array) -> Finding | None:
+    def _rate(self, window: Window, t: float, q: Array) -> Implausibility | None:
         """A finding if the disturbance has changed at once and stayed; a load alone does not stop the machine."""
         if not self.estimated or self._stopped:
             return None
@@ -265,12 +265,12 @@ class TrackingMonitor:
                     return self._came(change, WINDOW * windows, t, q)
         return None
 
-    def _came(self, change: Array, since: float, t: float, q: Array) -> Finding:
+    def _came(self, change: Array, since: float, t: float, q: Array) -> Implausibility:
         """The finding of a change of d within a time [s]."""
         cause = self._cause(change, t, q)
         name, more = self._drives[cause.drive].name, change[cause.drive]
         reason = f"its motion needs {more:+.3g} more than {since:g} s before: {cause.words}"
-        return Finding(name, reason if cause.load else f"{reason}: {REMEDY}", not cause.load, motion=True)
+        return Implausibility(name, reason if cause.load else f"{reason}: {REMEDY}", not cause.load, motion=True)
 
     def _cause(self, d: Array, t: float, q: Array) -> Cause:
         """What explains a disturbance, by the two halves of this window."""

@@ -8,7 +8,7 @@ import numpy as np
 import yaml
 
 from hil.assembly.prepare import RigSetup
-from hil.calibration.calibrate import Axis, Calibrator
+from hil.calibration.calibrate import CalibratedAxis, Calibrator
 from hil.calibration.motion import HandMotion
 from hil.sensing.channels import Displacements
 from servoctl.errors import ConfigError, WriteError
@@ -84,7 +84,7 @@ class HandCalibration:
     def __init__(self, setup: RigSetup) -> None:
         self._setup, self._motion = setup, HandMotion((*setup.drives, *setup.sensors))
         self.take = self._motion.add
-        self.axes: list[Axis] = []
+        self.axes: list[CalibratedAxis] = []
 
     def judge(self) -> list[tuple[str, str]]:
         """Drive and reason for each drive whose calibration is refused."""
@@ -102,7 +102,7 @@ class HandCalibration:
         return write_calibration(folder, self._setup.run.name, self.axes, self._setup.sensing.displacements)
 
 
-def calibrated(setup: RigSetup, motion: HandMotion) -> list[Axis]:
+def calibrated(setup: RigSetup, motion: HandMotion) -> list[CalibratedAxis]:
     """What the motion shows about each drive."""
     values = setup.settings.values
     calibrator = Calibrator(
@@ -117,7 +117,7 @@ def calibrated(setup: RigSetup, motion: HandMotion) -> list[Axis]:
     return calibrator(motion)
 
 
-def as_facts(axes: Sequence[Axis]) -> dict[str, dict[str, Any]]:
+def as_facts(axes: Sequence[CalibratedAxis]) -> dict[str, dict[str, Any]]:
     """Drive -> what was found, for the summary; what is not known is None."""
     return {
         axis.name: {
@@ -133,7 +133,7 @@ def _known(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def write_calibration(folder: Path, name: str, axes: Sequence[Axis], displacements: Displacements) -> Path:
+def write_calibration(folder: Path, name: str, axes: Sequence[CalibratedAxis], displacements: Displacements) -> Path:
     """Writes `calibration.yaml`, to lay over the config; returns its path.
 
     Raises:

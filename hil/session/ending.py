@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hil.bus import Health
-from hil.calibration.calibrate import Axis
+from hil.calibration.calibrate import CalibratedAxis
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind
@@ -38,7 +38,7 @@ class RunResult:
     events: tuple[Event, ...]
     unconfirmed: tuple[str, ...]
     trajectory: Trajectory
-    calibration: tuple[Axis, ...] = ()
+    calibration: tuple[CalibratedAxis, ...] = ()
     patch: Path | None = None
 
 

@@ -6,7 +6,7 @@ from hil.assembly.prepare import RigSetup
 from hil.loop.controller import Controller
 from hil.safety.limits import Limits
 from hil.safety.stages import Stages
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 from hil.tick.rig import TickRig
 from hil.tick.tables import wires_of
 from servoctl.errors import CompileError, ConfigError
@@ -39,7 +39,7 @@ def tick_in_c(
     return "C" if rig.sockets is None else "C, sockets included"
 
 
-def machine_of(setup: RigSetup, controller: Controller) -> tuple[Machine | None, str]:
+def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | None, str]:
     """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
     nodes = (*setup.drives, *setup.sensors)
     wires, why = wires_of(nodes)
@@ -49,7 +49,7 @@ def machine_of(setup: RigSetup, controller: Controller) -> tuple[Machine | None,
     law, buses = setup.loop.system.law, {name: i for i, name in enumerate(setup.settings.buses)}
     stops_on = frozenset[int]() if law is None else law.stops_on
     try:
-        machine = Machine(
+        machine = CompiledTick(
             setup.drives, nodes, wires, buses, setup.sensing, setup.prediction, controller, setup.bounds,
             setup.settings.values.prediction, stops_on,
         )  # fmt: skip

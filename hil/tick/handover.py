@@ -10,7 +10,7 @@ from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.sensing import Sensing, SensingState
 from hil.sensing.window import WindowState
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 
 
 def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
@@ -23,7 +23,9 @@ def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
     )  # fmt: skip
 
 
-def load(machine: Machine, drives: Sequence[Drive], nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> bool:
+def load(
+    machine: CompiledTick, drives: Sequence[Drive], nodes: Sequence[Node], sensing: Sensing, limits: Limits
+) -> bool:
     """Gives the state to C; returns whether it is one that the tick in C knows."""
     state = sensing.state
     if not (state.steady and in_order(drives, nodes)):
@@ -48,7 +50,7 @@ def load(machine: Machine, drives: Sequence[Drive], nodes: Sequence[Node], sensi
     return True
 
 
-def _load_window(machine: Machine, window: WindowState) -> None:
+def _load_window(machine: CompiledTick, window: WindowState) -> None:
     x = machine.numbers
     x["window_elapsed"][0], x["moved"][:], x["sent"][:] = window.elapsed, window.moved, window.sent
     x["least"][:], x["most"][:], x["where"][:] = window.least, window.most, window.where
@@ -61,7 +63,7 @@ def _load_window(machine: Machine, window: WindowState) -> None:
         x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = d, allowed
 
 
-def _stored_window(machine: Machine) -> WindowState:
+def _stored_window(machine: CompiledTick) -> WindowState:
     """The window as C has gathered it, and what it keeps of the windows before."""
     x, k, m = {name: array.copy() for name, array in machine.numbers.items()}, machine.times, machine.tick.m
     half = float(x["half_elapsed"][0])
@@ -73,7 +75,7 @@ def _stored_window(machine: Machine) -> WindowState:
     )  # fmt: skip
 
 
-def store_positions(machine: Machine, nodes: Sequence[Node]) -> None:
+def store_positions(machine: CompiledTick, nodes: Sequence[Node]) -> None:
     """Takes back where the drives are in the ranges of their frames; they get their last frames afterwards."""
     wrapped, added = machine.numbers["wrapped"].tolist(), machine.numbers["added"].tolist()
     for node, last, more in zip(nodes, wrapped, added, strict=True):
@@ -81,7 +83,7 @@ def store_positions(machine: Machine, nodes: Sequence[Node]) -> None:
             node.unwrapping.last, node.unwrapping.added = last, more
 
 
-def store(machine: Machine, nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> None:
+def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> None:
     """Takes the state back from C; the nodes already know their last frames."""
     x = {name: array.tolist() for name, array in machine.numbers.items()}
     k = {name: array.tolist() for name, array in machine.times.items()}

@@ -9,7 +9,7 @@ from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, Distribution, Timing
 from hil.recorder.columns import ColumnLayout
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 from servoctl.engine.ccode import Entry
 from servoctl.simulation.control_tick import LogCall
 from servoctl.types import Array
@@ -31,7 +31,7 @@ class TickLog:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: CompiledTick,
         controller: Controller,
         table: ColumnLayout,
         values: LogCall,

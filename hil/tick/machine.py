@@ -9,7 +9,7 @@ from hil.drives.base import Drive, Feedback, Node
 from hil.drives.wire import Wire
 from hil.loop import SECOND
 from hil.loop.controller import Controller
-from hil.safety.monitor import MISSING_HEARTBEATS, Bounds, missed_age
+from hil.safety.monitor import MISSING_HEARTBEATS, SafetyBounds, missed_age
 from hil.sensing import plausibility, tracking
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
@@ -23,7 +23,7 @@ STATUSES = 64
 """Statuses that fit into the mask of those that Python handles."""
 
 
-class Machine:
+class CompiledTick:
     """A `tick` of `c/tick.h` with its arrays.
 
     Args:
@@ -56,7 +56,7 @@ class Machine:
         sensing: Sensing,
         prediction: Prediction,
         controller: Controller,
-        bounds: Bounds,
+        bounds: SafetyBounds,
         predicts: bool,
         stops_on: frozenset[int],
     ) -> None:
@@ -132,7 +132,7 @@ class Machine:
         target.arguments = self.ffi.cast("double **", entry.arguments)
         target.results = self.ffi.cast("double **", entry.results)
 
-    def _settings(self, sensing: Sensing, bounds: Bounds, predicts: bool) -> None:
+    def _settings(self, sensing: Sensing, bounds: SafetyBounds, predicts: bool) -> None:
         tick, follows = self.tick, sensing.tracking
         tolerance = sensing.residual_tolerance
         tick.period, tick.skew = bounds.period, sensing.skew

@@ -15,7 +15,7 @@ from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
 from hil.safety.stages import Stages
 from hil.tick import handover
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 from hil.tick.sockets import TickSockets, socket_buses
 from hil.tick.tables import flags_of, frame_reader
 from servoctl.types import Array
@@ -39,14 +39,14 @@ class TickRig(CanRig):
 
     ticks = 0
     given_back: Mapping[str, int] = MappingProxyType({})
-    machine: Machine | None = None
+    machine: CompiledTick | None = None
     sockets: TickSockets | None = None
     decided = _loaded = False
     _pause = 0
 
     def run_in_c(
         self,
-        machine: Machine,
+        machine: CompiledTick,
         stages: Stages,
         limits: Limits,
         record: Callable[[memoryview], None],
@@ -159,7 +159,7 @@ class TickRig(CanRig):
             return self._loaded  # a drive that is no longer enabled has said so, and C has given that tick back
         return ordinary and self._moves_freely and self._load(self.machine)
 
-    def _load(self, machine: Machine) -> bool:
+    def _load(self, machine: CompiledTick) -> bool:
         """Gives the state to C; returns whether it is one that C knows."""
         if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
             return False

@@ -11,7 +11,7 @@ from hil.frame import Frame
 from hil.loop import Clock, WallClock
 from hil.recorder.memory import BRS, EXTENDED, FD, FRAME, SENT, unpacked
 from hil.tick.compiled import SOCKETS
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 
 ROOM = 4096
 """Largest number of frames of one tick."""
@@ -38,7 +38,7 @@ class TickSockets:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: CompiledTick,
         buses: Mapping[str, PythonCanBus],
         nodes: Sequence[Node],
         commands: Sequence[tuple[Drive, Encoding]],

@@ -18,7 +18,7 @@ from hil.drives.wire import Feeds
 from hil.loop import Tick
 from hil.recorder.ring import Ring
 from hil.tick.log import TickLog
-from hil.tick.machine import Machine
+from hil.tick.machine import CompiledTick
 from hil.tick.sockets import TickSockets, frame_record
 from servoctl.types import Array
 
@@ -46,7 +46,7 @@ class Stretch:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: CompiledTick,
         sockets: TickSockets,
         log: TickLog,
         rings: Sequence[Ring],

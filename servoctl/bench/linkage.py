@@ -32,7 +32,7 @@ LINKS = {"ours": [2, 5, 8], "joints": [0, 2, 3]}
 
 
 @dataclass(frozen=True)
-class Start:
+class LinkageStart:
     """A start, and the settings that are tried from it.
 
     Attributes:
@@ -50,11 +50,11 @@ class Start:
     choices: Choices
 
 
-REGULAR = Start(
+REGULAR = LinkageStart(
     "regular: from rest at -30 deg", -np.pi / 6, 0.0, partial(exact_angle, start=-np.pi / 6),
     Choices((2.0, 5.0, 10.0), (0.02, 0.01, 0.005, 0.0025), (1e-6, 1e-7, 1e-8), (0.02, 0.01, 0.005, 0.0025)),
 )  # fmt: skip
-FLAT = Start(
+FLAT = LinkageStart(
     "singular: turning from the top through the flat pose", np.pi / 2, 1.0, partial(rotating_angle, rate=1.0),
     Choices((10.0, 20.0, 30.0, 50.0), (0.005, 0.0025, 0.00125, 0.001), (1e-7, 1e-8, 1e-9), (1e-3, 2e-4, 5e-5)),
 )  # fmt: skip
@@ -72,7 +72,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
     values: dict[str, object] = {"versions": peers.versions(), "duration": duration}
     for number, start in enumerate((REGULAR, FLAT)):
 
-        def exact(t: Array, start: Start = start) -> Array:
+        def exact(t: Array, start: LinkageStart = start) -> Array:
             return start.exact(t)[:, None]
 
         choices = start.choices.quick() if effort.quick else start.choices
@@ -101,12 +101,12 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
                        findings)  # fmt: skip
 
 
-def our_state(start: Start) -> Array:
+def our_state(start: LinkageStart) -> Array:
     """The start in our 12 coordinates and velocities."""
     return np.concatenate([pose(start.theta), pose_rate(start.theta, start.rate)])
 
 
-def our_loop(start: Start, alpha: float | None) -> CompiledLoop:
+def our_loop(start: LinkageStart, alpha: float | None) -> CompiledLoop:
     """The linkage in our coordinates, with Baumgarte's alpha = beta [1/s] or, by default, projection."""
     overrides = [
         *start_overrides(start.theta, start.rate),
@@ -116,7 +116,7 @@ def our_loop(start: Start, alpha: float | None) -> CompiledLoop:
     return compiled(load("parallelogram", overrides, "vm"))
 
 
-def peer_motion(start: Start, duration: float) -> PeerMotion:
+def peer_motion(start: LinkageStart, duration: float) -> PeerMotion:
     """The motion in four joint angles."""
     tree = PARALLELOGRAM
     q = tree.joint_angles(parallelogram_angles(start.theta))

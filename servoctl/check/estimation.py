@@ -22,7 +22,7 @@ MOST = 10.0
 """Largest factor on the action of the inputs that is looked at."""
 
 
-class Axis(PlantFunctions):
+class UnitMass(PlantFunctions):
     """A free unit mass."""
 
     def acceleration(self, state: State, u: Array) -> Array:
@@ -63,7 +63,7 @@ def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: fl
     def step(x: Array) -> tuple[Array, float]:
         (q, v), sent, memory = x[:2], x[2 : 2 + late], np.append(x[2 + late : -1], 1.0)
         seen = State(0.0, x[:1] + x[-1], x[1:2])
-        found = one.update(seen, np.ones(1), sent[:1], memory, held.period, Axis())
+        found = one.update(seen, np.ones(1), sent[:1], memory, held.period, UnitMass())
         u = -stiffness * found.state.q[0] - damping * found.state.v[0] - found.disturbance[0]
         queue = np.concatenate([[u], sent])
         for share, acting in held.acting(queue[:late].reshape(-1, 1)):

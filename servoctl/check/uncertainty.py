@@ -29,7 +29,7 @@ NOT_COVERED = (
 
 
 @dataclass
-class Section:
+class ReportSection:
     """A section of the report.
 
     Attributes:
@@ -61,9 +61,9 @@ def path_states(run: Run) -> tuple[list[State], list[State]]:
     return now, later
 
 
-def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
+def uncertainty_section(run: Run) -> tuple[ReportSection, ModelError | None]:
     """Errors of the model over the box of `law.uncertainty`; empty without one."""
-    law, section = run.system.law, Section()
+    law, section = run.system.law, ReportSection()
     if run.loaded is None or run.problems or not isinstance(law, BoundConstraintFollowing):
         return section, None
     problems = Problems(run.loaded)
@@ -85,7 +85,7 @@ def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
 
 
 def _describe(
-    section: Section, law: BoundConstraintFollowing, box: Machines, states: list[State], error: ModelError
+    section: ReportSection, law: BoundConstraintFollowing, box: Machines, states: list[State], error: ModelError
 ) -> None:
     spans = [f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items()]
     corners = "every corner" if box.corners else "random corners"
@@ -111,9 +111,9 @@ def _describe(
     }  # fmt: skip
 
 
-def robust_section(run: Run, error: ModelError | None) -> Section:
+def robust_section(run: Run, error: ModelError | None) -> ReportSection:
     """Ultimate bounds of a robust or adaptive term, its gain in sampled time, and the premise; empty without one."""
-    law, section = run.system.law, Section()
+    law, section = run.system.law, ReportSection()
     if not isinstance(law, BoundConstraintFollowing) or law.robust is None or (error is not None and error.rho <= -1.0):
         return section
     members, numbers = law.robust.members, Numbers(*law.robust_numbers)
@@ -135,7 +135,7 @@ def robust_section(run: Run, error: ModelError | None) -> Section:
     return section
 
 
-def _robust(section: Section, numbers: Numbers, kappa: float, needed: float | None) -> float:
+def _robust(section: ReportSection, numbers: Numbers, kappa: float, needed: float | None) -> float:
     rho, eps = numbers.bound, numbers.layer
     R, tight = radius(eps, kappa), settled(rho, eps, kappa)
     section.values |= {"rho": rho, "boundary_layer": eps, "R": R, "R_tight": tight}
@@ -161,7 +161,7 @@ def _robust(section: Section, numbers: Numbers, kappa: float, needed: float | No
 
 
 def _adaptive(
-    section: Section, law: BoundConstraintFollowing, n: Numbers, kappa: float, rho_E: float, needed: float | None
+    section: ReportSection, law: BoundConstraintFollowing, n: Numbers, kappa: float, rho_E: float, needed: float | None
 ) -> float | None:
     """Lines and values; the root mean square of beta, if there is a bound."""
     alpha, of = (1.0, "per unit of disturbance / (1 + rho_E)") if needed is None else (needed, "on the path")
@@ -186,7 +186,7 @@ def _adaptive(
     return n.width if needed is not None else None
 
 
-def _per_row(section: Section, law: BoundConstraintFollowing, beta: float) -> None:
+def _per_row(section: ReportSection, law: BoundConstraintFollowing, beta: float) -> None:
     assert law.robust is not None
     bounds = {}
     for i in law.robust.members:
@@ -203,7 +203,7 @@ def _per_row(section: Section, law: BoundConstraintFollowing, beta: float) -> No
     section.values["bounds"] = bounds
 
 
-def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: Numbers, upper: float) -> None:
+def _gain(run: Run, section: ReportSection, law: BoundConstraintFollowing, numbers: Numbers, upper: float) -> None:
     """The gain inside the boundary layer beside the limit of the sampled loop."""
     assert law.robust is not None
     layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer

@@ -17,7 +17,7 @@ from servoctl.engine.parameters import parameter_names
 from servoctl.linear.jacobians import compiled
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.robustness import nearest
-from servoctl.linear.sampled import Timing, timings
+from servoctl.linear.sampled import LoopTiming, timings
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -58,7 +58,7 @@ class BoxMargins:
         unstable: Machines that are unstable, in words.
     """
 
-    timing: Timing
+    timing: LoopTiming
     figures: Mapping[str, Worst]
     unstable: tuple[str, ...]
 
@@ -129,7 +129,7 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
     return BoxAnalysis(box, len(errors), corners, tuple(found))
 
 
-def _worst(timing: Timing, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:
+def _worst(timing: LoopTiming, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:
     figures = {}
     for name, largest in LARGEST_IS_WORST.items():
         values = [_figure(margins, name) for _, margins in compared]

@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.errors import TaskError
 from servoctl.linear.jacobians import Frame, local, outputs, states
-from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
+from servoctl.linear.sampled import Linear, LocalLoop, LoopTiming, run_timing
 from servoctl.simulation.settled import settled_memory
 from servoctl.types import Array, State
 
@@ -92,16 +92,16 @@ def linear_at(
     return replace(found, states=_state_names(run, found, timing))
 
 
-def _timing(run: Run, period: float | None, delay: float | None) -> Timing:
+def _timing(run: Run, period: float | None, delay: float | None) -> LoopTiming:
     m, own = run.system.model.m, run_timing(run)
     if period is None:
-        return Timing(None, (0.0,) * m, (0.0,) * m)
+        return LoopTiming(None, (0.0,) * m, (0.0,) * m)
     if delay is None:
         return replace(own, period=period)
-    return Timing(period, (delay * period,) * m, (0.0,) * m)
+    return LoopTiming(period, (delay * period,) * m, (0.0,) * m)
 
 
-def _state_names(run: Run, linear: Linear, timing: Timing) -> tuple[str, ...]:
+def _state_names(run: Run, linear: Linear, timing: LoopTiming) -> tuple[str, ...]:
     """Names of the states: the mechanism, then torques that lag, then delayed commands."""
     body = tuple(name for name in linear.states if name.startswith("y"))
     actuators = list(run.system.model.plant.actuators)

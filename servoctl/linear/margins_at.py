@@ -13,7 +13,7 @@ from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
-from servoctl.linear.sampled import LocalLoop, Timing, timings
+from servoctl.linear.sampled import LocalLoop, LoopTiming, timings
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, State
 
@@ -45,7 +45,7 @@ class Margins:
             infinite if there is none; None if the loop is unstable or the law has no gains.
     """
 
-    timing: Timing
+    timing: LoopTiming
     growth: float
     actuators: tuple[Margin, ...]
     delay_margin: float | None = None
@@ -137,7 +137,7 @@ def _share(run: Run, drives: bool) -> float:
 
 
 def margins_at(
-    run: Run, state: State, memory: Array, timing: Timing, real: Array | None = None, exact: bool = True
+    run: Run, state: State, memory: Array, timing: LoopTiming, real: Array | None = None, exact: bool = True
 ) -> Margins:
     """The margins at a state with a timing.
 

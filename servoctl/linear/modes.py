@@ -30,7 +30,7 @@ from servoctl.linear.sampled import (
     means_of_clusters,
     run_timing,
 )
-from servoctl.simulation.internal_dynamics import MARGINAL, Chain, chains, error_kernel
+from servoctl.simulation.internal_dynamics import MARGINAL, RowErrors, chains, error_kernel
 from servoctl.types import Array, State
 
 SHARED = 0.2
@@ -125,7 +125,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
 
 
-def _sampled(run: Run, at: State, memory: Array, task: list[Chain]) -> list[Mode]:
+def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[Mode]:
     """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample."""
     around = local(run, at, memory)
     timing = run_timing(run)
@@ -175,11 +175,11 @@ def _mostly(sizes: Array, names: list[str]) -> str:
     return ", ".join(names[i] for i in order if motion[i] >= 0.5 * motion[order[0]])
 
 
-def _entries(rows: list[Chain]) -> list[int]:
+def _entries(rows: list[RowErrors]) -> list[int]:
     return [i for chain in rows for i in range(chain.place.start, chain.place.stop)]
 
 
-def _errors(E: Array, rate: Array, W: Array, rows: list[Chain]) -> list[Mode]:
+def _errors(E: Array, rate: Array, W: Array, rows: list[RowErrors]) -> list[Mode]:
     """Modes of the errors e of some rows, with `de = E dx` and `de' = rate dx`, for dx in the span of W."""
     if not rows:
         return []
@@ -201,9 +201,9 @@ def _errors(E: Array, rate: Array, W: Array, rows: list[Chain]) -> list[Mode]:
     return found
 
 
-def _coupled(L: Array, rows: list[Chain], offset: int) -> list[list[Chain]]:
+def _coupled(L: Array, rows: list[RowErrors], offset: int) -> list[list[RowErrors]]:
     """Sets of rows that do not act on each other."""
-    sets: list[list[Chain]] = []
+    sets: list[list[RowErrors]] = []
     for chain in rows:
         near = [members for members in sets if any(_acts(L, chain, other, offset) for other in members)]
         sets = [members for members in sets if members not in near]
@@ -211,7 +211,7 @@ def _coupled(L: Array, rows: list[Chain], offset: int) -> list[list[Chain]]:
     return sets
 
 
-def _acts(L: Array, one: Chain, other: Chain, offset: int) -> bool:
+def _acts(L: Array, one: RowErrors, other: RowErrors, offset: int) -> bool:
     a, b = (slice(c.place.start - offset, c.place.stop - offset) for c in (one, other))
     return bool(max(np.abs(L[a, b]).max(), np.abs(L[b, a]).max()) > COUPLED * np.abs(L).max())
 

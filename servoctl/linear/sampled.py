@@ -60,7 +60,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Timing:
+class LoopTiming:
     """Period, delay and lag of a loop.
 
     Attributes:
@@ -91,7 +91,7 @@ class Timing:
             parts.append(f"velocities from positions with a filter of {self.velocity_filter:g} s")
         return ("on drives: " if self.drives else "") + ", ".join(parts)
 
-    def later(self, time: float, actuator: int | None = None) -> "Timing":
+    def later(self, time: float, actuator: int | None = None) -> "LoopTiming":
         """The same timing with additional delay [s] at one actuator, or at all."""
         delayed = range(len(self.delay)) if actuator is None else (actuator,)
         return replace(self, delay=tuple(d + time * (i in delayed) for i, d in enumerate(self.delay)))
@@ -101,15 +101,15 @@ def _range(values: list[float]) -> str:
     return f"{values[0]:.4g}" if len(values) == 1 else f"{values[0]:.4g} to {values[-1]:.4g}"
 
 
-def run_timing(run: Run) -> Timing:
+def run_timing(run: Run) -> LoopTiming:
     """Timing of a run in simulation."""
     m, period, realism = run.system.model.m, run.settings.period, run.system.realism
     if period is None or realism is None:
-        return Timing(period, (0.0,) * m, (0.0,) * m)
-    return Timing(period, (realism.delay + realism.jitter / 2,) * m, realism.lag)
+        return LoopTiming(period, (0.0,) * m, (0.0,) * m)
+    return LoopTiming(period, (realism.delay + realism.jitter / 2,) * m, realism.lag)
 
 
-def drives_timing(run: Run) -> Timing | None:
+def drives_timing(run: Run) -> LoopTiming | None:
     """Timing on drives, with the lag of emulated ones; None if the config has no `hil`.
 
     With an estimator also None: its gains, its period and its delay are those of the run in simulation.
@@ -120,10 +120,10 @@ def drives_timing(run: Run) -> Timing | None:
     if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
         return None
     m, h, hil = run.system.model.m, spacing.h, run.loaded.config.hil
-    return Timing(h, (spacing.delay * h,) * m, (spacing.lag * h,) * m, velocity_filter(hil), True)
+    return LoopTiming(h, (spacing.delay * h,) * m, (spacing.lag * h,) * m, velocity_filter(hil), True)
 
 
-def timings(run: Run) -> list[Timing]:
+def timings(run: Run) -> list[LoopTiming]:
     """Timings to analyse, in simulation and on drives; none without a law. A sampled run comes last."""
     if run.system.law is None or not run.system.model.m:
         return []
@@ -143,7 +143,7 @@ class LocalLoop:
     """
 
     at: Local
-    timing: Timing
+    timing: LoopTiming
 
     @property
     def closed(self) -> Closed:

@@ -36,7 +36,7 @@ Arrays = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Sample:
+class PlantSample:
     """A plant's matrices at a state.
 
     Attributes:
@@ -53,7 +53,7 @@ class Sample:
     failure: PlantError | None = None
 
 
-def sample(plants: Iterable[tuple[Plant, State]]) -> tuple[list[Sample], list[str]]:
+def sample(plants: Iterable[tuple[Plant, State]]) -> tuple[list[PlantSample], list[str]]:
     """Evaluates plants at states.
 
     Args:
@@ -90,19 +90,19 @@ def variations(plant: Plant) -> Iterator[Any]:
             yield plant
 
 
-def _sample(plant: Plant, state: State) -> Sample:
+def _sample(plant: Plant, state: State) -> PlantSample:
     try:
         arrays = plant_values.terms(plant, state)
     except PlantError as error:
         n, m = len(plant.coordinates), len(plant.actuators)
-        return Sample(plant, state, tuple(np.full(shape, np.nan) for shape in ((n, n), n, (n, m), n)), error)
-    result = Sample(plant, state, arrays)
+        return PlantSample(plant, state, tuple(np.full(shape, np.nan) for shape in ((n, n), n, (n, m), n)), error)
+    result = PlantSample(plant, state, arrays)
     _require_one_answer(result)
     _require_symmetry(result)
     return result
 
 
-def _require_one_answer(before: Sample) -> None:
+def _require_one_answer(before: PlantSample) -> None:
     """Raises PlantError unless the plant gives the same matrices again, and the same constraints twice."""
     plant, (t, q, v) = before.plant, before.state
     again = plant_values.terms(plant, before.state)
@@ -138,7 +138,7 @@ def _equal(one: Array, other: Array) -> Array:
     return equal
 
 
-def _require_symmetry(at: Sample) -> None:
+def _require_symmetry(at: PlantSample) -> None:
     M = at.arrays[0]
     pair = asymmetry(M) if np.isfinite(entries(M)).all() else None
     if pair is not None:
@@ -149,7 +149,7 @@ def _require_symmetry(at: Sample) -> None:
         )
 
 
-def _warnings(samples: Sequence[Sample]) -> list[str]:
+def _warnings(samples: Sequence[PlantSample]) -> list[str]:
     """What goes wrong at states that a run may never reach."""
     states: dict[str, list[State]] = {}
     for at in samples:

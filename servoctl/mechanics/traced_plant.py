@@ -19,7 +19,7 @@ from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import TraceError
 from servoctl.mechanics.passive import plant_arrays
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.sampled import METHODS, Sample
+from servoctl.mechanics.sampled import METHODS, PlantSample
 from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.types import Array
 
@@ -86,7 +86,7 @@ def opaque_form(matrix: Any) -> Sparse:
     return matrix if isinstance(matrix, Sparse) else Sparse.of(np.ones(matrix.shape))
 
 
-def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[Sample]) -> None:
+def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[PlantSample]) -> None:
     """Raises TraceError unless the traced plant equals the NumPy plant at all samples.
 
     Args:

@@ -22,7 +22,7 @@ AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)
 """View direction of a drawing in space [rad]."""
 
 
-class Projection(NamedTuple):
+class PaperProjection(NamedTuple):
     """The projection of a drawing onto paper.
 
     Attributes:
@@ -67,20 +67,20 @@ def task_paths(trajectory: Trajectory) -> dict[str, Array]:
     }
 
 
-def view(lines: dict[str, Array]) -> Projection:
+def view(lines: dict[str, Array]) -> PaperProjection:
     """The projection: none for a plane drawing; in space along a flat direction, or else from the front and above."""
     dimensions = max(points.shape[-1] for points in lines.values())
     names = np.array(["x [m]", "y [m]", "z [m]"])
     if dimensions == 2:
-        return Projection(np.eye(2), (names[0], names[1]))
+        return PaperProjection(np.eye(2), (names[0], names[1]))
     cloud = np.concatenate([points.reshape(-1, points.shape[-1]) for points in lines.values() if points.shape[-1] == 3])
     extent = np.ptp(cloud, axis=0)
     flat = int(np.argmin(extent))
     if extent[flat] <= 1e-6 * np.max(extent):
         kept = [axis for axis in range(3) if axis != flat]
-        return Projection(np.eye(3)[kept], (names[kept[0]], names[kept[1]]))
+        return PaperProjection(np.eye(3)[kept], (names[kept[0]], names[kept[1]]))
     (ca, sa), (ce, se) = ((np.cos(angle), np.sin(angle)) for angle in (AZIMUTH, ELEVATION))
-    return Projection(np.array([[-sa, ca, 0.0], [-se * ca, -se * sa, ce]]), None)
+    return PaperProjection(np.array([[-sa, ca, 0.0], [-se * ca, -se * sa, ce]]), None)
 
 
 def calm_frames(lines: dict[str, Array]) -> int:

@@ -27,7 +27,7 @@ HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)
 """Angles of a half circle [rad]."""
 
 
-class Fixed(NamedTuple):
+class FixedShape(NamedTuple):
     """What a bound keeps the machine away from, or inside of, on paper.
 
     Attributes:
@@ -108,7 +108,7 @@ def _polygon(
     )  # fmt: skip
 
 
-def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[Fixed]:
+def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[FixedShape]:
     """What does not move; what several bounds share is there once.
 
     Args:
@@ -118,11 +118,11 @@ def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[Fixed]:
     dimensions, owners = matrix.shape[1], dict[tuple[float, ...], tuple[str, ...]]()
     for name, shape in obstacles(trajectory).items():
         owners[tuple(shape.tolist())] = (*owners.get(tuple(shape.tolist()), ()), name)
-    found = [Fixed("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
-    found += [Fixed("enclosure", (name,), outline(s, matrix)) for name, s in enclosures(trajectory).items()]
+    found = [FixedShape("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
+    found += [FixedShape("enclosure", (name,), outline(s, matrix)) for name, s in enclosures(trajectory).items()]
     for name, each in planes(trajectory).items():
         corners = each.reshape(-1, 4, 3)[:, :, :dimensions] @ matrix.T
-        found += [Fixed("plane", (name,), one) for one in corners]
+        found += [FixedShape("plane", (name,), one) for one in corners]
     return found
 
 

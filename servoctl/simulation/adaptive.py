@@ -19,7 +19,15 @@ from servoctl.simulation.grid import Grid
 from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.progress import REMEDY, Progress, take_step
 from servoctl.simulation.projected import Projection
-from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
+from servoctl.simulation.rows import (
+    CHUNK_TIME,
+    FIRST_STRETCH,
+    LONGEST_STRETCH,
+    Chunk,
+    Integrator,
+    RowCollector,
+    last_row,
+)
 from servoctl.types import Array
 
 
@@ -65,7 +73,7 @@ def solver_of(
 
 def adaptive(
     loop: Loop,
-    collector: Collector,
+    collector: RowCollector,
     x: Array,
     start: float,
     end: float,
@@ -135,7 +143,7 @@ def _reached(times: Array, t: float) -> list[float]:
 
 
 def _steps_of(
-    loop: CompiledLoop, solver: Any, collector: Collector, output: Array | None, position: int
+    loop: CompiledLoop, solver: Any, collector: RowCollector, output: Array | None, position: int
 ) -> AdaptiveSteps:
     """Adaptive steps in C that go on where a solver is; `position` rows of the output are there already."""
     library, stops = loop.c_library(None), np.array(sorted(collector.stops), dtype=float)
@@ -164,7 +172,7 @@ def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generat
     return None
 
 
-def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
+def cvodes(loop: Loop, collector: RowCollector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
     """Runs SUNDIALS' CVODES through CasADi, over 100 output times at once (1 with projection)."""
     assert isinstance(loop, CompiledLoop)
     solvers = Solvers(loop, integrator)

@@ -14,8 +14,16 @@ from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.hold import hold
 from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.realistic import Period, Ticks
-from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
+from servoctl.simulation.realistic import Period, TickNoise
+from servoctl.simulation.rows import (
+    CHUNK_TIME,
+    FIRST_STRETCH,
+    LONGEST_STRETCH,
+    Chunk,
+    Integrator,
+    RowCollector,
+    last_row,
+)
 from servoctl.simulation.runge_kutta import hermite, rk4, rk4_steps
 from servoctl.types import Array
 
@@ -73,7 +81,7 @@ def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
 
 def fixed(
     loop: Loop,
-    collector: Collector,
+    collector: RowCollector,
     x: Array,
     times: Grid,
     advance: Advance,
@@ -105,12 +113,12 @@ def fixed(
 def _stretches(
     loop: CompiledLoop,
     library: Library,
-    collector: Collector,
+    collector: RowCollector,
     x: Array,
     times: Grid,
     wanted: "Wanted",
     substeps: int | None,
-    ticks: Ticks | None,
+    ticks: TickNoise | None,
     done: int,
 ) -> Generator[Chunk, None, tuple[int, Array]]:
     """Many steps at a time in C from the step `done` on; their number doubles until they take half a chunk's time.
@@ -141,7 +149,7 @@ def _stretches(
 
 def _stepped(
     loop: Loop,
-    collector: Collector,
+    collector: RowCollector,
     x: Array,
     times: Grid,
     advance: Advance,

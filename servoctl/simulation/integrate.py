@@ -13,8 +13,8 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.fixed import Advance, continuous, fixed, held
 from servoctl.simulation.grid import Grid, too_many
-from servoctl.simulation.realistic import Period, Ticks
-from servoctl.simulation.rows import METHODS, Chunk, Collector, Integrator
+from servoctl.simulation.realistic import Period, TickNoise
+from servoctl.simulation.rows import METHODS, Chunk, Integrator, RowCollector
 from servoctl.types import Array
 
 __all__ = [
@@ -90,7 +90,7 @@ def integrate(
     wrong = unfit(loop, integrator.method, period)
     if wrong is not None:
         raise TaskError(f"run.integrator.method: {wrong}")
-    end, collector = start + duration, Collector(loop)
+    end, collector = start + duration, RowCollector(loop)
     try:
         if period is not None:
             advance, substeps = sampled(loop, integrator, period, start, seed), integrator.substeps(period)
@@ -113,4 +113,4 @@ def sampled(loop: Loop, integrator: Integrator, period: float, start: float, see
     """The step over one period of a sampled law, with realism if the loop has it; arguments as of `integrate`."""
     if loop.system.realism is None:
         return held(loop, integrator, period)
-    return Period(loop, integrator, integrator.substeps(period), Ticks(loop, start, seed))
+    return Period(loop, integrator, integrator.substeps(period), TickNoise(loop, start, seed))

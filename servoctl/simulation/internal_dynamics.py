@@ -117,7 +117,7 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
 
 
 @dataclass(frozen=True)
-class Chain:
+class RowErrors:
     """The errors of one row in e.
 
     Attributes:
@@ -131,14 +131,14 @@ class Chain:
     place: slice
 
 
-def chains(model: Model) -> list[Chain]:
+def chains(model: Model) -> list[RowErrors]:
     """The rows that have errors, in the order of e."""
     listed, position = [], 0
     for group, rows in (("passive", model.passive_rows), ("task", model.task_rows)):
         for row in rows:
             length = int(row.has_violation) + int(row.has_rate) + max(0, row.degree - 2)
             if length:
-                listed.append(Chain(group, row, slice(position, position + length)))
+                listed.append(RowErrors(group, row, slice(position, position + length)))
             position += length
     return listed
 

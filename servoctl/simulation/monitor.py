@@ -66,7 +66,7 @@ class Moment(NamedTuple):
     energy: float
 
 
-class Monitor:
+class MotionMonitor:
     """Checks the rows of one run, in order.
 
     Args:

@@ -21,7 +21,7 @@ BLOCK = 1024
 """Number of ticks whose random numbers are made at once."""
 
 
-class Ticks:
+class TickNoise:
     """The random numbers of a run, tick by tick.
 
     Args:
@@ -63,7 +63,7 @@ class Period:
         at: Time and finite state at which the rates were last not finite.
     """
 
-    def __init__(self, loop: Loop, integrator: Integrator, substeps: int, ticks: Ticks) -> None:
+    def __init__(self, loop: Loop, integrator: Integrator, substeps: int, ticks: TickNoise) -> None:
         """Prepares the period.
 
         Args:

@@ -65,7 +65,7 @@ def stops_of(loop: Loop) -> set[float]:
     return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
 
 
-class Collector:
+class RowCollector:
     """Collects rows into chunks by wall time, and detects statuses that end a run."""
 
     def __init__(self, loop: Loop) -> None:
@@ -110,6 +110,6 @@ class Collector:
         )
 
 
-def last_row(loop: Loop, collector: Collector, t: float, x: Array) -> Chunk:
+def last_row(loop: Loop, collector: RowCollector, t: float, x: Array) -> Chunk:
     """The chunk with the last row of a run under a continuous law."""
     return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))

@@ -24,7 +24,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.monitor import Monitor
+from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.outlier_events import outlier_events
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.settings import Settings
@@ -137,7 +137,7 @@ def simulate_loop(
         KeyboardInterrupt: After the files are written.
         RunFolderError: The folder cannot be written.
     """
-    columns, monitor = Columns(loop), Monitor(loop, start, settings)
+    columns, monitor = Columns(loop), MotionMonitor(loop, start, settings)
     model = loop.system.model
     tasks: dict[str, list[str]] = {}
     for row in model.task_rows:
@@ -169,7 +169,7 @@ def _run(
     start: State,
     settings: Settings,
     columns: Columns,
-    monitor: Monitor,
+    monitor: MotionMonitor,
     progress: Callable[[float], None] | None,
     record: Callable[[dict[str, Array]], None],
 ) -> tuple[dict[str, Array], dict[str, Any], State | None]:
@@ -270,7 +270,7 @@ def _bad_terms(loop: Loop, state: State) -> str:
 
 
 def _afterwards(
-    loop: Loop, trajectory: Trajectory, monitor: Monitor, drawing: bool = True
+    loop: Loop, trajectory: Trajectory, monitor: MotionMonitor, drawing: bool = True
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Events, drift of the energy, and the drawing.
 

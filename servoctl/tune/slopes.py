@@ -64,7 +64,7 @@ SMOOTH = ("rms_violation", "final_violation", "drift", "input_rms")
 
 
 @dataclass(frozen=True)
-class Motion:
+class RowSlopes:
     """Rows of a run and their derivatives.
 
     Attributes:
@@ -102,7 +102,7 @@ class Slopes:
     def __init__(self) -> None:
         self._traced: list[tuple[CompiledLoop, TangentLoop]] = []
 
-    def motion(self, run: Run, nearby: Callable[[int, float], Run], scales: Sequence[float]) -> Motion:
+    def motion(self, run: Run, nearby: Callable[[int, float], Run], scales: Sequence[float]) -> RowSlopes:
         """The rows of a run and their derivatives.
 
         Args:
@@ -153,7 +153,7 @@ class Slopes:
         return parts
 
 
-def _motion(run: Run, tangent: TangentLoop, t: Array, rows: Array) -> Motion:
+def _motion(run: Run, tangent: TangentLoop, t: Array, rows: Array) -> RowSlopes:
     slices, model = tangent.layout.slices, run.system.model
     u, du = tangent.parted(rows[:, slices["u"]])
     _check_free(run, u, rows[:, slices["status"]])
@@ -169,7 +169,7 @@ def _motion(run: Run, tangent: TangentLoop, t: Array, rows: Array) -> Motion:
         direction = phi[:, indices] / np.where(size > 0.0, size, 1.0)[:, None]  # d|phi| = (phi / |phi|) . dphi
         key = f"violation.{name}"
         sizes[key], changes[key] = size, np.nansum(direction[:, :, None] * dphi[:, indices], axis=1)
-    return Motion(t, sizes, changes, tuple(tasks))
+    return RowSlopes(t, sizes, changes, tuple(tasks))
 
 
 def _check_free(run: Run, u: Array, status: Array) -> None:

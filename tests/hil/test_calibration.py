@@ -10,7 +10,7 @@ import pytest
 
 from hil.assembly.emulation import environment_of, hand_of, make_emulator
 from hil.assembly.prepare import RigSetup, load, prepare
-from hil.calibration.calibrate import Axis
+from hil.calibration.calibrate import CalibratedAxis
 from hil.calibration.motion import HandMotion
 from hil.calibration.signs import fitting_signs
 from hil.calibration.stops import zero_by_stops
@@ -48,7 +48,7 @@ def motion_of(config: str) -> tuple[Array, Array]:
 
 def by_hand(
     config: str, signs: Sequence[float], offsets: Sequence[float], shift: float = 0.0, **change: Array
-) -> list[Axis]:
+) -> list[CalibratedAxis]:
     """What a calibration finds if the drives are mounted so: displacement = sign * motor + offset.
 
     Args:
@@ -64,7 +64,7 @@ def by_hand(
     return found(setup, change.get("y", motion_of(config)[1]), signs, offsets)
 
 
-def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[float]) -> list[Axis]:
+def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[float]) -> list[CalibratedAxis]:
     nodes = [*setup.drives, *setup.sensors]
     sign = np.array([*signs, *(sensor.settings.sign for sensor in setup.sensors)])
     offset = np.array([*offsets, *(sensor.settings.offset for sensor in setup.sensors)])
@@ -325,7 +325,9 @@ def carts(*overrides: str) -> RigSetup:
     return prepare(first.run.loaded.overridden(changed), "vm")
 
 
-def guided(setup: RigSetup, truth: Sequence[float], offsets: Sequence[float], begin: float = 0.0) -> list[Axis]:
+def guided(
+    setup: RigSetup, truth: Sequence[float], offsets: Sequence[float], begin: float = 0.0
+) -> list[CalibratedAxis]:
     """What a calibration finds when a hand that knows the stops moves the carts; it begins off the known pose."""
     start = setup.start._replace(q=setup.start.q + begin)
     hand = hand_of(replace(setup, start=start), TIME)

@@ -14,7 +14,7 @@ from hil.emulator.cia402 import CiA402
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_effects import ATTRIBUTES, FaultInjector
 from hil.emulator.faults import KINDS, read_faults
-from hil.emulator.observer import Observer
+from hil.emulator.observer import CommandObserver
 from hil.frame import Frame
 from hil.protocols.nodes import twins
 from servoctl.types import State
@@ -403,7 +403,7 @@ def test_equal_seeds_give_equal_logs_and_other_seeds_do_not() -> None:
 
 
 def seen(host: Bench) -> list[str]:
-    observer: Observer = host.emulator.observer
+    observer: CommandObserver = host.emulator.observer
     return [violation.what for violation in observer.report()]
 
 

@@ -9,7 +9,7 @@ from hil.bus import Health, Link
 from hil.drives import Condition, Drive, DriveSettings, Feedback, Sample
 from hil.frame import Frame
 from hil.loop import Tick
-from hil.safety import Bounds, EventKind, Monitor, Reaction
+from hil.safety import EventKind, Monitor, Reaction, SafetyBounds
 
 MS = 1_000_000
 PERIOD = 0.0025
@@ -63,7 +63,7 @@ def drive() -> Silent:
 
 
 def monitor(drive: Silent, **bounds: Any) -> Monitor:
-    return Monitor([drive], [], Bounds(PERIOD, 0.005, 0.02, **bounds))
+    return Monitor([drive], [], SafetyBounds(PERIOD, 0.005, 0.02, **bounds))
 
 
 def kinds(watched: Monitor) -> list[EventKind]:
@@ -89,7 +89,7 @@ def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[Even
 
 
 def test_thresholds_given_in_seconds_hold_where_they_are_longer(drive: Silent) -> None:
-    watched = Monitor([drive], [], Bounds(0.001, 0.005, 0.02))
+    watched = Monitor([drive], [], SafetyBounds(0.001, 0.005, 0.02))
     watched.feedback(round(4.9 * MS), 0)
     assert EventKind.STALE not in kinds(watched)
     watched.feedback(5 * MS, 0)
@@ -247,7 +247,7 @@ def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> No
 
 
 def test_positions_and_speeds_are_reported_with_their_units(drive: Silent) -> None:
-    watched = Monitor([drive], [], Bounds(PERIOD, 0.005, 0.02), ["rad"])
+    watched = Monitor([drive], [], SafetyBounds(PERIOD, 0.005, 0.02), ["rad"])
     watched.motion(0, [2.5], [13.0])
     details = [event.detail for event in watched.events]
     assert details[0] == "2.5, limits -2 to 2 rad" and details[1] == "13, limit 6 rad/s"

@@ -10,7 +10,7 @@ from scipy.linalg import null_space
 
 import servoctl as sc
 from hil.sensing.channels import Channel, Displacements
-from hil.sensing.coordinates import Coordinates, Estimate
+from hil.sensing.coordinates import CoordinateEstimate, Coordinates
 from hil.sensing.observability import require_observability
 from hil.sensing.plausibility import Redundancy
 from plants.coordinated_robots import CoordinatedRobots
@@ -47,7 +47,7 @@ class Eyes:
     def H(self, q: Array) -> Array:
         return self.h.jacobian(self.model.plant, q, 0.0)
 
-    def __call__(self, elapsed: float, q: Array, v: Array, y: Array, rates: Array) -> Estimate:
+    def __call__(self, elapsed: float, q: Array, v: Array, y: Array, rates: Array) -> CoordinateEstimate:
         return self.find(0.0, elapsed, q, v, y, rates, np.zeros(len(y)))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.drives import Sample
-from hil.loop import Finding
+from hil.loop import Implausibility
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge
@@ -88,7 +88,7 @@ def sample(position: float, tick: int, velocity: float = 0.0) -> Sample:
     return Sample(position, velocity, math.nan, nanoseconds(tick * T))
 
 
-def run(positions: list[float], expected: float = math.nan, channel: Channel = CHANNEL) -> list[Finding | None]:
+def run(positions: list[float], expected: float = math.nan, channel: Channel = CHANNEL) -> list[Implausibility | None]:
     memory, said = AxisMemory(), []
     for k, position in enumerate(positions):
         memory, finding = judge(channel, "rad", memory, sample(position, k), 0.0, expected)
@@ -99,7 +99,7 @@ def run(positions: list[float], expected: float = math.nan, channel: Channel = C
 def test_one_jump_is_left_out_and_two_stop() -> None:
     memory, _ = judge(CHANNEL, "rad", AxisMemory(), sample(1.0, 0), 0.0, math.nan)
     memory, finding = judge(CHANNEL, "rad", memory, sample(1.1, 1), 0.0, math.nan)
-    assert finding == Finding("u1", "encoder jumped: +0.1 rad in 2.5 ms, at most 0.0228 rad are possible", False)
+    assert finding == Implausibility("u1", "encoder jumped: +0.1 rad in 2.5 ms, at most 0.0228 rad are possible", False)
     assert memory.accepted is not None and memory.accepted.position == 1.0
     after, finding = judge(CHANNEL, "rad", memory, sample(1.001, 2), 0.0, math.nan)
     assert finding is None and after.rejected == 0
@@ -158,7 +158,7 @@ def test_the_same_frame_is_not_counted_twice() -> None:
     assert first is not None and second is None and again is memory
 
 
-def ticks_until(found: list[Finding | None]) -> int | None:
+def ticks_until(found: list[Implausibility | None]) -> int | None:
     return next((k for k, finding in enumerate(found) if finding is not None), None)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hil.drives import Condition, Drive, DriveError, Sample
-from hil.loop import Finding, Reading, Tick
-from hil.safety import Bounds, EventKind, Limits, Monitor, Reaction
+from hil.loop import Implausibility, Reading, Tick
+from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
 from hil.safety.drive_rig import DriveRig
 from hil.safety.plan import Phase, RunPlan, Stage
 from hil.safety.stages import Stages
@@ -101,7 +101,7 @@ class Run:
 
     def __init__(self, stage: Stage = Stage.FULL, hold: float = 0.0, **plan: Any) -> None:
         self.machine, self.law, self.error = Bench(), Law(), 0.0
-        self.monitor = Monitor(self.machine.drives, [], Bounds(0.0025, 0.005, 0.02))
+        self.monitor = Monitor(self.machine.drives, [], SafetyBounds(0.0025, 0.005, 0.02))
         given = {"duration": 0.05, "zero_time": 0.01, "ramp_time": 0.02, "stop_time": 0.1, "engage_tolerance": 0.01}
         self.plan = RunPlan(
             stage,
@@ -115,7 +115,7 @@ class Run:
         self.number, self.modes = 0, list[Phase]()
         self.ages, self.valid = np.zeros(2), True
         self.positions, self.speeds = [0.0, 0.0], [0.0, 0.0]
-        self.findings: list[Finding] = []
+        self.findings: list[Implausibility] = []
 
     def tick(self) -> Array | None:
         now = self.number * PERIOD
@@ -339,7 +339,7 @@ def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: EventKind,
 def test_a_finding_of_the_sensing_becomes_an_event(stops: bool, motion: bool, kind: EventKind) -> None:
     run = Run()
     run.until(Phase.FULL)
-    run.findings = [Finding("u1", "jumped", stops, motion)]
+    run.findings = [Implausibility("u1", "jumped", stops, motion)]
     run.tick()
     assert [(event.kind, event.subject, event.detail) for event in run.monitor.events][-1 - stops] == (
         kind,
