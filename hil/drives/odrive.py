@@ -46,7 +46,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     """An ODrive in torque mode; each torque command feeds its watchdog.
 
     Args:
-        settings: Settings that `hil.drives.protocols.build` has checked.
+        settings: Settings without problems.
         period: Period of the loop [s].
     """
 

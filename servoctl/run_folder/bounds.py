@@ -21,7 +21,7 @@ APART = 5
 
 
 class Recorded(Protocol):
-    """What is read of a `Trajectory`, which calls this module."""
+    """What is read of a `Trajectory`, which calls this module and others."""
 
     @property
     def t(self) -> Array: ...
@@ -29,7 +29,15 @@ class Recorded(Protocol):
     @property
     def tasks(self) -> Mapping[str, Sequence[str]]: ...
 
+    @property
+    def columns(self) -> Mapping[str, Array]: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
     def group(self, prefix: str) -> Mapping[str, Array]: ...
+
+    def during(self, name: str) -> slice: ...
 
 
 def bound_metrics(trajectory: Recorded) -> dict[str, dict[str, Any]]:

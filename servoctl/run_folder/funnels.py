@@ -3,31 +3,15 @@
 beta = phi' + rate phi, or phi of a row without a rate;    width = (start - end) e^(-shrink t) + end
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.run_folder.bounds import intervals
+from servoctl.run_folder.bounds import Recorded, intervals
 from servoctl.types import Array
 
 KEYS = ("rate", "start", "end", "shrink", "by_rate")
 """Facts of each row in the metadata `funnels`; `by_rate`: 1 where beta has phi', else 0."""
-
-
-class Recorded(Protocol):
-    """What is read of a `Trajectory`."""
-
-    @property
-    def t(self) -> Array: ...
-
-    @property
-    def columns(self) -> Mapping[str, Array]: ...
-
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-    def during(self, name: str) -> slice: ...
 
 
 class FunnelCurve(NamedTuple):
