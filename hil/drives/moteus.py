@@ -20,13 +20,13 @@ from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Ha
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, bounds, refuse_bounds
+from hil.drives.moteus_identity import Identity
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import (
-    Answer,
     Encoding,
     Expects,
     Message,
@@ -43,8 +43,6 @@ from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
 
-OLDEST_MAP = 5
-"""First version of the register map that has `ILIMIT_SCALE` and the home state."""
 LATE = 0.02
 """The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
 
@@ -86,7 +84,7 @@ class MoteusDrive(Drive):
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
         self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
-        self._registers: dict[int, float] = {}
+        self._identity = Identity(self._frame, self._reply_id, options.home)
         self._console = Console(self._frame, self._reply_id)
 
     def _tail_with(self, watchdog: float) -> bytes:
@@ -142,7 +140,7 @@ class MoteusDrive(Drive):
         if all(register in values for register in _STATE_REGISTERS):
             mode, position, velocity, torque, fault = (values[register] for register in _STATE_REGISTERS)
             self._take(codec.MoteusState(int(mode), position, velocity, torque, int(fault)), frame.time)
-        self._registers |= values | dict.fromkeys(read.unknown, nan)
+        self._identity.take(values | dict.fromkeys(read.unknown, nan))
 
     def _take(self, state: codec.MoteusState, time: int) -> None:
         self.alive = time
@@ -265,31 +263,7 @@ class MoteusDrive(Drive):
         yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, f"an answer to a query ({remedy})")
         if self._mode not in (codec.STOPPED, codec.IN_FAULT, codec.TIMED_OUT, codec.BRAKE):
             raise DriveError(f"is in {codec.mode_text(self._mode)} already (stop it; is there another master?)")
-        wanted = (registers.MODEL, registers.FIRMWARE, registers.MAP_VERSION, registers.HOME_STATE)
-        for register in wanted:
-            self._registers.pop(register, None)
-        answered = lambda: all(register in self._registers for register in wanted)  # noqa: E731
-        asked = [self._frame(registers.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
-        least = codec.HOME_STATES.index(self._options.home)
-        map_version, home = codec.ANSWERED_MAP_VERSION, codec.ANSWERED_HOME
-        answers = [
-            Answer("version of the register map", self._reply_id, codec.IDENTITY_HEAD, OLDEST_MAP, inf, map_version),
-            Answer("home state", self._reply_id, codec.HOME_HEAD, least, inf, home),
-        ]
-        yield HandshakeStep(asked, answered, 0.5, "its model, firmware and home state", answers)
-        version = self._registers[registers.MAP_VERSION]
-        if not version >= OLDEST_MAP:
-            what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
-            raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
-        self._refuse_home_state()
-
-    def _refuse_home_state(self) -> None:
-        home = self._registers[registers.HOME_STATE]
-        if not home >= codec.HOME_STATES.index(self._options.home):
-            known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
-            what = f"its home state is {known}: its position may be wrong by turns of the rotor"
-            exact = "bring the joint to a known pose and send `d exact`, or give it an encoder at the output"
-            raise DriveError(f"{what} ({exact}; or check the start pose each time, and set home: {known})")
+        yield from self._identity.check()
 
     def configure(self, exchange: Exchange) -> Steps:
         """Stops the drive, and reads the settings that decide what it does without commands.
