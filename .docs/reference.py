@@ -1,6 +1,5 @@
 """Reference pages, written from the config's models, the commands' help and the docstrings."""
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
@@ -102,14 +101,13 @@ def _protocols() -> Iterator[str]:
                 yield _options(kind.Options)
 
 
-def _options(kind: type) -> str:
+def _options(kind: type[BaseModel]) -> str:
+    from hil.drives.options import expected_of
+
     rows = ["| key | default | meaning | give |", "|---|---|---|---|"]
-    for each in dataclasses.fields(kind):
-        required = each.default is dataclasses.MISSING
-        default = "required" if required else "" if each.default is None else f"`{_yaml(each.default)}`"
-        rows.append(
-            f"| `{each.name}` | {default} | {_meaning_of(kind, each.name)} | {_cell(each.metadata['expected'])} |"
-        )
+    for name, field in kind.model_fields.items():
+        default = "required" if field.is_required() else "" if field.default is None else f"`{_yaml(field.default)}`"
+        rows.append(f"| `{name}` | {default} | {_meaning_of(kind, name)} | {_cell(expected_of(field) or '')} |")
     return "\n".join(rows)
 
 

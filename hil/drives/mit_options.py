@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import PlainValidator
+from pydantic import Field, PlainValidator
 
 from hil.codecs.mit import Ranges
-from hil.drives.options import MaybeFlag, one_of
+from hil.drives.options import MaybeFlag, Word
 from servoctl.config.document import in_words
 from servoctl.config.fields import NumberField, Section, fault
 from servoctl.expression.suggest import remedy
@@ -57,8 +57,8 @@ class RangeOptions(Section):
         ranges: Ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`.
     """
 
-    motor: Annotated[str | None, one_of("a motor of the table", tables())] = None
-    ranges: Annotated[Ranges | None, PlainValidator(read_ranges)] = None
+    motor: Annotated[str | None, Word("a motor of the table", tuple(tables()))] = None
+    ranges: Annotated[Ranges | None, PlainValidator(read_ranges), Field(description=EXPECTED)] = None
 
     @property
     def table(self) -> Ranges:
@@ -80,5 +80,5 @@ class MitOptions(RangeOptions):
     """
 
     host: Annotated[int, NumberField("an id from 0 to 2047", least=0, below=2048, whole=True)] = 0
-    status: Annotated[str, one_of("cubemars, damiao or none", ("cubemars", "damiao", "none"))] = "none"
+    status: Annotated[str, Word("cubemars, damiao or none", ("cubemars", "damiao", "none"))] = "none"
     drive_watchdog: MaybeFlag = None

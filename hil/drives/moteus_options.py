@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import PlainValidator
+from pydantic import Field, PlainValidator
 
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.options import EncoderBits, one_of
+from hil.drives.options import EncoderBits, Word
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem, in_words
 from servoctl.config.fields import NumberField, Section, fault
@@ -37,8 +37,8 @@ class MoteusOptions(Section):
         encoder_bits: Bits per turn of the output shaft; None: the resolution of single precision.
     """
 
-    timeout_mode: Annotated[int, PlainValidator(_timeout_mode)] = 15
-    home: Annotated[str, one_of("output, rotor or relative", codec.HOME_STATES)] = "output"
+    timeout_mode: Annotated[int, PlainValidator(_timeout_mode), Field(description="0, 10, 12 or 15")] = 15
+    home: Annotated[str, Word("output, rotor or relative", tuple(codec.HOME_STATES))] = "output"
     source: Annotated[int, NumberField("an id from 0 to 126", least=0, below=127, whole=True)] = 0
     encoder_bits: EncoderBits = None
 

@@ -1,10 +1,12 @@
 """How options of a protocol are read: into a pydantic model, with all problems at once."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, PlainValidator, ValidationError
+from pydantic import BaseModel, Field, PlainValidator, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 from hil.drives.settings import SensorSettings
 from servoctl.config.document import Problem, in_words
@@ -15,30 +17,43 @@ from servoctl.expression.suggest import remedy
 T = TypeVar("T", bound=BaseModel)
 
 
+@dataclass(frozen=True)
+class Word:
+    """Type of an option that is one of some words.
+
+    Attributes:
+        expected: The expected value, for messages.
+        known: The words.
+    """
+
+    expected: str
+    known: tuple[str, ...]
+
+    def read(self, value: Any) -> str:
+        """The word.
+
+        Raises:
+            PydanticCustomError: The value is none of the words.
+        """
+        if isinstance(value, str) and value in self.known:
+            return value
+        raise fault(f"expected {self.expected}, got {in_words(value)} ({remedy(str(value), self.known)})")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise fault(f"expected true or false, got {in_words(value)}")
 
 
-Flag = Annotated[bool, PlainValidator(_flag)]
-MaybeFlag = Annotated[bool | None, PlainValidator(_flag)]
+Flag = Annotated[bool, PlainValidator(_flag), Field(description="true or false")]
+MaybeFlag = Annotated[bool | None, PlainValidator(_flag), Field(description="true or false")]
 """Types of options that are true or false; None: left out."""
 
-
 EncoderBits = Annotated[int | None, NumberField("bits per turn, 1 to 32", least=1, below=33, whole=True)]
-
-
-def one_of(expected: str, known: Iterable[str]) -> PlainValidator:
-    """Marks the type of an option that is one of some words."""
-    words = tuple(known)
-
-    def read(value: Any) -> str:
-        if isinstance(value, str) and value in words:
-            return value
-        raise fault(f"expected {expected}, got {in_words(value)} ({remedy(str(value), words)})")
-
-    return PlainValidator(read)
 
 
 def read_options(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, list[Problem]]:
@@ -64,7 +79,8 @@ def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterat
     """The problems of the options with these names, in words."""
     for error in errors.errors(include_url=False):
         path = error["loc"] or ("protocol",)
-        meaning = _meaning(known.get(str(path[0])))
+        field = known.get(str(path[0]))
+        meaning = (field and expected_of(field)) or "see the documentation of its package"
         if error["type"] == "fault":
             yield Problem((*path, *error["ctx"]["at"]), error["ctx"]["what"])
         elif error["type"] == "missing":
@@ -74,11 +90,10 @@ def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterat
             yield Problem(path, f"{what}, got {in_words(error['input'])} ({meaning})")
 
 
-def _meaning(field: FieldInfo | None) -> str:
-    """What an option means, for messages."""
-    numbers = [] if field is None else [each.expected for each in field.metadata if isinstance(each, NumberField)]
-    described = None if field is None else field.description
-    return described or next(iter(numbers), "see the documentation of its package")
+def expected_of(field: FieldInfo) -> str | None:
+    """What value an option takes, in words; None if its model does not say."""
+    words = [each.expected for each in field.metadata if isinstance(each, NumberField | Word)]
+    return field.description or next(iter(words), None)
 
 
 def options_of(kind: type[T], settings: SensorSettings) -> T:

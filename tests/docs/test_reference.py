@@ -1,6 +1,5 @@
 """The reference is complete and says whole sentences: it is written from the models, classes and tables that run."""
 
-import dataclasses
 import re
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from pages import DOCS, fault_texts
 
+from hil.drives.options import expected_of
 from hil.emulator.faults import KINDS
 from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
@@ -73,14 +73,14 @@ def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str, c
     for kind, what in ((protocol.drive_class(), "drive"), (protocol.sensor_class(), "encoder node")):
         if kind is None:
             continue
-        options = dataclasses.fields(kind.Options)
         part = config.partition(f"### `{name}`: {what}\n")[2].partition("\n#")[0]
-        for option in options:
-            row = next(line for line in part.splitlines() if line.startswith(f"| `{option.name}` |"))
+        for key, option in kind.Options.model_fields.items():
+            row = next(line for line in part.splitlines() if line.startswith(f"| `{key}` |"))
             _, _, default, meaning, give, _ = re.split(r"(?<!\\)\|", row)
-            assert (default.strip() == "required") == (option.default is dataclasses.MISSING)
+            assert (default.strip() == "required") == option.is_required()
             assert len(meaning.split()) >= 3 and not meaning.strip().startswith("Of ")
-            assert option.metadata["expected"] in give.replace("\\|", "|")
+            expected = expected_of(option)
+            assert expected is not None and expected in give.replace("\\|", "|")
 
 
 def test_the_table_of_metrics_lists_every_metric_on_the_tuning_page() -> None:
