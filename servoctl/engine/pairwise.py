@@ -183,7 +183,7 @@ def derived_pair(pairs: Pairs) -> Any:
 def has_pairs(expressions: Array) -> bool:
     """Whether a vector of symbols contains such a sum."""
     sx = to_sx(expressions)
-    function = ca.Function("expressions", ca.symvar(sx), [sx])
+    function = ca.Function("expressions", [ca.vertcat(ca.SX(0, 1), *ca.symvar(sx))], [sx])
     return any(each.name() in PAIRS for each in function.find_functions())
 
 

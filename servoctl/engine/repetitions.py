@@ -21,7 +21,7 @@ def without_repetitions(expressions: Sequence[Any]) -> list[Any]:
     """
     expressions = [ca.SX(each) for each in expressions]
     free = ca.symvar(ca.veccat(*expressions))
-    function = ca.Function("expressions", free, expressions)
+    function = ca.Function("expressions", [ca.vertcat(ca.SX(0, 1), *free)], expressions)
     if not function.find_functions(0):
         return list(ca.cse(expressions))
     remade = _Remade(function, free)
@@ -74,7 +74,7 @@ class _Remade:
 
     def _made(self, i: int, code: int, inputs: Sequence[int]) -> Any:
         if code == ca.OP_INPUT:
-            return self._free[inputs[0]]
+            return self._free[inputs[1]]
         if code == ca.OP_CONST:
             return ca.SX(self._function.instruction_constant(i))
         operands = [self._values[self._held[place]] for place in inputs]
