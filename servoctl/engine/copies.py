@@ -10,7 +10,7 @@ _PLACE = re.compile(r"(\w+)\[(\d+)\]")
 
 
 def copies(name: str, values: Sequence[str], width: int = 1) -> list[str]:
-    """Statements that fill an array: one loop for each stretch of values at even distances in another array.
+    """Statements that fill an array: a loop for each stretch of equal values, or at even distances in another array.
 
     Args:
         name: The array.
@@ -27,37 +27,37 @@ def _column(name: str, values: Sequence[str], width: int, column: int) -> list[s
     lines, first = [], 0
     while first < len(values):
         last, step = _stretch(places, first)
-        place, count, start = places[first], last - first, width * first + column
-        if place is None or count <= SHORT:
+        (array, index), count, start = places[first], last - first, width * first + column
+        if count <= SHORT:
             lines += [f"{name}[{width * i + column}] = {values[i]};" for i in range(first, last)]
         else:
             own = f"{name}[{start} + {times}k]" if start else f"{name}[{times}k]"
-            lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {place[0]}[{place[1]} + {step} * k];")
+            value = array if index is None else f"{array}[{index} + {step} * k]"
+            lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {value};")
         first = last
     return lines
 
 
 def lying(values: Sequence[str]) -> str | None:
     """Where the values lie one behind the other in an array: `d5_0 + 7`; None if they do not."""
-    start = _place(values[0]) if values else None
-    if start is None or any(value != f"{start[0]}[{start[1] + k}]" for k, value in enumerate(values)):
+    array, index = _place(values[0]) if values else ("", None)
+    if index is None or any(value != f"{array}[{index + k}]" for k, value in enumerate(values)):
         return None
-    return f"{start[0]} + {start[1]}" if start[1] else start[0]
+    return f"{array} + {index}" if index else array
 
 
-def _place(value: str) -> tuple[str, int] | None:
-    """Array and index of a value that is an entry of an array."""
+def _place(value: str) -> tuple[str, int | None]:
+    """Array and index of a value that is an entry of an array; of any other the value and None."""
     found = _PLACE.fullmatch(value)
-    return None if found is None else (found[1], int(found[2]))
+    return (value, None) if found is None else (found[1], int(found[2]))
 
 
-def _stretch(places: Sequence[tuple[str, int] | None], first: int) -> tuple[int, int]:
-    """The end of the stretch of places at even distances that begins here, and the distance."""
-    last, start = first + 1, places[first]
-    following = places[last] if last < len(places) else None
-    if start is None or following is None or following[0] != start[0]:
-        return last, 0
-    step = following[1] - start[1]
-    while last < len(places) and places[last] == (start[0], start[1] + step * (last - first)):
+def _stretch(places: Sequence[tuple[str, int | None]], first: int) -> tuple[int, int]:
+    """The end of the stretch of equal values or of places at even distances that begins here, and the distance."""
+    array, index = places[first]
+    last, step = first + 1, 0
+    if index is not None and last < len(places) and places[last][0] == array:
+        step = (places[last][1] or 0) - index
+    while last < len(places) and places[last] == (array, None if index is None else index + step * (last - first)):
         last += 1
     return last, step

@@ -16,8 +16,8 @@ from servoctl.types import Array
 
 _LARGEST = 1.7976931348623157e308
 
-MANY = 500
-"""Symbols of one array from which a loop sums them."""
+MANY, INPUTS = 500, 64
+"""Symbols of one array from which a loop sums them, and the same if all are inputs, of which no copy is made."""
 
 
 def is_finite(*arrays: Array) -> Any:
@@ -28,14 +28,14 @@ def is_finite(*arrays: Array) -> Any:
     seen: set[int] = set()
     entries: list[Any] = []
     for array in arrays:
-        own = []
+        own: list[Symbol] = []
         for entry in np.asarray(array, dtype=object).flat:
             if not isinstance(entry, Symbol):
                 entries.append(entry)
             elif entry.sx.element_hash() not in seen:
                 seen.add(entry.sx.element_hash())
                 own.append(entry)
-        if len(own) < MANY:
+        if len(own) < (INPUTS if all(entry.sx.is_symbolic() for entry in own) else MANY):
             entries += own
         else:
             entries += called(loops.total_function(len(own)), (np.array(own, dtype=object),), ())

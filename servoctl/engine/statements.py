@@ -13,9 +13,12 @@ import casadi as ca
 
 from servoctl.engine.copies import copies, lying
 from servoctl.engine.cost import Cost
+from servoctl.engine.instructions import Instructions
 from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.mapped import width_of_rows
+from servoctl.engine.operations import COMPARE, TEXT, cost_of, operation_name
 from servoctl.engine.pieces import Variable
+from servoctl.engine.series import START, Series, all_series
 from servoctl.errors import CompileError
 
 LARGEST_FLOAT = 3.4028234663852886e38
@@ -26,46 +29,11 @@ FEW = 16
 USE_VM = " (take --engine vm)"
 """What to do where there is no C, for somebody who runs a config."""
 
-_UNARY = {
-    ca.OP_NEG: "-{0}",
-    ca.OP_SQ: "{0} * {0}",
-    ca.OP_TWICE: "number(2.0) * {0}",
-    ca.OP_INV: "number(1.0) / {0}",
-    ca.OP_ASSIGN: "{0}",
-}
-_BINARY = {
-    ca.OP_ADD: "{0} + {1}",
-    ca.OP_SUB: "{0} - {1}",
-    ca.OP_MUL: "{0} * {1}",
-    ca.OP_DIV: "{0} / {1}",
-    ca.OP_CONSTPOW: "v_pow({0}, {1})",
-}
-CHEAP_OF_ONE, CHEAP_OF_TWO = ("floor", "ceil", "fabs", "sign"), ("copysign", "fmin", "fmax", "fmod")
-SLOW_OF_ONE = (
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log",
-    "expm1", "log1p", "erf",
-)  # fmt: skip
-SLOW_OF_TWO = ("atan2", "hypot", "pow")
-FUNCTIONS = ("sqrt", *CHEAP_OF_ONE, *CHEAP_OF_TWO, *SLOW_OF_ONE, *SLOW_OF_TWO)
-"""Functions of V, each written `v_<name>` in C."""
-
-_UNARY |= {getattr(ca, f"OP_{name.upper()}"): f"v_{name}({{0}})" for name in ("sqrt", *CHEAP_OF_ONE, *SLOW_OF_ONE)}
-_BINARY |= {getattr(ca, f"OP_{name.upper()}"): f"v_{name}({{0}}, {{1}})" for name in (*CHEAP_OF_TWO, *SLOW_OF_TWO)}
-_COMPARE = {ca.OP_LT: "{0} < {1}", ca.OP_LE: "{0} <= {1}", ca.OP_EQ: "{0} == {1}", ca.OP_NE: "{0} != {1}"}
-_DIVISIONS = {ca.OP_DIV, ca.OP_INV, ca.OP_SQRT}
-_SLOW = {getattr(ca, f"OP_{name.upper()}") for name in (*SLOW_OF_ONE, *SLOW_OF_TWO)} | {ca.OP_CONSTPOW}
-
-
 TOGETHER = 4
 """Angles whose sines and cosines one call computes, in the time of one."""
 
 MANY_VALUES = 64
 """Longer arrays of values are filled in loops, where values stand at even distances in another array."""
-
-
-def operation_name(operation: int) -> str:
-    """What CasADi calls an operation: `erfinv`."""
-    return next(word[3:].lower() for word in dir(ca) if word.startswith("OP_") and getattr(ca, word) == operation)
 
 
 class Statements:
@@ -96,42 +64,32 @@ class Statements:
         self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
         self.variables: dict[str, Variable] = {}
         self._function, self._single = function, single
-        self._expressions: Any = None
+        self._instructions = Instructions(function)
+        self._steps, self._sources = self._instructions.steps, self._instructions.sources
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
         self._comparisons: set[str] = set()
-        self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that a call fills -> the array
+        self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that a call or a loop fills -> it
         for k in range(function.n_in()):
             self._arrays[tuple(f"x{k}[{j}]" for j in range(function.nnz_in(k)))] = f"x{k}"
         self._inverses: dict[str, str] = {}
-        count = function.n_instructions()
-        self._steps = [
-            (function.instruction_id(i), function.instruction_input(i), function.instruction_output(i))
-            for i in range(count)
-        ]
-        self._sources = self._made_by()
         self._shared = self._denominators()
         self._angles = self._angles_of_both() if sine_with_cosine else {}
         self._groups, self._both = self._groups_of_angles(), dict[int, tuple[str, str]]()
         read = {inputs[0] for operation, inputs, _ in self._steps if operation == ca.OP_INPUT}
         self.lines += [f"  (void) x{k};" for k in range(function.n_in()) if k not in read]
         results = [[""] * function.nnz_out(k) for k in range(function.n_out())]
+        self._series, self._members = self._all_series()
+        ends = {series.after for series in self._series}
+        self._loops(START)
         for i, step in enumerate(self._steps):
             self._statement(i, *step, results)
+            if i in ends:
+                self._loops(i)
         self.lines += [f"  {line}" for k, values in enumerate(results) for line in copies(f"y{k}", values)]
-
-    def _made_by(self) -> list[list[int]]:
-        """For each instruction, those that made what it reads."""
-        made: dict[int, int] = {}
-        sources: list[list[int]] = []
-        for i, (operation, inputs, outputs) in enumerate(self._steps):
-            sources.append([] if operation in (ca.OP_INPUT, ca.OP_CONST) else [made[place] for place in inputs])
-            if operation != ca.OP_OUTPUT:
-                made |= dict.fromkeys(outputs, i)
-        return sources
 
     def _denominators(self) -> set[int]:
         """The instructions by whose results more than one is divided."""
-        uses = Counter(self._sources[i][-1] for i, step in enumerate(self._steps) if step[0] in (ca.OP_DIV, ca.OP_INV))
+        uses = Counter(self._sources[i][-1] for i in range(len(self._steps)) if self._divides(i))
         alone = {i for i in uses if self._steps[i][0] in (ca.OP_CONST, ca.OP_CALL)}
         return {i for i, times in uses.items() if times > 1} - alone
 
@@ -148,22 +106,44 @@ class Statements:
         groups = [inputs[first : first + TOGETHER] for first in range(0, len(inputs), TOGETHER)]
         return {angle: group for group in groups if len(group) > 1 for angle in group}
 
+    def _all_series(self) -> tuple[dict[Series, str], dict[int, str]]:
+        """The series with the arrays of their results, and the entry of such an array for each of their members."""
+        divided = {i for i, sources in enumerate(self._sources) if self._divides(i) and sources[-1] in self._shared}
+        found = all_series(self._instructions, TEXT, divided | self._shared | self._angles.keys(), self._constant)
+        names = {series: f"e{number}" for number, series in enumerate(found)}
+        return names, {i: f"{name}[{k}]" for series, name in names.items() for k, i in enumerate(series.members)}
+
+    def _divides(self, i: int) -> bool:
+        return self._steps[i][0] in (ca.OP_DIV, ca.OP_INV)
+
+    def _loops(self, i: int) -> None:
+        """Writes the series whose operands are complete behind instruction i."""
+        for series, name in self._series.items():
+            if series.after == i:
+                count = len(series.members)
+                cost = cost_of(series.operation) * count
+                self._declare(name, f"V {name}[{count}];", cost, count, filled=False)
+                self.lines.append(f"  {series.loop(name, TEXT[series.operation], self._series)}")
+                self._arrays[tuple(f"{name}[{k}]" for k in range(count))] = name
+
     def _statement(
         self, i: int, operation: int, inputs: list[int], outputs: list[int], results: list[list[str]]
     ) -> None:
         """Writes one instruction; what it gives as a result of the function goes into `results`."""
-        if operation == ca.OP_INPUT:
+        if i in self._members:
+            self._held[outputs[0]] = self._members[i]
+        elif operation == ca.OP_INPUT:
             self._held[outputs[0]] = f"x{inputs[0]}[{inputs[1]}]"
             if i in self._shared:
                 self._set(i, outputs[0], self._held[outputs[0]], Cost())
         elif operation == ca.OP_CONST:
-            self._held[outputs[0]] = self._constant(self._function.instruction_constant(i))
+            self._held[outputs[0]] = self._constant(self._instructions.constant(i))
         elif operation == ca.OP_OUTPUT:
             results[outputs[0]][outputs[1]] = self._value(inputs[0])
         elif operation == ca.OP_CALL:
             self._call(i, inputs, outputs)
-        elif operation in _COMPARE:
-            self._compare(i, outputs[0], _COMPARE[operation].format(*map(self._value, inputs)))
+        elif operation in COMPARE:
+            self._compare(i, outputs[0], COMPARE[operation].format(*map(self._value, inputs)))
         elif operation in (ca.OP_AND, ca.OP_OR):
             sign = " & " if operation == ca.OP_AND else " | "
             self._compare(i, outputs[0], sign.join(map(self._comparison, inputs)))
@@ -173,7 +153,7 @@ class Statements:
             self._set(i, outputs[0], f"keep({self._comparison(inputs[0])}, {self._value(inputs[1])})", Cost(1))
         elif i in self._angles:
             self._sine_or_cosine(i, operation, inputs[0], outputs[0])
-        elif operation in _UNARY or operation in _BINARY:
+        elif operation in TEXT:
             self._arithmetic(i, operation, inputs, outputs[0])
         else:
             raise CompileError(
@@ -187,9 +167,7 @@ class Statements:
         elif inverse is not None:
             self._set(i, place, f"{self._value(inputs[0])} * {inverse}", Cost(1))
         else:
-            text = _UNARY[operation] if operation in _UNARY else _BINARY[operation]
-            cost = Cost(1, int(operation in _DIVISIONS), int(operation in _SLOW))
-            self._set(i, place, text.format(*map(self._value, inputs)), cost)
+            self._set(i, place, TEXT[operation].format(*map(self._value, inputs)), cost_of(operation))
 
     def _sine_or_cosine(self, i: int, operation: int, angle: int, place: int) -> None:
         """The sine or the cosine of an angle; the first of them that is asked for computes both."""
@@ -269,9 +247,7 @@ class Statements:
 
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
         """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
-        if self._expressions is None:
-            self._expressions = self._function.instructions_sx()
-        called = self._expressions[i].which_function()
+        called = self._instructions.called(i)
         if is_lookup_derivative(called.name()):
             self._held |= {place: "number(0.0)" for place in outputs if place >= 0}
             return

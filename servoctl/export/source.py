@@ -8,7 +8,8 @@ import numpy as np
 
 from servoctl.engine.cost import Cost
 from servoctl.engine.emit import emitted
-from servoctl.engine.statements import FUNCTIONS, LARGEST_FLOAT
+from servoctl.engine.operations import FUNCTIONS
+from servoctl.engine.statements import LARGEST_FLOAT
 from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
 

@@ -26,7 +26,7 @@ from servoctl.simulation.part_totals import after_all, before_all
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command, State, Status
 
-_OF_LAW = ["u", "missed", "rhs", "rank", "pivot", "rows", "inputs"]
+_OF_LAW = ["u", "missed", "rhs", "known", "rank", "pivot", "rows", "inputs"]
 _OF_MOTION = ["acceleration", "force", "passive"]
 
 
@@ -103,7 +103,7 @@ class DividedSystem(System):
         status = where(rank < r, Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
-        status = where(is_finite(value["rhs"], value["u"]), status, Status.NON_FINITE.code)
+        status = where(total["known"], status, Status.NON_FINITE.code)
         status = where(total["positive"], status, Status.NOT_POSITIVE.code)
         status = where(total["finite"], status, Status.NON_FINITE.code)
         nothing = status >= Status.NOT_POSITIVE.code
@@ -169,6 +169,10 @@ def _unless(nothing: Any, values: Array) -> Array:
     """The values, NaN if there is nothing."""
     every = np.full((len(values), 1), nothing, dtype=object)
     return for_many(lambda one, without: where(without, np.nan, one), values[:, None], every)[:, 0]
+
+
+def _flag(value: Any) -> Array:
+    return np.array([float(value) if isinstance(value, bool) else value], dtype=object)
 
 
 class _Slices:
@@ -259,7 +263,7 @@ class _PartWork:
             results["acceleration"] = acceleration
             results["force"] = terms.passive_force(acceleration, results["u"])
             results["passive"] = np.array([terms.passive.rank])
-        flags = [np.array([x if not isinstance(x, bool) else float(x)]) for x in (terms.positive, terms.finite)]
+        flags = _flag(terms.positive), _flag(terms.finite)
         parts = [np.asarray(x, dtype=object) for x in (*flags, *(results[name] for name in self._names))]
         return np.concatenate(parts)
 
@@ -268,7 +272,8 @@ class _PartWork:
         command = law.command(terms, np.zeros(0))
         rhs = terms.rhs + law.feedback(terms)
         return {
-            "u": command.u, "missed": command.residual, "rhs": rhs, "rank": np.array([command.rank]),
+            "u": command.u, "missed": command.residual, "rhs": rhs,
+            "known": _flag(is_finite(rhs, command.u)), "rank": np.array([command.rank]),
             "pivot": np.array([command.pivot_min * terms.scale]), "rows": np.array([np.sum(terms.rows * terms.rows)]),
             "inputs": np.array([np.sum(terms.inputs * terms.inputs)]),
         }  # fmt: skip

@@ -9,6 +9,7 @@ from servoctl.engine.mapped import fold
 from servoctl.engine.symbol import maximum, minimum, where
 from servoctl.types import Array
 
+_FLAGS = ("positive", "finite", "known")
 _SUMS, _SIZES = ("rank", "rows", "inputs", "passive"), ("missed", "rhs")
 
 
@@ -19,7 +20,7 @@ def before_all(names: Sequence[str], finite: Any) -> dict[str, Any]:
         names: Names of the results of a part.
         finite: Whether the state is finite.
     """
-    start = dict.fromkeys((*_SUMS, *_SIZES), 0.0) | {"pivot": np.inf}
+    start = dict.fromkeys((*_SUMS, *_SIZES), 0.0) | {"known": 1.0, "pivot": np.inf}
     return {"positive": 1.0, "finite": finite} | {name: start[name] for name in names if name in start}
 
 
@@ -42,7 +43,7 @@ def after_all(total: Mapping[str, Any], rows: Array, slices: Mapping[str, slice]
 
 def _added(total: Mapping[str, Any], part: Mapping[str, Array]) -> dict[str, Any]:
     """The totals with one part more."""
-    new = {name: where(part[name][0] > 0.5, total[name], 0.0) for name in ("positive", "finite")}
+    new = {name: where(part[name][0] > 0.5, total[name], 0.0) for name in _FLAGS if name in total}
     new |= {name: total[name] + part[name][0] for name in _SUMS if name in total}
     for name in _SIZES:
         if name in total:
