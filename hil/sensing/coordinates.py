@@ -23,8 +23,8 @@ from hil.sensing.channels import Displacements
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.linalg import Decomposition, decompose, frobenius
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.products import largest
 from servoctl.engine.select_engine import run_fast
-from servoctl.engine.symbol import largest
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
 from servoctl.mechanics.model import Model

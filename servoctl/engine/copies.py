@@ -9,17 +9,29 @@ SHORT = 8
 _PLACE = re.compile(r"(\w+)\[(\d+)\]")
 
 
-def copies(name: str, values: Sequence[str]) -> list[str]:
-    """Statements that fill an array: one loop for each stretch of values at even distances in another array."""
+def copies(name: str, values: Sequence[str], width: int = 1) -> list[str]:
+    """Statements that fill an array: one loop for each stretch of values at even distances in another array.
+
+    Args:
+        name: The array.
+        values: What it holds.
+        width: Of its rows: values of one column are compared with each other.
+    """
+    return [line for column in range(width) for line in _column(name, values[column::width], width, column)]
+
+
+def _column(name: str, values: Sequence[str], width: int, column: int) -> list[str]:
+    """The statements for every `width`-th entry of an array, from this one on."""
     places = [_place(value) for value in values]
+    times = f"{width} * " if width > 1 else ""
     lines, first = [], 0
     while first < len(values):
         last, step = _stretch(places, first)
-        place, count = places[first], last - first
+        place, count, start = places[first], last - first, width * first + column
         if place is None or count <= SHORT:
-            lines += [f"{name}[{i}] = {values[i]};" for i in range(first, last)]
+            lines += [f"{name}[{width * i + column}] = {values[i]};" for i in range(first, last)]
         else:
-            own = f"{name}[{first} + k]" if first else f"{name}[k]"
+            own = f"{name}[{start} + {times}k]" if start else f"{name}[{times}k]"
             lines.append(f"for (int k = 0; k < {count}; ++k) {own} = {place[0]}[{place[1]} + {step} * k];")
         first = last
     return lines

@@ -210,10 +210,21 @@ def _loop(function: Any) -> CFunction:
 
 def _mapped(function: Any) -> CFunction:
     """A function that evaluates another for each of many like things."""
-    one, count = MAPPED[function.name()].one, MAPPED[function.name()].count
-    own = "".join(f"x{i} + {one.nnz_in(i)} * k, " for i in range(1, one.n_in()))
-    lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, {own}y0 + {one.nnz_out(0)} * k);"]
-    return CFunction(_text(function, lines), Cost(), 1, count * (one.name(),))
+    mapped = MAPPED[function.name()]
+    one, count, size = mapped.one, mapped.count, mapped.one.nnz_out(0)
+    own = "".join(f"x{i} + {one.nnz_in(i)} * k, " for i in range(mapped.first, one.n_in()))
+    if not mapped.folded:
+        lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, {own}y0 + {size} * k);"]
+        return CFunction(_text(function, lines), Cost(), 1, count * (one.name(),))
+    lines = [
+        f"  for (int i = 0; i < {size}; ++i) y0[i] = x0[i];",
+        f"  for (int k = 0; k < {count}; ++k) {{",
+        f"    V after[{size}];",
+        f"    f_{one.name()}(y0, x1, {own}after);",
+        f"    for (int i = 0; i < {size}; ++i) y0[i] = after[i];",
+        "  }",
+    ]
+    return CFunction(_text(function, lines), Cost(), size + 1, count * (one.name(),))
 
 
 def _recursion(function: Any) -> CFunction:

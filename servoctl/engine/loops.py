@@ -152,6 +152,15 @@ def total_function(count: int) -> Any:
 
 
 @cache
+def largest_function(count: int) -> Any:
+    """CasADi function of a vector -> its largest absolute value."""
+    x, result = ca.SX.sym("x", count), ca.SX(0)
+    for i in range(count):
+        result = ca.fmax(result, ca.fabs(x[i]))
+    return _called(f"largest_{count}", [x], [result])
+
+
+@cache
 def longer_function(rows: int, n: int) -> Any:
     """CasADi function (A, limit) -> (1 or 0 for each row: whether it is longer, the rows or zeros)."""
     A, limit = ca.SX.sym("A", rows, n), ca.SX.sym("limit")

@@ -1,4 +1,4 @@
-"""One function of many like things: a loop in C, CasADi's `map` on the virtual machine.
+"""One function of many like things: a loop in C, CasADi's `map` or `fold` on the virtual machine.
 
 Design: expressions that differ only in the symbols that they contain become one function and a list of its arguments.
 Arguments that are the same number everywhere stay numbers in it, so products with 0 and 1 vanish; arguments that are
@@ -19,6 +19,9 @@ from servoctl.types import Array
 Table = Sequence[Array] | Array
 """Numbers and symbols of many things, shape (things, entries)."""
 
+FEW = 16
+"""Up to so many things are written out where they need not be one function."""
+
 _DEPTH = 5
 """Depth to which two arguments are compared."""
 
@@ -28,16 +31,24 @@ class Mapped:
     """What the C code needs to write the loop.
 
     Attributes:
-        one: CasADi function (shared, own arguments of each table) -> results of one thing.
+        one: CasADi function (shared, own arguments of each table) -> results of one thing; of a fold: (values before,
+            shared, own arguments) -> values after.
         count: Number of things.
+        folded: Whether each call takes the results of the one before.
     """
 
     one: Any
     count: int
+    folded: bool = False
+
+    @property
+    def first(self) -> int:
+        """Index of the first input with own arguments."""
+        return 2 if self.folded else 1
 
 
 MAPPED: dict[str, Mapped] = {}
-"""Name of a CasADi function that maps another -> what it maps."""
+"""Name of a CasADi function that maps or folds another -> what it maps."""
 
 
 def for_each(function: Callable[..., Array], *arguments: Table) -> Array:
@@ -49,12 +60,41 @@ def for_each(function: Callable[..., Array], *arguments: Table) -> Array:
             on in C without a copy.
     """
     columns = Arguments(arguments)
-    results = ca.cse(to_sx(function(*columns.placeholders)))
-    one = ca.Function("one", columns.given, [ca.densify(results)])
-    name = hashlib.sha256(one.serialize().encode()).hexdigest()[:24]
-    one = ca.Function(f"one_{name}", columns.given, [ca.densify(results)], {"never_inline": True})
+    one = _one(columns.given, function(*columns.placeholders))
     found = _mapped(one, columns.things)(*columns.values)
     return from_sx(found, (columns.things * one.nnz_out(0),)).reshape(columns.things, -1)
+
+
+def for_many(function: Callable[..., Array], *arguments: Table) -> Array:
+    """`for_each`, written out for few things or for numbers."""
+    if len(arguments[0]) <= FEW:
+        return np.array([function(*rows) for rows in zip(*arguments, strict=True)], dtype=object)
+    return for_each(function, *arguments)
+
+
+def fold(function: Callable[..., Array], start: Array, *arguments: Table) -> Array:
+    """The values after the last of many things, shape (values,), on symbols; written out for few things.
+
+    Args:
+        function: (values before a thing, its arguments by table) -> values after it, vectors.
+        start: Values before the first, shape (values,).
+        arguments: As of `for_each`.
+    """
+    if len(arguments[0]) <= FEW:
+        values = start
+        for rows in zip(*arguments, strict=True):
+            values = function(values, *rows)
+        return values
+    columns, before = Arguments(arguments), symbols("before", len(start))
+    one = _one([to_sx(before), *columns.given], function(before, *columns.placeholders))
+    return from_sx(_folded(one, columns.things)(to_sx(start), *columns.values), (len(start),))
+
+
+def _one(given: list[Any], results: Array) -> Any:
+    """The CasADi function of one thing, named by its content."""
+    dense = ca.densify(ca.cse(to_sx(results)))
+    name = hashlib.sha256(ca.Function("one", given, [dense]).serialize().encode()).hexdigest()[:24]
+    return ca.Function(f"one_{name}", given, [dense], {"never_inline": True})
 
 
 class Arguments:
@@ -100,6 +140,24 @@ def _mapped(one: Any, count: int) -> Any:
     results = every(shared, *(ca.reshape(each, size, count) for each, size in zip(own, sizes, strict=True)))
     MAPPED[name] = Mapped(one, count)
     return ca.Function(name, [shared, *own], [ca.vec(results)], {"never_inline": True})
+
+
+def _folded(one: Any, count: int) -> Any:
+    """CasADi function (values, shared, own arguments of all, one thing after the other) -> values after the last."""
+    name = f"fold_{count}_{one.name()}"
+    values, shared = ca.MX.sym("values", one.nnz_in(0)), ca.MX.sym("shared", one.nnz_in(1))
+    sizes = [one.nnz_in(i) for i in range(2, one.n_in())]
+    own = [ca.MX.sym("own", size * count) for size in sizes]
+    rows = (ca.reshape(each, size, count) for each, size in zip(own, sizes, strict=True))
+    result = one.fold(count)(values, ca.repmat(shared, 1, count), *rows)
+    MAPPED[name] = Mapped(one, count, folded=True)
+    return ca.Function(name, [values, shared, *own], [result], {"never_inline": True})
+
+
+def width_of_rows(name: str, index: int) -> int:
+    """Arguments of one thing in an input of a function; 1 for a function of other things."""
+    mapped = MAPPED.get(name)
+    return 1 if mapped is None or index < mapped.first else max(1, mapped.one.nnz_in(index))
 
 
 def _number(value: Any) -> Any:

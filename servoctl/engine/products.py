@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.structured import components, is_zero
-from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, to_sx
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, maximum, to_sx
 from servoctl.types import Array
 
 SMALL = 100
@@ -104,6 +104,17 @@ def sum_of_squares(A: Array) -> Any:
 def total(entries: Sequence[Any]) -> Any:
     """The sum, in parts that do not wait for one another: an addition takes several times as long as its start."""
     return sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
+
+
+def largest(values: Any) -> Any:
+    """|values|_inf of a vector of numbers or symbols; 0 if it is empty."""
+    if len(values) >= WORTH and is_symbolic(np.asarray(values)):
+        (whole,) = called(loops.largest_function(len(values)), (np.asarray(values),), ())
+        return whole
+    result: Any = 0.0
+    for value in values:
+        result = maximum(result, abs(value))
+    return result
 
 
 def column_sizes(A: Array) -> Array:

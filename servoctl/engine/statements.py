@@ -14,6 +14,7 @@ import casadi as ca
 from servoctl.engine.copies import copies, lying
 from servoctl.engine.cost import Cost
 from servoctl.engine.lookup import is_lookup_derivative
+from servoctl.engine.mapped import width_of_rows
 from servoctl.engine.pieces import Variable
 from servoctl.errors import CompileError
 
@@ -253,8 +254,8 @@ class Statements:
         self.cost += Cost(1)
         return f"({held} != number(0.0))"
 
-    def _fill(self, name: str, values: Sequence[str]) -> None:
-        """Declares an array of these values."""
+    def _fill(self, name: str, values: Sequence[str], width: int) -> None:
+        """Declares an array of these values, in rows of this width."""
         count = len(values)
         if count > FEW and all(value.startswith("number(") for value in values):
             end = "f" if self._single else ""
@@ -264,7 +265,7 @@ class Statements:
             self._declare(name, f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
         else:
             self._declare(name, f"V {name}[{count}];", Cost(), count, filled=False)
-            self.lines += [f"  {line}" for line in copies(name, values)]
+            self.lines += [f"  {line}" for line in copies(name, values, width)]
 
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
         """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
@@ -283,7 +284,7 @@ class Statements:
                 names.append(whole)
                 continue
             names.append(f"c{i}_{k}")
-            self._fill(names[-1], values)
+            self._fill(names[-1], values, width_of_rows(called.name(), k))
             self._arrays[tuple(values)] = names[-1]
         position = 0
         for k in range(called.n_out()):

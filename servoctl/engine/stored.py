@@ -147,7 +147,7 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
             "inputs": kernel.inputs,
             "outputs": kernel.outputs,
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
-            "mapped": [[name, each.count] for name, each in mapped.items()],
+            "mapped": [[name, each.count, each.folded] for name, each in mapped.items()],
             "pairs": [[name, each.bodies, each.opposite] for name, each in pairs.items()],
             "recursions": [[name, each.parents, each.inwards] for name, each in recursions.items()],
             "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
@@ -187,8 +187,8 @@ def _function(values: dict[str, Any], functions: bytes) -> Any | None:
         steps_of, ones = steps[: len(values["repeated"])], steps[len(values["repeated"]) :]
         for (name, most, done), step in zip(values["repeated"], steps_of, strict=True):
             REPEATED.setdefault(name, Repeated(step, most, done))
-        for (name, count), one in zip(values["mapped"], ones, strict=False):
-            MAPPED.setdefault(name, Mapped(one, count))
+        for (name, count, folded), one in zip(values["mapped"], ones, strict=False):
+            MAPPED.setdefault(name, Mapped(one, count, folded))
         ones = ones[len(values["mapped"]) :]
         for (name, bodies, opposite), one in zip(values["pairs"], ones, strict=False):
             PAIRS.setdefault(name, Pairs(one, bodies, opposite))

@@ -226,11 +226,3 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 def clip(value: Any, lower: Any, upper: Any) -> Any:
     """The value limited to `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
     return minimum(maximum(value, lower), upper)
-
-
-def largest(values: Any) -> Any:
-    """|values|_inf of a vector of numbers or symbols; 0 if it is empty."""
-    result: Any = 0.0
-    for value in values:
-        result = maximum(result, abs(value))
-    return result

@@ -79,6 +79,7 @@ LOOPS = {
     "dots": Loops("dots.h", ("COLUMNS", "N"), lambda columns, n: Cost(columns * (2 * n + 3)), lambda columns, n: 4),
     "squares": Loops("squares.h", ("COUNT",), lambda count: Cost(2 * count + 7), lambda count: 8),
     "total": Loops("total.h", ("COUNT",), lambda count: Cost(count + 7), lambda count: 8),
+    "largest": Loops("largest.h", ("COUNT",), lambda count: Cost(2 * count + 7), lambda count: 8),
     "longer": Loops("longer.h", ("ROWS", "N"), lambda rows, n: Cost(rows * (3 * n + 3), rows), lambda rows, n: 3),
     "sizes": Loops("sizes.h", ("ROWS", "N"), lambda rows, n: Cost(2 * rows * n), lambda rows, n: 3),
     "divided": Loops("divided.h", ("COUNT",), lambda count: Cost(count + 1, 1), lambda count: 2),

@@ -13,7 +13,8 @@ import numpy as np
 
 from servoctl.engine.finite import is_finite
 from servoctl.engine.linalg import product
-from servoctl.engine.symbol import is_symbolic, largest, where
+from servoctl.engine.products import largest
+from servoctl.engine.symbol import is_symbolic, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.active_set import ROUNDING

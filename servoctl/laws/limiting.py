@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from servoctl.engine.linalg import product
-from servoctl.engine.symbol import largest, where
+from servoctl.engine.products import largest
+from servoctl.engine.symbol import where
 from servoctl.laws.active_set import above
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from servoctl.engine.parameters import structure
-from servoctl.engine.symbol import largest, where
+from servoctl.engine.products import largest
+from servoctl.engine.symbol import where
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.finite import is_finite
-from servoctl.engine.mapped import for_each
+from servoctl.engine.mapped import for_each, for_many
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import largest, minimum, where
+from servoctl.engine.symbol import where
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.separation import law_of_part, separable
 from servoctl.mechanics.division import Part
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
+from servoctl.simulation.part_totals import after_all, before_all
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command, State, Status
 
@@ -58,12 +59,12 @@ class _Outcome:
 
     Attributes:
         values: Name -> values in the order of the whole.
-        known: Whether M is positive definite, and whether all terms are finite.
+        total: What follows from all parts; `positive` and `finite`: whether M is positive definite, and all terms are
+            finite.
     """
 
     values: dict[str, Array]
-    positive: Any
-    finite: Any
+    total: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -95,27 +96,23 @@ class DividedSystem(System):
 
     def command(self, terms: Any, memory: Array) -> Command:
         outcome = self._evaluated(terms, None, _OF_LAW + _OF_MOTION * self.with_motion)
-        value = outcome.values
-        u, missed, rhs, law = value["u"], value["missed"], value["rhs"], self.law
+        value, total, law = outcome.values, outcome.total, self.law
         assert isinstance(law, BoundConstraintFollowing)
-        rank, r = np.sum(value["rank"]), len(law.rows)
-        infeasible = largest(missed) > law.residual_tolerance * (1.0 + largest(rhs))
+        rank, r = total["rank"], len(law.rows)
+        infeasible = total["missed"] > law.residual_tolerance * (1.0 + total["rhs"])
         status = where(rank < r, Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
-        status = where(is_finite(rhs, u), status, Status.NON_FINITE.code)
-        status = where(outcome.positive, status, Status.NOT_POSITIVE.code)
-        status = where(outcome.finite, status, Status.NON_FINITE.code)
+        status = where(is_finite(value["rhs"], value["u"]), status, Status.NON_FINITE.code)
+        status = where(total["positive"], status, Status.NOT_POSITIVE.code)
+        status = where(total["finite"], status, Status.NON_FINITE.code)
         nothing = status >= Status.NOT_POSITIVE.code
-        pivots: Any = np.inf
-        for pivot, counted in zip(value["pivot"], value["rank"], strict=True):
-            pivots = minimum(pivots, where(counted > 0.5, pivot, np.inf))
-        size = np.sum(value["rows"]) * np.sum(value["inputs"])  # of the whole, as for a law that is not divided
-        pivots = pivots / np.sqrt(where(size > 0.0, size, 1.0))
-        u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
+        size = total["rows"] * total["inputs"]  # of the whole, as for a law that is not divided
+        pivots = total["pivot"] / np.sqrt(where(size > 0.0, size, 1.0))
+        u, missed = _unless(nothing, value["u"]), _unless(nothing, value["missed"])
         if self.with_motion:
-            moved = [where(nothing, np.nan, value[name]) for name in ("acceleration", "force")]
-            self._moved.update(u=u, moved=(*moved, value["passive"]))  # type: ignore[attr-defined]
+            moved = [_unless(nothing, value[name]) for name in ("acceleration", "force")]
+            self._moved.update(u=u, moved=(*moved, total["passive"]))  # type: ignore[attr-defined]
         none = where(nothing, 1.0, where(rank < 1, 1.0, 0.0))
         return Command(u, where(nothing, 0, rank), missed, where(none, 0.0, pivots), status)
 
@@ -126,15 +123,15 @@ class DividedSystem(System):
             acceleration, force, rank = kept["moved"]
         else:
             outcome = self._evaluated(terms, u, _OF_MOTION)
-            acceleration, force, rank = (outcome.values[name] for name in _OF_MOTION)
-            sound = where(outcome.finite, outcome.positive, 0.0)
-            acceleration, force = where(sound, acceleration, np.nan), where(sound, force, np.nan)
+            unsound = where(where(outcome.total["finite"], outcome.total["positive"], 0.0), 0.0, 1.0)
+            acceleration, force = (_unless(unsound, outcome.values[name]) for name in ("acceleration", "force"))
+            rank = outcome.total["passive"]
         return {
             "acceleration": acceleration,
             "violation": task.violation,
             "violation_rate": task.violation_rate,
             "passive": passive.violation,
-            "passive_rank": np.array([np.sum(rank)][: len(self.model.passive_rows)]),
+            "passive_rank": np.array([rank][: len(self.model.passive_rows)]),
             "passive_force": force,
             "servo_force": Sparse.of(terms.matrices.B) @ u,
         }
@@ -142,35 +139,36 @@ class DividedSystem(System):
     def _evaluated(self, terms: DividedTerms, u: Array | None, names: Sequence[str]) -> _Outcome:
         """Evaluates all parts, like ones by one function, and puts their results in order."""
         whole, n = terms.matrices, self.model.n
-        sizes = {"u": self.model.m, "missed": len(self.model.task_rows), "rhs": len(self.model.task_rows)}
-        sizes |= {"acceleration": n, "force": n}
-        values = {name: np.zeros(sizes.get(name, len(self.parts)), dtype=object) for name in names}
+        r = len(self.model.task_rows)
+        sizes = {"u": self.model.m, "missed": r, "rhs": r, "acceleration": n, "force": n}
+        values = {name: np.zeros(size, dtype=object) for name, size in sizes.items() if name in names}
         slices, correction = _Slices(whole), self.passive.correction(whole, self.model)
-        positive: Any = 1.0
-        finite: Any = is_finite(terms.state.t, terms.state.q, terms.state.v)
-        for places, group in self._groups():
+        total = before_all(names, is_finite(terms.state.t, terms.state.q, terms.state.v))
+        for group in self._groups():
             work = _PartWork(self, group[0], whole, u is None, names)
             rows = for_each(work, [work.arguments(slices, part, terms.state.v, correction, u) for part in group])
-            for place, part, row in zip(places, group, rows, strict=True):
-                positive, finite = where(row[0] > 0.5, positive, 0.0), where(row[1] > 0.5, finite, 0.0)
-                at = 2
-                for name in names:
-                    where_to = work.places(part, name, place)
-                    values[name][where_to] = row[at : at + len(where_to)]
-                    at += len(where_to)
-        return _Outcome(values, positive, finite)
+            for part, row in zip(group, rows, strict=True):
+                places = work.places(part)
+                for name in values:
+                    values[name][places[name]] = row[work.slices[name]]
+            total = after_all(total, rows, work.slices)
+        return _Outcome(values, total)
 
-    def _groups(self) -> list[tuple[list[int], list[Part]]]:
-        """The parts that one function serves, with their places among all parts."""
+    def _groups(self) -> list[list[Part]]:
+        """The parts that one function serves."""
         law = self.law
         assert isinstance(law, BoundConstraintFollowing)
-        groups: dict[Any, tuple[list[int], list[Part]]] = {}
-        for i, part in enumerate(self.parts):
+        groups: dict[Any, list[Part]] = {}
+        for part in self.parts:
             kinds = [(law.rows[j].has_violation, law.rows[j].has_rate, law.rows[j].degree) for j in part.task]
-            places, members = groups.setdefault((part.size, tuple(kinds)), ([], []))
-            places.append(i)
-            members.append(part)
+            groups.setdefault((part.size, tuple(kinds)), []).append(part)
         return list(groups.values())
+
+
+def _unless(nothing: Any, values: Array) -> Array:
+    """The values, NaN if there is nothing."""
+    every = np.full((len(values), 1), nothing, dtype=object)
+    return for_many(lambda one, without: where(without, np.nan, one), values[:, None], every)[:, 0]
 
 
 class _Slices:
@@ -199,7 +197,11 @@ class _Slices:
 
 
 class _PartWork:
-    """The algebra of one part as a function of one vector of arguments."""
+    """The algebra of one part as a function of one vector of arguments.
+
+    Attributes:
+        slices: Name -> place of results.
+    """
 
     def __init__(self, system: DividedSystem, part: Part, whole: Matrices, by_law: bool, names: Sequence[str]) -> None:
         law = system.law
@@ -208,7 +210,9 @@ class _PartWork:
         self._law, self._by_law, self._symmetric = law_of_part(law, part.task, part.inputs), by_law, whole.symmetric
         self._plant = whole.plant
         n, m, p, r = part.size
-        count = len(parameter_values(self._law))
+        count, sizes = len(parameter_values(self._law)), {"u": m, "missed": r, "rhs": r, "acceleration": n, "force": n}
+        ends = np.cumsum([0, *(sizes.get(name, 1) for name in ("positive", "finite", *names))]).tolist()
+        self.slices = dict(zip(("positive", "finite", *names), map(slice, ends, ends[1:]), strict=True))
         self._shapes: list[tuple[int, ...]] = [
             (n, n), (n,), (n, m), (n,), (p, n), (p,), (p,), (r, n), (r,), (r,), (r,), (n,),
             (count,) if by_law else (m,), (1,),
@@ -231,11 +235,11 @@ class _PartWork:
         ]  # fmt: skip
         return np.concatenate([np.ravel(np.asarray(array, dtype=object)) for array in arrays])
 
-    def places(self, part: Part, name: str, place: int) -> Array:
-        """Where the results of this name belong in the whole."""
-        whole = {"u": part.inputs, "missed": part.task, "rhs": part.task}
-        whole |= {"acceleration": part.coordinates, "force": part.coordinates}
-        return whole.get(name, np.array([place]))
+    @staticmethod
+    def places(part: Part) -> dict[str, Array]:
+        """Name -> where results of a part belong in the whole."""
+        of_task, of_motion = dict.fromkeys(("missed", "rhs"), part.task), part.coordinates
+        return {"u": part.inputs, **of_task, "acceleration": of_motion, "force": of_motion}
 
     def __call__(self, arguments: Array) -> Array:
         pieces, at = [], 0
