@@ -88,9 +88,9 @@ CASES = (
     SearchCase("two_mass_spring", "distance", "initial={q: {x1: 0, x2: 1.01}, v: 0}"),
     SearchCase("coordinated_robots", "level", f"task.level.holonomic=theta3 - {ONE_PERCENT}"),
     SearchCase("scara", "z", f"task.z.holonomic=q4 + l0 - 0.02*t - {ONE_PERCENT}", (
-              f"tune={{search: {BOTH}, uncertainty: {{realism.delay: [5*ms], realism.parameter_error.m4: [0, -0.2, 0.2]}}}}",
-              "run.period=0.005", "run.duration=3", "run.integrator={method: rk4, step: 0.005}", "run.output_step=",
-              "law.correction={baumgarte: {alpha: 10, beta: 10}}")),
+        f"tune={{search: {BOTH}, uncertainty: {{realism.delay: [5*ms], realism.parameter_error.m4: [0, -0.2, 0.2]}}}}",
+        "run.period=0.005", "run.duration=3", "run.integrator={method: rk4, step: 0.005}", "run.output_step=",
+        "law.correction={baumgarte: {alpha: 10, beta: 10}}")),
     SearchCase(ARM, "angle", f"task.angle.holonomic=phi - 0.5*cos(t) - {ONE_PERCENT}"),
 )  # fmt: skip
 
