@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import servoctl as sc
-from servoctl.bench.margins import CASES, Case, growth, resting
+from servoctl.bench.margins import CASES, Resting, growth, resting
 from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
@@ -32,7 +32,7 @@ def loop_at_start(run: sc.Run) -> LocalLoop:
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.config)
-def test_the_poles_are_those_of_a_period_that_is_simulated(case: Case, late: bool) -> None:
+def test_the_poles_are_those_of_a_period_that_is_simulated(case: Resting, late: bool) -> None:
     """Differences of the run's own period at fine steps, each command's delay apart, on the passive constraints."""
     run = dataclasses.replace(case, overrides=(*case.overrides, "run.integrator.step=0.001")).run(late)
     loop, h, realism = run.loop, run.settings.period, run.system.realism
@@ -103,7 +103,7 @@ def test_analyse_counts_lag_and_delay_in_margins_and_in_the_poles_of_the_error()
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=lambda case: case.config)
 def test_a_simulated_loop_decays_two_percent_below_the_gain_margin_and_grows_two_percent_above(
-    case: Case, late: bool
+    case: Resting, late: bool
 ) -> None:
     run = case.run(late)
     reported = {one.actuator: one.gain for one in analyse(run, change=0.0).margins[-1].actuators}[case.actuator]

@@ -12,7 +12,7 @@ import pytest
 from config_texts import RAIL_CART
 
 import servoctl as sc
-from servoctl.bench.tune import BOTH, CASES, Case, searched
+from servoctl.bench.tune import BOTH, CASES, SearchCase, searched
 from servoctl.cli import main
 from servoctl.config.problems import unit_of
 from servoctl.errors import ClusterError, RunFolderError
@@ -398,7 +398,7 @@ def test_the_printed_time_is_that_of_the_whole_command(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_the_best_trial_does_not_ring_and_improves(tmp_path: Path, case: Case) -> None:
+def test_the_best_trial_does_not_ring_and_improves(tmp_path: Path, case: SearchCase) -> None:
     found = searched(case, tmp_path, 16)
     assert found.share <= 0.4
     assert found.gain_margin >= 2.0

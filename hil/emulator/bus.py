@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hil.bus.base import Bus, BusError, Health, Link
 from hil.bus.error_frames import report, worse
-from hil.emulator.wire import Wire
+from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 
 QUEUE = 10
@@ -19,7 +19,7 @@ class EmulatedBus(Bus):
         clock_step: Added to the time of each frame [ns]; a fault sets it.
     """
 
-    def __init__(self, wire: Wire, restart: int | None = None) -> None:
+    def __init__(self, wire: EmulatedWire, restart: int | None = None) -> None:
         """Attaches the loop's controller to a wire.
 
         Args:

@@ -34,7 +34,7 @@ _USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10
 """Values of registers that have no effect here: voltages, temperatures, versions."""
 
 
-class DamiaoRegisters:
+class EmulatedRegisters:
     """Registers and the requests about them.
 
     Args:

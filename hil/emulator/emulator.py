@@ -17,7 +17,7 @@ from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import WAITING, CommandObserver
 from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
 from hil.emulator.twins import Twin
-from hil.emulator.wire import Wire
+from hil.emulator.wire import EmulatedWire
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError
@@ -99,7 +99,7 @@ class Emulator:
         self.world, self.plant, self.clock, self._rig = world, plant, VirtualClock(world), rig
         _check(rig, media)
         self.nodes: dict[str, EmulatedNode] = {}
-        self.wires: dict[str, Wire] = {}
+        self.wires: dict[str, EmulatedWire] = {}
         self.buses: dict[str, EmulatedBus] = {}
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
         for node in (*rig.drives, *rig.sensors):
@@ -134,7 +134,7 @@ class Emulator:
         """
         world = World()
         buses = buses or {"main": BusRates.classic(1_000_000)}
-        wires = {name: Wire(world, name, rates) for name, rates in buses.items()}
+        wires = {name: EmulatedWire(world, name, rates) for name, rates in buses.items()}
         if plant is not None:
             plant.restart()
         emulator = cls(rig, world, plant or rig.plant(), wires)

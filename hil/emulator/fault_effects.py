@@ -13,7 +13,7 @@ from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
-from hil.emulator.wire import Wire
+from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import World
@@ -53,7 +53,7 @@ class FaultTargets(Protocol):
     world: World
     plant: SimulatedPlant
     nodes: dict[str, EmulatedNode]
-    wires: dict[str, Wire]
+    wires: dict[str, EmulatedWire]
     buses: dict[str, EmulatedBus]
     host_faults: HostFaults
 
@@ -260,11 +260,11 @@ class FaultInjector:
     def _node(self) -> EmulatedNode:
         return self._emulator.nodes[self._name]
 
-    def _wires(self) -> list[Wire]:
+    def _wires(self) -> list[EmulatedWire]:
         wires = self._emulator.wires
         return list(wires.values()) if self._fault.bus is None else [wires[self._fault.bus]]
 
-    def _stations(self) -> list[tuple[Wire, Station]]:
+    def _stations(self) -> list[tuple[EmulatedWire, Station]]:
         """The node's station, or else the host's on each bus that is meant."""
         if self._fault.drive is not None:
             node = self._node
@@ -278,7 +278,7 @@ class FaultInjector:
     def _disturb(self, disturbance: Disturbance) -> End:
         return partial(_all, [_disturb(wire, disturbance) for wire in self._wires()])
 
-    def _send_often(self, frame: Frame, period: Callable[[Wire], int]) -> End:
+    def _send_often(self, frame: Frame, period: Callable[[EmulatedWire], int]) -> End:
         ends: list[End] = []
         for wire in self._wires():
             # one frame on the wire and one behind it: a full bus leaves no gap for others
@@ -297,7 +297,7 @@ class FaultInjector:
         return partial(setattr, target, name, before)
 
 
-def _disturb(wire: Wire, disturbance: Disturbance) -> End:
+def _disturb(wire: EmulatedWire, disturbance: Disturbance) -> End:
     wire.disturbances.append(disturbance)
     return partial(wire.disturbances.remove, disturbance)
 

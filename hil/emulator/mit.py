@@ -7,7 +7,7 @@ Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8
 """
 
 from hil.drives.settings import SensorSettings
-from hil.emulator.damiao import CTRL_MODE, MIT_MODE, MST_ID, PMAX, REQUEST, TICK, TIMEOUT, TMAX, VMAX, DamiaoRegisters
+from hil.emulator.damiao import CTRL_MODE, MIT_MODE, MST_ID, PMAX, REQUEST, TICK, TIMEOUT, TMAX, VMAX, EmulatedRegisters
 from hil.emulator.impedance import Impedance, ImpedanceCommand
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
@@ -52,7 +52,7 @@ class Mit(EmulatedDrive):
         self._starving = False
         self.fault = 0
         self._impedance = Impedance(self.world, self.encoder, self.motor)
-        self._registers: DamiaoRegisters | None = None
+        self._registers: EmulatedRegisters | None = None
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -77,7 +77,7 @@ class Mit(EmulatedDrive):
             TIMEOUT: nanoseconds(self.settings.watchdog) // TICK if watched else 0,
         }  # fmt: skip
         values |= self.option("registers", {})
-        self._registers = DamiaoRegisters(
+        self._registers = EmulatedRegisters(
             self.settings.node, values, lambda: self.encoder.read(self.world.now)[0], self._reply, self._written
         )
         for register in (PMAX, VMAX, TMAX):

@@ -14,7 +14,7 @@ from math import isfinite, isnan, tau
 from hil.drives.settings import SensorSettings
 from hil.emulator import moteus_registers as registers
 from hil.emulator import multiplex
-from hil.emulator.moteus_console import Console, MoteusSettings
+from hil.emulator.moteus_console import EmulatedConsole, MoteusSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
@@ -45,7 +45,7 @@ class Moteus(EmulatedDrive):
         self.mode = STOPPED
         self.fault = 0
         self.registers = MoteusSettings(self.settings.node, int(self.number("timeout_mode", 15)))
-        self._console = Console(self.registers, self._debug)
+        self._console = EmulatedConsole(self.registers, self._debug)
         self._command = registers.MoteusCommand(STOPPED)
         self._watchdog = Watchdog(self.world, self._starved)
         self._regulating: Event | None = None

@@ -57,7 +57,7 @@ class MoteusSettings:
         return None if value is None else str(value) if isinstance(value, int) else f"{value:.6f}"
 
 
-class Console:
+class EmulatedConsole:
     """The console: lines of text in, answers out.
 
     Args:

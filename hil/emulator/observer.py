@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from hil.drives.settings import DriveSettings
 from hil.emulator.commands import CommandFindings, CommandReader, Violation
 from hil.emulator.station import Station
-from hil.emulator.wire import Wire
+from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 from hil.loop.virtual_time import World
 
@@ -33,7 +33,7 @@ class CommandObserver:
         self.findings = CommandFindings(largest={drive.name: 0.0 for drive in drives})
         self._readers = [kinds[drive.protocol](self.findings, drive) for drive in drives]
 
-    def watch(self, wire: Wire) -> None:
+    def watch(self, wire: EmulatedWire) -> None:
         """Checks the frames on a wire."""
         readers: dict[int, list[CommandReader]] = {}
         families: dict[int, dict[int, list[CommandReader]]] = {}  # mask -> the bits under it -> readers

@@ -26,7 +26,7 @@ RECOVERY = 128
 """Number of times 11 recessive bits that end bus-off."""
 
 
-class Wire:
+class EmulatedWire:
     """An emulated CAN bus.
 
     Attributes:

@@ -27,7 +27,7 @@ LONGEST_INTERVAL = 1000
 """Ticks in which a drive must have sent what keeps it alive."""
 
 
-class Step(NamedTuple):
+class BringUpFrame(NamedTuple):
     """A frame of a bring-up.
 
     Attributes:
@@ -75,7 +75,7 @@ class Conversation(NamedTuple):
         holding: The frame that commands it.
     """
 
-    bring_up: Sequence[Sequence[Step]]
+    bring_up: Sequence[Sequence[BringUpFrame]]
     first_enable: Sequence[int]
     resting: Sequence[Frame | None]
     alive: Sequence[Alive]
@@ -128,7 +128,7 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
 
     dispatch = _Recording(environment.buses, nodes, environment.clock, record)
 
-    def steps_of(node: Node, steps: Steps, settled: bool = True) -> list[Step]:
+    def steps_of(node: Node, steps: Steps, settled: bool = True) -> list[BringUpFrame]:
         said.clear()
         _perform(node, described(steps), dispatch, environment.clock, period)
         return _answers(node, names, said, settled)
@@ -144,7 +144,7 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
             if isinstance(node, Drive):
                 resting.append(_resting(node))
                 enabled = steps_of(node, _enabled(node, hold[i]))
-                torque = Step(node.settings.bus, node.command(hold[i]), None)
+                torque = BringUpFrame(node.settings.bus, node.command(hold[i]), None)
                 if resting[i] is not None and enabled[:1] != [torque]:
                     enabled.insert(0, torque)  # the driver sends it as what keeps the drive alive
                 steps += enabled
@@ -206,26 +206,26 @@ def _perform(node: Node, steps: Steps, dispatch: Dispatch, clock: Clock, period:
         dispatch.wait(min(clock.now() + step, dispatch.service(step)), lambda: node.settings.bus)
 
 
-def _answers(node: Node, names: Sequence[str], said: Sequence[_Said], settled: bool) -> list[Step]:
+def _answers(node: Node, names: Sequence[str], said: Sequence[_Said], settled: bool) -> list[BringUpFrame]:
     """The steps of a node: frames sent in its bring-up, and its answers before each of them.
 
     Until a drive is settled by its reset, it may report a fault: of its state only counts that it is off.
     """
     wire = node.wire() or Wire(())
-    steps: list[Step] = []
-    answers: dict[tuple[int, bytes], Step] = {}
+    steps: list[BringUpFrame] = []
+    answers: dict[tuple[int, bytes], BringUpFrame] = {}
     for bus, sent, frame, described in said:
         name = names[bus]
         answer = _described(frame, sent, described)
         if answer is not None and answer.poll is not None:
             if not steps or steps[-1].answer != answer:  # an exported loop polls by itself
                 head = Frame(answer.id, answer.head, extended=answer.id > 0x7FF, fd=frame.fd, brs=frame.brs)
-                steps.append(Step(name, head, b"\xff" * len(answer.head), answer))
+                steps.append(BringUpFrame(name, head, b"\xff" * len(answer.head), answer))
         elif answer is not None:
             mask = (b"\xff" * len(answer.head)).ljust(len(frame.data), b"\0")
-            answers[answer.id, answer.head] = Step(name, frame, mask, answer)
+            answers[answer.id, answer.head] = BringUpFrame(name, frame, mask, answer)
         elif sent:
-            steps += [*_awaited(answers.values(), wire), Step(name, frame, None)]
+            steps += [*_awaited(answers.values(), wire), BringUpFrame(name, frame, None)]
             answers.clear()
         elif name == node.settings.bus and node.takes(frame.id) and (step := _answer(name, frame, wire, settled)):
             like = next((off.id for off in wire.off if _fits(off, frame)), frame.id)
@@ -243,7 +243,7 @@ def _described(frame: Frame, sent: bool, answers: Sequence[Answer]) -> Answer | 
     return None
 
 
-def _awaited(answers: Iterable[Step], wire: Wire) -> list[Step]:
+def _awaited(answers: Iterable[BringUpFrame], wire: Wire) -> list[BringUpFrame]:
     """The answers to wait for: states, which come by a timer too, only where nothing else answers."""
     found = list(answers)
     states = [step for step in found if any(_fits(off, step.frame) for off in wire.off)]
@@ -254,17 +254,17 @@ def _fits(off: Off, frame: Frame) -> bool:
     return frame.id & off.mask == off.id and off.length == len(frame.data)
 
 
-def _exact(step: Step) -> bool:
+def _exact(step: BringUpFrame) -> bool:
     return step.mask == b"\xff" * len(step.frame.data) or step.answer is not None
 
 
-def _answer(bus: str, frame: Frame, wire: Wire, settled: bool) -> Step | None:
+def _answer(bus: str, frame: Frame, wire: Wire, settled: bool) -> BringUpFrame | None:
     """The answer that a received frame is; None: it is a sample."""
     size = len(frame.data)
     messages = [each for each in wire.messages if each.id == frame.id and each.length == size]
     offs = [each for each in wire.off if _fits(each, frame)]
     if not messages and not offs:
-        return Step(bus, frame, b"\xff" * size)
+        return BringUpFrame(bus, frame, b"\xff" * size)
     told = messages[:1] if settled or not offs else []
     known = [expects for each in told for expects in (*each.selects, *each.expects)]
     known += [expects for each in offs for expects in (*each.selects, *each.bits)]
@@ -278,7 +278,7 @@ def _answer(bus: str, frame: Frame, wire: Wire, settled: bool) -> Step | None:
             at = field.first + (field.size - 1 - k if field.big else k)
             if 0 <= at < size:
                 mask[at] |= bits >> 8 * k & 0xFF
-    return Step(bus, frame, bytes(mask))
+    return BringUpFrame(bus, frame, bytes(mask))
 
 
 def _alive(drive: Drive) -> list[Alive]:

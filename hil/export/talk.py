@@ -6,7 +6,7 @@ from typing import Any
 
 from hil.assembly.prepare import RigSetup
 from hil.drives.wire import Answer
-from hil.export.conversation import Conversation, Step
+from hil.export.conversation import BringUpFrame, Conversation
 from hil.export.initialiser import initialiser, number
 from hil.frame import Frame
 from hil.tick.tables import fill_expects, fill_field
@@ -65,7 +65,7 @@ def _offs(setup: RigSetup, said: Conversation, ffi: Any) -> list[str]:
     return rows
 
 
-def _step(buses: Sequence[str], step: Step, answers: list[str], ffi: Any) -> str:
+def _step(buses: Sequence[str], step: BringUpFrame, answers: list[str], ffi: Any) -> str:
     """A `loop_step`; the number that it checks is added to the `answers`."""
     mask = ", ".join(map(str, step.mask or b"\0"))
     bus, number_at = buses.index(step.bus), -1

@@ -54,7 +54,7 @@ BUILT_IN = {
 """Word of `protocol` in a config -> its classes."""
 
 
-class Entry(NamedTuple):
+class ProtocolEntry(NamedTuple):
     """A protocol that a config can name.
 
     Attributes:
@@ -88,16 +88,16 @@ class Entry(NamedTuple):
 
 
 @cache
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, ProtocolEntry]:
     """All protocols by name; nothing is imported.
 
     Call `entries.cache_clear()` after packages were installed while the program runs.
     """
-    found = {name: Entry(name, (OWN,)) for name in BUILT_IN}
+    found = {name: ProtocolEntry(name, (OWN,)) for name in BUILT_IN}
     for point in entry_points(group=GROUP):
         before = found.get(point.name)
         origins = (*(before.origins if before else ()), _origin(point))
-        found[point.name] = Entry(point.name, tuple(dict.fromkeys(origins)), point.value)
+        found[point.name] = ProtocolEntry(point.name, tuple(dict.fromkeys(origins)), point.value)
     return dict(sorted(found.items()))
 
 

@@ -21,7 +21,7 @@ from servoctl.types import Array
 ENGINES = ("auto", "c", "vm", "numpy")
 
 
-class Arguments:
+class ArgumentCheck:
     """Checks arguments and collects what is wrong with them.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.assembly import start as starts
-from servoctl.assembly.arguments import Arguments
+from servoctl.assembly.arguments import ArgumentCheck
 from servoctl.assembly.estimation import measured_by
 from servoctl.assembly.following import known_of
 from servoctl.assembly.machine import build_machine
@@ -104,7 +104,7 @@ def simulate(
         ConfigError: Wrong arguments; lists all of them.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
-    arguments = Arguments(plant, task, law, engine)
+    arguments = ArgumentCheck(plant, task, law, engine)
     start = State(t, arguments.vector(q, "q"), arguments.vector(v, "v"))
     equations = arguments.equations(inputs, law)
     settings = arguments.settings(duration, method, step, rtol, atol, period, output_step)
@@ -151,7 +151,7 @@ def _realistic(
     settings: Settings,
     start: State,
     estimation: Estimator | None,
-    arguments: Arguments,
+    arguments: ArgumentCheck,
 ) -> tuple[System, Estimator | None]:
     """The system with the effects of a real machine, and the estimator that its measurements need.
 

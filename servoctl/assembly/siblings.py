@@ -76,12 +76,12 @@ class _Finder:
         if file is None or (not inner and _elsewhere(self, name)):
             return None
         self.names.add(root)
-        loader = _Loader(name, str(file), self._folder)
+        loader = _SiblingLoader(name, str(file), self._folder)
         package = [str(base)] if file.name == "__init__.py" else None
         return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=package)
 
 
-class _Loader(SourceFileLoader):
+class _SiblingLoader(SourceFileLoader):
     """Loads a sibling under its permanent name, or returns the loaded module."""
 
     def __init__(self, name: str, path: str, folder: Path) -> None:

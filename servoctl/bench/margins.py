@@ -27,7 +27,7 @@ STILL = "task.object_y.holonomic=l*sin(theta1) + l*sin(theta2) + l/2*sin(theta3)
 
 
 @dataclass(frozen=True)
-class Case:
+class Resting:
     """A run at an equilibrium.
 
     Attributes:
@@ -51,19 +51,19 @@ class Case:
 
 
 CASES = (
-    Case("two_mass_spring", ("initial.v=0", "initial.q={x1: 0, x2: 0.5}", "task.distance.holonomic=x2 - x1 - l",
-                             "run.period=0.02", "run.integrator.step=0.005", "run.output_step="), "F", 0.013, 0.02),
-    Case("crane", ("initial.q={s: 5, theta: 0}", "run.period=0.1", "run.integrator={method: rk4, step: 0.02}",
-                   "run.output_step="), "F", 0.06, 0.1),
-    Case("coordinated_robots", (STILL, "run.period=0.01", "run.integrator.step=0.005", "run.output_step="),
-         "u2", 0.015, 0.01),
-    Case("scara", ("initial.v=0", "initial.max_violation=1", "task.x.holonomic=q1 - 30*deg",
-                   "task.y.holonomic=q2 + 55*deg", "task.heading.holonomic=q3 - 24*deg", "task.z.holonomic=q4",
-                   "law.correction={baumgarte: {alpha: 8, beta: 8}}", "run.period=0.02",
-                   "run.integrator={method: rk4, step: 0.005}", "run.output_step="), "tau1", 0.03, 0.02),
-    Case("mass_on_car", ("initial.q={x: 0.981/2, s: -0.981*sin(pi/4)}", "task.place.holonomic=x + s*cos(a)",
-                         "run.period=0.02", "run.integrator={method: rk4, step: 0.005}", "run.output_step="),
-         "F", 0.01, 0.03),
+    Resting("two_mass_spring", ("initial.v=0", "initial.q={x1: 0, x2: 0.5}", "task.distance.holonomic=x2 - x1 - l",
+                                "run.period=0.02", "run.integrator.step=0.005", "run.output_step="), "F", 0.013, 0.02),
+    Resting("crane", ("initial.q={s: 5, theta: 0}", "run.period=0.1", "run.integrator={method: rk4, step: 0.02}",
+                      "run.output_step="), "F", 0.06, 0.1),
+    Resting("coordinated_robots", (STILL, "run.period=0.01", "run.integrator.step=0.005", "run.output_step="),
+            "u2", 0.015, 0.01),
+    Resting("scara", ("initial.v=0", "initial.max_violation=1", "task.x.holonomic=q1 - 30*deg",
+                      "task.y.holonomic=q2 + 55*deg", "task.heading.holonomic=q3 - 24*deg", "task.z.holonomic=q4",
+                      "law.correction={baumgarte: {alpha: 8, beta: 8}}", "run.period=0.02",
+                      "run.integrator={method: rk4, step: 0.005}", "run.output_step="), "tau1", 0.03, 0.02),
+    Resting("mass_on_car", ("initial.q={x: 0.981/2, s: -0.981*sin(pi/4)}", "task.place.holonomic=x + s*cos(a)",
+                            "run.period=0.02", "run.integrator={method: rk4, step: 0.005}", "run.output_step="),
+            "F", 0.01, 0.03),
 )  # fmt: skip
 """These cases cover: a neutral drift, relative degree 4, a closed chain with six motors, gravity, internal dynamics."""
 
@@ -160,7 +160,7 @@ def unstable_from(grows: Callable[[float], bool]) -> float:
     return math.sqrt(low * high)
 
 
-def compared(case: Case, late: bool) -> dict[str, Any]:
+def compared(case: Resting, late: bool) -> dict[str, Any]:
     """The reported and the simulated factor of a case, and their ratio."""
     run = case.run(late)
     actuator = list(run.system.model.plant.actuators).index(case.actuator)

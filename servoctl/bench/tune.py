@@ -63,7 +63,7 @@ class Arm(Plant):
 
 
 @dataclass(frozen=True)
-class Case:
+class SearchCase:
     """A search, and a step of one task row.
 
     Attributes:
@@ -85,13 +85,13 @@ class Case:
 
 
 CASES = (
-    Case("two_mass_spring", "distance", "initial={q: {x1: 0, x2: 1.01}, v: 0}"),
-    Case("coordinated_robots", "level", f"task.level.holonomic=theta3 - {ONE_PERCENT}"),
-    Case("scara", "z", f"task.z.holonomic=q4 + l0 - 0.02*t - {ONE_PERCENT}", (
+    SearchCase("two_mass_spring", "distance", "initial={q: {x1: 0, x2: 1.01}, v: 0}"),
+    SearchCase("coordinated_robots", "level", f"task.level.holonomic=theta3 - {ONE_PERCENT}"),
+    SearchCase("scara", "z", f"task.z.holonomic=q4 + l0 - 0.02*t - {ONE_PERCENT}", (
         f"tune={{search: {BOTH}, uncertainty: {{realism.delay: [5*ms], realism.parameter_error.m4: [0, -0.2, 0.2]}}}}",
         "run.period=0.005", "run.duration=3", "run.integrator={method: rk4, step: 0.005}", "run.output_step=",
         "law.correction={baumgarte: {alpha: 10, beta: 10}}")),
-    Case(ARM, "angle", f"task.angle.holonomic=phi - 0.5*cos(t) - {ONE_PERCENT}"),
+    SearchCase(ARM, "angle", f"task.angle.holonomic=phi - 0.5*cos(t) - {ONE_PERCENT}"),
 )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ class Outcome:
     gains: dict[str, Any]
 
 
-def searched(case: Case, folder: Path, trials: int) -> Outcome:
+def searched(case: SearchCase, folder: Path, trials: int) -> Outcome:
     """The outcome of a search with so many trials; its study lies in a folder."""
     source: str | Path = case.config
     if "\n" in case.config:
@@ -131,7 +131,7 @@ def searched(case: Case, folder: Path, trials: int) -> Outcome:
     return _outcome(case, source, tuning)
 
 
-def _outcome(case: Case, source: str | Path, tuning: Tuning) -> Outcome:
+def _outcome(case: SearchCase, source: str | Path, tuning: Tuning) -> Outcome:
     best, baseline = tuning.best, tuning.baseline
     assert best is not None, f"{case.name}: no feasible trial"
     metrics = best.evaluation.metrics
@@ -143,7 +143,7 @@ def _outcome(case: Case, source: str | Path, tuning: Tuning) -> Outcome:
     )  # fmt: skip
 
 
-def overshoot(case: Case, source: str | Path, settings: dict[str, Any]) -> float:
+def overshoot(case: SearchCase, source: str | Path, settings: dict[str, Any]) -> float:
     """How far the violation swings past zero after the step, relative to the step."""
     values = [f"{path}={value!r}" for path, value in settings.items() if "noise" not in path]
     more = ["run.duration=2", "run.output_step=null", "initial.max_violation=1"]

@@ -14,7 +14,7 @@ from servoctl.assembly.uncertainty import Machines, machines, refusal
 from servoctl.errors import ServoctlError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
-from servoctl.laws.robust import Numbers
+from servoctl.laws.robust import RobustNumbers
 from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.uncertainty import ModelError, model_error
 from servoctl.types import State
@@ -116,7 +116,7 @@ def robust_section(run: Run, error: ModelError | None) -> ReportSection:
     law, section = run.system.law, ReportSection()
     if not isinstance(law, BoundConstraintFollowing) or law.robust is None or (error is not None and error.rho <= -1.0):
         return section
-    members, numbers = law.robust.members, Numbers(*law.robust_numbers)
+    members, numbers = law.robust.members, RobustNumbers(*law.robust_numbers)
     rho_E = 0.0 if error is None else error.rho
     kappa = min(law.decay(i) for i in members) if error is None else error.decay / (1.0 + rho_E)
     needed = None if error is None else error.disturbance / (1.0 + rho_E)
@@ -135,7 +135,7 @@ def robust_section(run: Run, error: ModelError | None) -> ReportSection:
     return section
 
 
-def _robust(section: ReportSection, numbers: Numbers, kappa: float, needed: float | None) -> float:
+def _robust(section: ReportSection, numbers: RobustNumbers, kappa: float, needed: float | None) -> float:
     rho, eps = numbers.bound, numbers.layer
     R, tight = radius(eps, kappa), settled(rho, eps, kappa)
     section.values |= {"rho": rho, "boundary_layer": eps, "R": R, "R_tight": tight}
@@ -161,7 +161,12 @@ def _robust(section: ReportSection, numbers: Numbers, kappa: float, needed: floa
 
 
 def _adaptive(
-    section: ReportSection, law: BoundConstraintFollowing, n: Numbers, kappa: float, rho_E: float, needed: float | None
+    section: ReportSection,
+    law: BoundConstraintFollowing,
+    n: RobustNumbers,
+    kappa: float,
+    rho_E: float,
+    needed: float | None,
 ) -> float | None:
     """Lines and values; the root mean square of beta, if there is a bound."""
     alpha, of = (1.0, "per unit of disturbance / (1 + rho_E)") if needed is None else (needed, "on the path")
@@ -203,7 +208,9 @@ def _per_row(section: ReportSection, law: BoundConstraintFollowing, beta: float)
     section.values["bounds"] = bounds
 
 
-def _gain(run: Run, section: ReportSection, law: BoundConstraintFollowing, numbers: Numbers, upper: float) -> None:
+def _gain(
+    run: Run, section: ReportSection, law: BoundConstraintFollowing, numbers: RobustNumbers, upper: float
+) -> None:
     """The gain inside the boundary layer beside the limit of the sampled loop."""
     assert law.robust is not None
     layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer

@@ -11,7 +11,7 @@ from servoctl.cli.options import AsJson
 from servoctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hil.protocols.registry import Entry
+    from hil.protocols.registry import ProtocolEntry
 
 
 def list_all(as_json: AsJson = False) -> None:
@@ -43,7 +43,7 @@ def contents() -> dict[str, dict[str, str]]:
     }
 
 
-def _described_protocol(entry: "Entry") -> str:
+def _described_protocol(entry: "ProtocolEntry") -> str:
     """The first line of the docstring of the driver's module, and its origin if that is another package."""
     from hil.protocols.registry import OWN
 

@@ -27,7 +27,7 @@ class Compilation:
         """Starts the work."""
         self._program, self.problem = program, ""
         self._detached, self._left = detached.refusal() is None, False
-        self._stop = detached.Stop() if self._detached else compiler.Stop()
+        self._stop = detached.DetachedStop() if self._detached else compiler.Stop()
         self._handed_over = threading.Event()
         self._library: Library | None = None
         self._thread = threading.Thread(target=self._work, name="servoctl-compiler", daemon=True)
@@ -53,7 +53,7 @@ class Compilation:
     def _work(self) -> None:
         program = self._program
         try:
-            if isinstance(self._stop, detached.Stop):
+            if isinstance(self._stop, detached.DetachedStop):
                 detached.build(program.key, program.source, program.optimised, self._stop, self._handed_over)
             if not self._left:
                 self._library = program.load(self._stop)

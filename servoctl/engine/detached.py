@@ -46,13 +46,13 @@ def refusal() -> str | None:
     return None
 
 
-class Stop(compiler.Stop):
+class DetachedStop(compiler.Stop):
     """Ends a process of this module, which then ends its compiler and removes its files."""
 
     signal = signal.SIGTERM
 
 
-def build(key: str, source: str, optimised: bool, stop: Stop, handed_over: threading.Event) -> None:
+def build(key: str, source: str, optimised: bool, stop: DetachedStop, handed_over: threading.Event) -> None:
     """Compiles a library into the cache, by another process.
 
     Args:

@@ -20,15 +20,14 @@ from servoctl.laws import preload as preloads
 from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.funnel import FunnelTerm
-from servoctl.laws.held_bounds import HeldBounds
-from servoctl.laws.held_bounds import Numbers as BoundNumbers
+from servoctl.laws.held_bounds import BoundNumbers, HeldBounds
 from servoctl.laws.law import Acceleration, BoundLaw
 from servoctl.laws.law_memory import LawMemory
 from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.limits import Start
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
-from servoctl.laws.robust import Numbers, RobustTerm
+from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
@@ -218,7 +217,7 @@ class BoundConstraintFollowing(BoundLaw):
             rates.append((command.held - self._parts.of_search(memory)) / self.bounds.commands.period)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)
-            rates.append(np.array([self.robust.rate(beta, Numbers(*self.robust_numbers), memory[-1])]))
+            rates.append(np.array([self.robust.rate(beta, RobustNumbers(*self.robust_numbers), memory[-1])]))
         return np.concatenate(rates) if rates else np.zeros(len(memory))
 
     def robust_force(self, terms: Terms, memory: Array) -> Array:
@@ -227,7 +226,7 @@ class BoundConstraintFollowing(BoundLaw):
             return np.zeros(len(self.rows))
         beta = self.robust.beta(terms.matrices.task, self.sliding, self.scale)
         estimate = memory[-1] if self.robust.adaptive else 0.0
-        return self.robust.force(beta, self.scale, Numbers(*self.robust_numbers), estimate)
+        return self.robust.force(beta, self.scale, RobustNumbers(*self.robust_numbers), estimate)
 
     @property
     def stops_on(self) -> frozenset[int]:

@@ -68,7 +68,7 @@ def braking(
     return [float(least) for least in found]
 
 
-class _Pose(NamedTuple):
+class _RestPose(NamedTuple):
     """A machine at rest.
 
     Attributes:
@@ -107,7 +107,7 @@ def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> flo
     return float((room / push[counts]).min(initial=np.inf))
 
 
-def _random(model: Model, start: State, of: CoordinateRange, rank_tolerance: float) -> Iterator[_Pose | None]:
+def _random(model: Model, start: State, of: CoordinateRange, rank_tolerance: float) -> Iterator[_RestPose | None]:
     """The start, and random poses within the limits."""
     random, names = np.random.default_rng(0), list(model.plant.coordinates)
     low, high = start.q - NEARBY, start.q + NEARBY
@@ -121,7 +121,7 @@ def _random(model: Model, start: State, of: CoordinateRange, rank_tolerance: flo
         yield _pose(model, State(start.t, q, np.zeros(model.n)), [], rank_tolerance)
 
 
-def _pose(model: Model, pose: State, fix: list[str], rank_tolerance: float) -> _Pose | None:
+def _pose(model: Model, pose: State, fix: list[str], rank_tolerance: float) -> _RestPose | None:
     """The nearest pose that exists; None if there is none, or if the plant has no finite terms there."""
     if model.passive_rows:
         try:
@@ -135,4 +135,6 @@ def _pose(model: Model, pose: State, fix: list[str], rank_tolerance: float) -> _
     terms = assemble(at, model.matrices(at), rank_tolerance)
     if not (terms.finite and terms.positive):
         return None
-    return _Pose(at.q, solve_upper(terms.L, terms.free_acceleration), solve_upper(terms.L, terms.project(terms.inputs)))
+    return _RestPose(
+        at.q, solve_upper(terms.L, terms.free_acceleration), solve_upper(terms.L, terms.project(terms.inputs))
+    )

@@ -60,7 +60,7 @@ class ReactionRow(NamedTuple):
     most: bool
 
 
-class Numbers(NamedTuple):
+class BoundNumbers(NamedTuple):
     """What the rows compare with; parameters of the law.
 
     Attributes:
@@ -223,7 +223,7 @@ class HeldBounds:
         scale = scales[0] if len(scales) == 1 else np.sqrt(sum(each * each for each in scales))
         return BoundRows(np.concatenate(G), np.concatenate(free), scale)
 
-    def least(self, of: Rows | None, numbers: Numbers) -> Array:
+    def least(self, of: Rows | None, numbers: BoundNumbers) -> Array:
         """The least value of each row.
 
         Args:
@@ -244,7 +244,7 @@ class HeldBounds:
         pairs = zip(self.reactions, numbers.reactions, strict=True)
         return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
 
-    def mean_change(self, change: Array, memory: Array, numbers: Numbers) -> Array:
+    def mean_change(self, change: Array, memory: Array, numbers: BoundNumbers) -> Array:
         """By how much the mean of each row over its period differs from its value now, shape (k,).
 
         A rise within the period is not counted on: then samples end inside by a little. Nothing is known of the period
@@ -265,7 +265,7 @@ class HeldBounds:
         mean: Array = change * memory[-1] * (delay + theta * D) / (delay + D / 2.0)
         return mean
 
-    def values(self, terms: Terms, u: Array, numbers: Numbers) -> Array:
+    def values(self, terms: Terms, u: Array, numbers: BoundNumbers) -> Array:
         """h of each name under the inputs u, shape (names,)."""
         found: dict[str, Any] = {}
         h = list(terms.matrices.bounds.violation) if terms.matrices.bounds is not None else []

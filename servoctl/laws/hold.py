@@ -21,7 +21,7 @@ WHOLE = 1e-9
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimateFilter:
     """The estimate that replaces x in the law: C f + D x, with f+ = F f + G x from sample to sample.
 
     Attributes:
@@ -37,7 +37,7 @@ class Estimate:
     D: Array
 
 
-def differences(position: Array, velocity: Array, h: float, tau: float) -> Estimate:
+def differences(position: Array, velocity: Array, h: float, tau: float) -> EstimateFilter:
     """x with velocities from sampled positions, by an alpha-beta observer with a double pole at exp(-2 h / tau).
 
     Args:
@@ -58,7 +58,7 @@ def differences(position: Array, velocity: Array, h: float, tau: float) -> Estim
     G = np.vstack([alpha * y, beta / h * y])
     C = np.hstack([-beta / h * into, (1.0 - beta) * into])
     kept = np.eye(len(velocity)) - velocity @ np.linalg.pinv(velocity)
-    return Estimate(F, G, C, kept + beta / h * into @ y)
+    return EstimateFilter(F, G, C, kept + beta / h * into @ y)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Closed:
         return np.asarray(wide.T @ self.A @ wide)
 
 
-def close(held: Held, K: Array, estimate: Estimate | None = None) -> Closed:
+def close(held: Held, K: Array, estimate: EstimateFilter | None = None) -> Closed:
     """The loop under u = K x, or K times an estimate of x; K has shape (m, n)."""
     body, n, m = len(held.after), held.size, len(K)
     late = np.flatnonzero(held.kept > 0)

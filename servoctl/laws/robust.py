@@ -25,7 +25,7 @@ ESTIMATE = "adaptive.bound"
 """Name of the adaptive estimate in the controller memory."""
 
 
-class Numbers(NamedTuple):
+class RobustNumbers(NamedTuple):
     """The numbers of a term, which are parameters of the law.
 
     Attributes:
@@ -77,7 +77,7 @@ class RobustTerm:
             ]
         )
 
-    def force(self, beta: Array, scale: Sequence[Any], values: Numbers, estimate: Any) -> Array:
+    def force(self, beta: Array, scale: Sequence[Any], values: RobustNumbers, estimate: Any) -> Array:
         """g of every row [acceleration of the row].
 
         Args:
@@ -100,7 +100,7 @@ class RobustTerm:
             g[i] = scale[i] * value
         return g
 
-    def rate(self, beta: Array, values: Numbers, estimate: Any) -> Any:
+    def rate(self, beta: Array, values: RobustNumbers, estimate: Any) -> Any:
         """The rate of the estimate; sampled: its change over a period, divided by the period."""
         square = beta @ beta
         outside = square > values.width * values.width

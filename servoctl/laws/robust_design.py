@@ -17,7 +17,7 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
-from servoctl.laws.robust import Numbers, RobustTerm
+from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.types import Array
 
@@ -87,7 +87,9 @@ class Robust(_Term):
     bound: float | Mapping[str, float]
     boundary_layer: float | None = None
 
-    def bind(self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]) -> tuple[RobustTerm, Numbers]:
+    def bind(
+        self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
+    ) -> tuple[RobustTerm, RobustNumbers]:
         """The term for these rows.
 
         Args:
@@ -113,7 +115,7 @@ class Robust(_Term):
         if found:
             raise TaskError("\n".join(found))
         layer = rho * rho / (self.steepest or 1.0) if self.boundary_layer is None else float(self.boundary_layer)
-        return _structure(rows, members, False, self), Numbers(rho, layer, 0.0, 0.0, 0.0, math.inf)
+        return _structure(rows, members, False, self), RobustNumbers(rho, layer, 0.0, 0.0, 0.0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ class Adaptive(_Term):
 
     name = "adaptive"
 
-    def bind(self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]) -> tuple[RobustTerm, Numbers]:
+    def bind(
+        self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
+    ) -> tuple[RobustTerm, RobustNumbers]:
         """The term for these rows; arguments and errors as of `Robust.bind`."""
         found = self.problems(rows, members)
         fastest = max((kappa[i] for i in members), default=0.0)
@@ -150,7 +154,7 @@ class Adaptive(_Term):
             )
         if found:
             raise TaskError("\n".join(found))
-        return _structure(rows, members, True, self), Numbers(0.0, 0.0, self.rate, self.leak, self.width, gain)
+        return _structure(rows, members, True, self), RobustNumbers(0.0, 0.0, self.rate, self.leak, self.width, gain)
 
 
 def _structure(rows: Sequence[Row], members: Sequence[int], adaptive: bool, term: _Term) -> RobustTerm:

@@ -15,7 +15,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, velocity_filter
-from servoctl.laws.hold import Closed, Estimate, close, differences, hold
+from servoctl.laws.hold import Closed, EstimateFilter, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.types import Array
 
@@ -155,7 +155,7 @@ class LocalLoop:
         return close(hold(at.A, at.B, timing.period, delay, lag), at.K, self.estimate)
 
     @property
-    def estimate(self) -> Estimate | None:
+    def estimate(self) -> EstimateFilter | None:
         """The velocity filter; None if velocities are measured."""
         at, timing = self.at, self.timing
         if timing.velocity_filter is None or timing.period is None:

@@ -73,7 +73,7 @@ def images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     faster = f"   {speed:.3g}×" if abs(speed - 1) > 0.05 else ""
     with drawing_style():
         canvas, axes = _scene(trajectory)
-        pose = _Robots(axes, t, trajectory) if solids(trajectory) else _Pose(axes, t, lines)
+        pose = _Robots(axes, t, trajectory) if solids(trajectory) else _MovingLines(axes, t, lines)
         shapes, holding = _Shapes(axes, t, trajectory), _Holding(axes, trajectory)
         clock = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
         canvas.draw()
@@ -145,7 +145,7 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     return drawn.canvas, axes
 
 
-class _Pose:
+class _MovingLines:
     """The moving lines."""
 
     def __init__(self, axes: "Axes", t: Array, lines: dict[str, Array]) -> None:

@@ -16,7 +16,7 @@ from hil.bus.rates import BusRates, PhaseBits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.wire import Wire
+from hil.emulator.wire import EmulatedWire
 from hil.frame import FD_SIZES, Frame, fd_size
 from hil.loop.clock import SECOND, WallClock
 from hil.loop.virtual_time import World
@@ -158,7 +158,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.world = World()
-        self.wire = Wire(self.world, "main", RATES)
+        self.wire = EmulatedWire(self.world, "main", RATES)
         self.heard: list[tuple[int, Frame]] = []
         self.sender = self.wire.attach("sender", lambda frame: None)
         self.wire.attach("receiver", lambda frame: self.heard.append((self.world.now, frame)))
@@ -207,7 +207,7 @@ def test_a_classic_and_an_fd_frame_with_one_id_destroy_each_other() -> None:
 def test_a_classic_bus_takes_no_fd_frame_and_no_bus_a_payload_of_another_size() -> None:
     frame = Frame(1, bytes(12), fd=True, brs=True)
     with pytest.raises(ValueError, match=r"001##10{24}: an FD frame, but bus main is classic"):
-        EmulatedBus(Wire(World(), "main", BusRates.classic(1_000_000))).send(frame)
+        EmulatedBus(EmulatedWire(World(), "main", BusRates.classic(1_000_000))).send(frame)
     with keys_of("virtual") as keys:
         classic, fd = open_bus("main", keys, WallClock()), open_bus("main", {**keys, "fd": True}, WallClock())
         with pytest.raises(ValueError, match=r"but bus main is classic \(set `fd: true`\)"):

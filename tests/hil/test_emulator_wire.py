@@ -14,7 +14,7 @@ from hil.bus.rates import BusRates
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.wire import Wire
+from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 from hil.loop.virtual_time import VirtualClock, World
 
@@ -79,7 +79,7 @@ class Bench:
 
     def __init__(self, names: str = "ab", bitrate: int = 1_000_000, **options: str) -> None:
         self.world = World()
-        self.wire = Wire(self.world, "main", BusRates.classic(bitrate), **options)
+        self.wire = EmulatedWire(self.world, "main", BusRates.classic(bitrate), **options)
         self.heard: dict[str, list[tuple[int, Frame]]] = {name: [] for name in names}
         self.stations = {name: self.wire.attach(name, self._ear(name)) for name in names}
         self.order: list[int] = []
@@ -375,7 +375,7 @@ def played(quick: bool, seed: int) -> list[object]:
     """What six stations hear of random traffic, and what they count; `quick` lets the wire take its shorter ways."""
     rng = random.Random(seed)
     world = World()
-    wire = Wire(world, "main", BusRates.classic(500_000))
+    wire = EmulatedWire(world, "main", BusRates.classic(500_000))
     heard: list[object] = []
     stations = [
         wire.attach(f"s{i}", partial(lambda i, frame: heard.append((world.now, i, frame)), i), ids)
@@ -405,7 +405,7 @@ def test_the_fast_path_of_undisturbed_frames_equals_the_general_path(seed: int) 
 
 def test_a_station_that_sent_the_same_frame_as_another_loses_no_later_frame() -> None:
     world = World()
-    wire = Wire(world, "main", BusRates.classic(500_000))
+    wire = EmulatedWire(world, "main", BusRates.classic(500_000))
     heard: list[int] = []
     wire.attach("listener", lambda frame: heard.append(frame.id))
     one, other = (wire.attach(name, lambda frame: None, ()) for name in ("one", "other"))

@@ -9,7 +9,7 @@ from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, st
 import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.laws.barrier import barrier, stopping
-from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, Numbers
+from servoctl.laws.held_bounds import BoundNumbers, BoundRow, HeldBounds, Kind
 from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
@@ -71,7 +71,7 @@ def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_fall
     p, D, h, slope, drift = 12.0, 0.02, 0.3, -0.7, -40.0
     commands = HeldCommands.of(("u",), D)
     held = HeldBounds((BoundRow("wall", kind),), (), D, commands)
-    numbers = Numbers((p,), (np.inf,), (0.0,), ())
+    numbers = BoundNumbers((p,), (np.inf,), (0.0,), ())
     change = held.mean_change(np.array([drift * D / 2]), np.array([0.0, 1.0]), numbers)[0]
     rows = Rows(np.zeros((1, 1)), np.zeros(1), np.array([h]), np.array([slope]))
     first = held.least(rows, numbers)[0] - change  # the row at the beginning of the period, at equality
@@ -84,7 +84,7 @@ def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_fall
 
 def test_a_rise_within_the_period_and_the_time_before_the_first_command_are_not_counted_on() -> None:
     held = HeldBounds((BoundRow("wall", "barrier"),), (), 0.02, HeldCommands.of(("u",), 0.02))
-    numbers = Numbers((12.0,), (np.inf,), (0.0,), ())
+    numbers = BoundNumbers((12.0,), (np.inf,), (0.0,), ())
     assert held.mean_change(np.array([0.4]), np.array([0.0, 1.0]), numbers)[0] == 0.0
     assert held.mean_change(np.array([-0.4]), np.array([0.0, 0.0]), numbers)[0] == 0.0
 

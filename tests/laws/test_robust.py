@@ -12,7 +12,7 @@ from hil.session.start import Request, start
 from servoctl.check.report import check
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import Numbers, RobustTerm
+from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.laws.robust_design import Adaptive
 from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius, settled
 from servoctl.mechanics.constraint_rows import Row
@@ -77,7 +77,7 @@ def _worst_case_step():  # type: ignore[no-untyped-def]
     E = s["E"].reshape(3, 3)
 
     def rate(x):  # type: ignore[no-untyped-def]
-        g = term.force(x, (1.0,) * 3, Numbers(rho, eps, 0.0, 0.0, 0.0, math.inf), 0.0)
+        g = term.force(x, (1.0,) * 3, RobustNumbers(rho, eps, 0.0, 0.0, 0.0, math.inf), 0.0)
         v, square = -kappa * x - g, x @ x
         return v + E @ v + size * x / np.sqrt(where(square > 0.0, square, 1.0))
 
