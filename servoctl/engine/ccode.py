@@ -19,7 +19,8 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import START, TABLE, emit, expected_time
+from servoctl.engine.emit import TABLE, emit
+from servoctl.engine.expected_time import START, expected_time
 from servoctl.engine.step import StepFunctions
 from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError

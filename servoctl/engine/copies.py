@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-SHORT = 8
-"""Stretches up to this length are written out."""
+SHORT, EQUAL = 8, 48
+"""Stretches up to this length are written out, and the same of equal values: gcc takes as long for shorter loops."""
 
 _PLACE = re.compile(r"(\w+)\[(\d+)\]")
 
@@ -28,7 +28,7 @@ def _column(name: str, values: Sequence[str], width: int, column: int) -> list[s
     while first < len(values):
         last, step = _stretch(places, first)
         (array, index), count, start = places[first], last - first, width * first + column
-        if count <= SHORT:
+        if count <= (EQUAL if index is None else SHORT):
             lines += [f"{name}[{width * i + column}] = {values[i]};" for i in range(first, last)]
         else:
             own = f"{name}[{start} + {times}k]" if start else f"{name}[{times}k]"

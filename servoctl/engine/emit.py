@@ -4,7 +4,6 @@ Design: decompositions are loops: those of CasADi, written out, choose among all
 lost rank in every case, and take gcc half a minute when they are large.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,13 +25,6 @@ from servoctl.types import Array
 
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
-
-START, STATEMENT, LONG_STATEMENT, LOOPS, ENTRY = 0.33, 3.1e-4, 1.8e-4, 0.035, 5e-3
-"""Processor time of the compiler to start, for a statement of a short and of a long function, for a function of loops,
-and for an entry of a decomposed matrix, whose loops are unrolled [s].
-
-Near what gcc 12.2 takes for the shipped configs; `servoctl run CONFIG --engine c` prints what it really took.
-"""
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ def emitted(
         if function.name() in done:
             return
         whole = leading.get(function.name())
-        for called in _called(function) if whole is None else [whole]:
+        for called in called_by(function) if whole is None else [whole]:
             add(called)
         made = _function(function, single, unrolled, split) if whole is None else _leading(function, whole)
         done[function.name()] = made
@@ -100,35 +92,7 @@ def emitted(
     return done
 
 
-def expected_time(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType({})) -> float:
-    """About how long the compiler takes for functions [s], without writing their C: that takes seconds for a large law.
-
-    The arguments are those of `emit`.
-    """
-    total, known, waiting = START, set[str](), list(functions)
-    while waiting:
-        function = waiting.pop()
-        name = function.name()
-        if name in known:
-            continue
-        known.add(name)
-        if name in leading:
-            waiting.append(leading[name])
-            continue
-        waiting += _called(function)
-        found = loops_of(name)
-        if found is not None and "decompose" in name:
-            total += ENTRY * math.prod(found[1])
-        short = name in TABLES or name in REPEATED or name in MAPPED or name in RECURSIONS or _sums_pairs(name)
-        if short or found is not None or not function.is_a("SXFunction"):
-            total += LOOPS
-        else:
-            count = function.n_instructions()
-            total += count * (LONG_STATEMENT if count > MANY else STATEMENT)
-    return total
-
-
-def _called(function: Any) -> Sequence[Any]:
+def called_by(function: Any) -> Sequence[Any]:
     """The functions that the C code of a function calls."""
     if function.name() in TABLES:
         return []
@@ -250,6 +214,12 @@ def _recursion(function: Any) -> CFunction:
         at = f"{parent} < 0 ? x0 : y0 + {k} * ({parent})"
         lines.append(f"  for (int i = 0; i < {count}; ++i) f_{name}({at}, x1, {own}y0 + {k} * i);")
     return CFunction(_text(function, lines), Cost(k * count), 2 * k, count * (name,))
+
+
+def in_loops(function: Any) -> bool:
+    """Whether the C code of a function is a loop over another, or over a table."""
+    name = function.name()
+    return name in TABLES or name in REPEATED or name in MAPPED or name in RECURSIONS or _sums_pairs(name)
 
 
 def _sums_pairs(name: str) -> bool:

@@ -8,6 +8,7 @@ from servoctl.engine import compiler
 from servoctl.engine.ccode import Program
 from servoctl.engine.copies import copies
 from servoctl.engine.emit import emit
+from servoctl.engine.expected_time import COPY, expected_time
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.mapped import for_each
 from servoctl.engine.pairwise import pairwise
@@ -69,19 +70,29 @@ def test_a_loop_takes_the_place_of_many_statements_and_costs_as_much() -> None:
 
 
 def test_the_length_of_the_c_of_a_swarm_does_not_grow_with_it() -> None:
-    lengths = []
+    lengths, times = [], []
     for count in (100, 400):
         q, v = symbols("q", 2 * count), symbols("v", 2 * count)
         pulled: Array = pairwise(lambda one, other: (other - one) * one, q.reshape(-1, 2)).ravel()
         kernel = Kernel.compile("swarm", {"q": q, "v": v}, {"psi": v + pulled, "energy": 0.5 * v * v})
         lengths.append(emit([kernel.function]).count("\n"))
+        times.append(expected_time([kernel.function]))
     assert lengths[0] == lengths[1]
+    assert times[0] == times[1] < 0.5
+
+
+def test_numbers_that_are_copied_into_a_call_take_the_compiler_time() -> None:
+    x, size = ca.SX.sym("x", 40), ca.SX.sym("y", 80)
+    called = ca.Function("called", [size], [ca.sumsqr(size)], {"never_inline": True})
+    same, mixed = ([value for k in range(40) for value in (x[k], number(k))] for number in (lambda k: x[k], float))
+    times = [expected_time([ca.Function("f", [x], [called(ca.vertcat(*values))])]) for values in (same, mixed)]
+    assert times[1] - times[0] == pytest.approx(40 * COPY)
 
 
 def test_equal_values_are_copied_in_a_loop() -> None:
-    values = ["number(NAN)"] * 20 + ["a4"] * 3 + [f"d1_0[{3 * k + 1}]" for k in range(10)]
+    values = ["number(NAN)"] * 200 + ["a4"] * 3 + [f"d1_0[{3 * k + 1}]" for k in range(10)]
     assert copies("y0", values) == [
-        "for (int k = 0; k < 20; ++k) y0[k] = number(NAN);",
-        *(f"y0[{i}] = a4;" for i in (20, 21, 22)),
-        "for (int k = 0; k < 10; ++k) y0[23 + k] = d1_0[1 + 3 * k];",
+        "for (int k = 0; k < 200; ++k) y0[k] = number(NAN);",
+        *(f"y0[{i}] = a4;" for i in (200, 201, 202)),
+        "for (int k = 0; k < 10; ++k) y0[203 + k] = d1_0[1 + 3 * k];",
     ]
