@@ -15,14 +15,13 @@ from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import Fault, read_faults
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.targets import targets
-from hil.loop import SECOND, nanoseconds
+from hil.loop import nanoseconds
 from hil.protocols.nodes import twins
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.mechanics.friction import friction_of
 from servoctl.simulation.system import System
-from servoctl.types import State
 
 POWER_UP = 0.1
 """Time for which the drives have been powered when the loop starts [s]."""
@@ -49,10 +48,6 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
     """The environment of a run on these emulated drives; lets them power up first."""
     emulator.clock.sleep_until(nanoseconds(POWER_UP))
 
-    def truth() -> State:
-        q, v = emulator.state
-        return State(emulator.clock.now() / SECOND, q, v)
-
     def facts() -> dict[str, Any]:
         reports = emulator.observer.report()
         loads = {name: wire.load() for name, wire in emulator.wires.items()}
@@ -65,7 +60,7 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
         emulator.plant.guide(hand_of(setup, duration), emulator.clock.now())
 
     return Environment(
-        emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=truth, facts=facts,
+        emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=emulator.truth, facts=facts,
         engaged=emulator.engaged, faults=emulator.host_faults, guided=guided,
     )  # fmt: skip
 
@@ -94,6 +89,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         twins((*settings.drives, *settings.sensors)),
         settings.sensors,
         actuators={drive.name: actuator for drive in settings.drives},
+        brake_time=values.brake_time,
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
         faults=scripted_faults(settings),
         seed=setup.seed,

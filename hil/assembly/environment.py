@@ -9,7 +9,7 @@ from hil.emulator.host_faults import HostFaults
 from hil.loop import Clock
 from hil.loop.controller import Controller
 from servoctl.simulation.closed_loop import Loop
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 
 class TamperedController(Controller):
@@ -36,7 +36,7 @@ class Environment:
         clock: Clock of the run.
         emulated: Whether the drives are emulated.
         lockstep: Whether time is virtual.
-        truth: Returns the present state of the simulated plant; None: not known.
+        truth: Returns the columns `true_*` now, in order; None: not known.
         facts: Returns further entries of the summary; called at the end.
         engaged: Called once, when the task begins.
         faults: Scripted faults of the loop itself; None: none.
@@ -48,7 +48,7 @@ class Environment:
     clock: Clock
     emulated: bool
     lockstep: bool
-    truth: Callable[[], State] | None = None
+    truth: Callable[[], list[float]] | None = None
     facts: Callable[[], dict[str, Any]] = dict
     engaged: Callable[[], None] = lambda: None
     faults: HostFaults | None = None

@@ -12,13 +12,13 @@ from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.fault_effects import schedule
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
-from hil.emulator.motor import Motor
+from hil.emulator.motor import BRAKE_TIME, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import WAITING, CommandObserver
 from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
 from hil.emulator.twins import Twin
 from hil.emulator.wire import EmulatedWire
-from hil.loop.clock import nanoseconds
+from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
@@ -41,6 +41,7 @@ class EmulatedRig:
         sensors: Nodes that only measure.
         actuators: Drive -> its actuator; default: `ActuatorOptions()`.
         encoders: Drive or sensor -> its encoder; default: `EncoderModel()`.
+        brake_time: Time that a brake takes to close [s].
         quirks: Drive or sensor -> further options of its emulation: option -> value.
         faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
         seed: Seed of all random numbers.
@@ -55,6 +56,7 @@ class EmulatedRig:
     sensors: Sequence[SensorSettings] = ()
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
     encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
+    brake_time: float = BRAKE_TIME / SECOND
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     faults: Sequence[Fault] = ()
     seed: int = 0
@@ -84,6 +86,7 @@ class Emulator:
         clock: The same time, for the loop.
         plant: The machine.
         nodes: Name -> drive or encoder node.
+        motors: Motors of the drives, in the order of the plant's actuators.
         wires: Name -> wire; empty if the drives are on real buses.
         buses: Name -> the host's controller on that wire.
         observer: Checks the host's commands.
@@ -99,6 +102,7 @@ class Emulator:
         self.world, self.plant, self.clock, self._rig = world, plant, VirtualClock(world), rig
         _check(rig, media)
         self.nodes: dict[str, EmulatedNode] = {}
+        self.motors: list[Motor] = []
         self.wires: dict[str, EmulatedWire] = {}
         self.buses: dict[str, EmulatedBus] = {}
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
@@ -108,14 +112,16 @@ class Emulator:
             encoder = Encoder(plant, node, index, rig.encoders.get(name, EncoderModel()), rig.seed)
             twin = rig.twins[node.protocol]
             if isinstance(node, DriveSettings):
-                motor = Motor(world, plant, index, node)
+                motor = Motor(world, plant, index, node, nanoseconds(rig.brake_time))
                 self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
+                self.motors.append(motor)
             elif twin.sensor is not None:
                 self.nodes[name] = twin.sensor(world, medium, node, encoder, quirks)
         self.observer = CommandObserver(world, rig.drives, {name: twin.reader for name, twin in rig.twins.items()})
         self.host_faults = HostFaults()
         for each in self.nodes.values():
             each.boot()
+        self.motors.sort(key=lambda motor: motor.index)
         schedule(rig.faults, "power_on", self, rig.seed)
 
     @classmethod
@@ -160,6 +166,14 @@ class Emulator:
         """True q and v now."""
         q, v = self.plant.state(self.world.now)
         return q.copy(), v.copy()
+
+    def truth(self) -> list[float]:
+        """The columns `true_q` and `true_v`, then of each motor `true_u`, `true_on` and `true_brake`, now."""
+        q, v = self.plant.state(self.world.now)
+        motors = self.motors
+        torques = [motor.joint_torque() for motor in motors]
+        on, braked = [motor.enabled for motor in motors], [motor.braked for motor in motors]
+        return [*q.tolist(), *v.tolist(), *torques, *on, *braked]
 
 
 def _check(rig: EmulatedRig, media: Mapping[str, Medium]) -> None:

@@ -6,7 +6,7 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.plant import SimulatedPlant
 from hil.loop.virtual_time import Event, World, cancel
 
-BRAKE_DELAY = 30_000_000
+BRAKE_TIME = 100_000_000
 """Time that a brake takes to close [ns]."""
 
 
@@ -15,11 +15,14 @@ class Motor:
 
     Attributes:
         enabled: Whether the drive makes torque.
+        braked: Whether the brake is closed; False without a brake.
         shorted: Whether its phases are shorted: its torque then comes from the motion, and ends with it.
         told: Called with `torque on` or `torque off` at each change.
     """
 
-    def __init__(self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings) -> None:
+    def __init__(
+        self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings, brake_time: int = BRAKE_TIME
+    ) -> None:
         """Starts without torque, with the brake closed if there is one.
 
         Args:
@@ -27,14 +30,15 @@ class Motor:
             plant: The machine.
             index: Number of the actuator.
             settings: Settings of the drive.
+            brake_time: Time that the brake takes to close [ns].
         """
-        self._world, self._plant, self.index, self._brake = world, plant, index, settings.brake
+        self._world, self._plant, self.index, self._settings = world, plant, index, settings
+        self._brake_time = brake_time
         self._closing: Event | None = None
-        self.enabled = self.shorted = False
+        self.enabled = self.shorted = self.braked = False
         self.told: Callable[[str], None] = lambda word: None
         self.actuator = plant.actuators[index]
-        if self._brake:
-            plant.brake(index, True, world.now)
+        self._brake(True)
 
     def enable(self, torque: float) -> None:
         """Enables torque, at first this one [N m], and opens the brake."""
@@ -43,8 +47,7 @@ class Motor:
         self.enabled, self.shorted = True, False
         cancel(self._closing)
         self._closing = None
-        if self._brake:
-            self._plant.brake(self.index, False, self._world.now)
+        self._brake(False)
         self._plant.command(self.index, torque, self._world.now)
 
     def command(self, torque: float) -> None:
@@ -55,7 +58,7 @@ class Motor:
             self.actuator.command(torque, now)
 
     def disable(self) -> None:
-        """Switches torque off; the brake closes after its delay."""
+        """Switches torque off; the brake closes after its time, unless it closes already."""
         if self.shorted:
             self.short(0.0)
             self.shorted = False
@@ -64,8 +67,12 @@ class Motor:
         self.enabled = False
         self.told("torque off")
         self._plant.command(self.index, 0.0, self._world.now)
-        if self._brake:
-            self._closing = self._world.after(BRAKE_DELAY, self._close)
+        self.close_brake()
+
+    def close_brake(self) -> None:
+        """Closes the brake, which takes its time; torque stays as it is meanwhile."""
+        if self._settings.brake and not self.braked and self._closing is None:
+            self._closing = self._world.after(self._brake_time, self._close)
 
     def short(self, torque: float) -> None:
         """Makes the torque of shorted phases [N m], which needs no supply, while the drive is off."""
@@ -74,7 +81,13 @@ class Motor:
             self._plant.command(self.index, torque, self._world.now)
 
     def _close(self) -> None:
-        self._plant.brake(self.index, True, self._world.now)
+        self._closing = None
+        self._brake(True)
+
+    def _brake(self, closed: bool) -> None:
+        if self._settings.brake:
+            self.braked = closed
+            self._plant.brake(self.index, closed, self._world.now)
 
     def limit(self, torque: float) -> None:
         """Sets the largest torque [N m]."""
@@ -85,6 +98,10 @@ class Motor:
         """Torque now [N m]."""
         self._plant.advance(self._world.now)
         return self.actuator.torque(self._world.now)
+
+    def joint_torque(self) -> float:
+        """Torque or force that the motor makes at the joint now [actuator unit]."""
+        return self._settings.joint_torque(self.torque())
 
     @property
     def saturated(self) -> bool:

@@ -30,6 +30,7 @@ class ColumnLayout:
 
     Attributes:
         units: Column -> unit, in order.
+        truth: Column -> unit of those that only a simulated plant has: see `Emulator.truth`.
         parts: Arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
             loop's row), and views of its last three parts.
         source: Index into all these numbers for each column that a simulated run has too; these come first.
@@ -61,9 +62,13 @@ class ColumnLayout:
         extra |= {f"position.{name}": "" for name in actuators} | {f"speed.{name}": "" for name in actuators}
         extra |= {f"{kind}.{name}": unit for kind in ("torque", "sent") for name, unit in actuators.items()}
         extra |= {"encoder_residual": ""}
-        if emulated:
-            extra |= {f"true_q.{name}": unit for name, unit in coordinates.items()}
-            extra |= {f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()}
+        self.truth = {
+            **{f"true_q.{name}": unit for name, unit in coordinates.items()},
+            **{f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()},
+            **{f"true_u.{name}": unit for name, unit in actuators.items()},
+            **{f"{kind}.{name}": "" for kind in ("true_on", "true_brake") for name in actuators},
+        }
+        extra |= self.truth if emulated else {}
         extra |= {f"{LIVE}.{path}": "" for path in live}
         self.units: Mapping[str, str] = {name: units.get(name, "") for name in source} | extra
         self.values = np.zeros(len(self.units))

@@ -52,7 +52,7 @@ class CanRig(DriveRig):
         prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
         evenly: Whether the law gets the positions at the moment when the tick was due. An estimator needs them: it
             takes the time between ticks as the period, but when all samples have arrived varies with the bus.
-        truth: Returns the present state of the simulated plant; None: there is no simulated plant.
+        truth: Returns the columns `true_*` now; None: there is no simulated plant.
 
     Attributes:
         measured: Position, then speed, then torque of each drive's last raw sample [joint and actuator units]; NaN
@@ -60,7 +60,7 @@ class CanRig(DriveRig):
         sends: Whether commands may be sent.
         off: Whether torque is switched off for good.
         switch_off: What sends the frames that switch drives off, and keeps what failed meanwhile.
-        true: State of the simulated plant at the beginning of the last read; the start pose without one.
+        true: Columns `true_*` at the beginning of the last read; empty without a simulated plant.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CanRig(DriveRig):
         tolerance: float,
         sends: bool,
         prediction: Prediction | None = None,
-        truth: Callable[[], State] | None = None,
+        truth: Callable[[], list[float]] | None = None,
         asks: bool = False,
         holding: Sequence[float] | None = None,
         evenly: bool = False,
@@ -92,7 +92,7 @@ class CanRig(DriveRig):
             if (sends or asks) and node.feedback is not Feedback.CYCLIC
         ]
         self._prediction, self._ahead, self._evenly = prediction, period, evenly
-        self._truth, self.true = truth, start
+        self._truth, self.true = truth, list[float]()
         self._holding = [0.0] * len(self._drives) if holding is None else list(holding)
         self._enabling: Handshake | None = None
         self._guided = False

@@ -69,7 +69,7 @@ class Logbook:
                 list(self.parts.values()),
             )  # fmt: skip
         self._live = len(table.values) - len(setup.live_gains.values)
-        self._true = self._live - 2 * loop.system.model.n
+        self._true = self._live - len(table.truth)
 
     def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         """Records a tick; arguments as in `hil.loop.tick.Log`."""
@@ -77,7 +77,7 @@ class Logbook:
             self.in_c.enter(tick, self._stages.task_time, times)
             row = self._table.values
             if self._emulated:
-                row[self._true : self._live] = [*self._rig.true.q.tolist(), *self._rig.true.v.tolist()]
+                row[self._true : self._live] = self._rig.true
             row[self._live :] = self._live_gains.values
             self._recording.row(row)
         else:
@@ -104,9 +104,7 @@ class Logbook:
         more += rig.measured
         more += rig.sent
         more.append(reading.residual)
-        if self._emulated:
-            more += rig.true.q.tolist()
-            more += rig.true.v.tolist()
+        more += rig.true
         more += self._live_gains.values
         self._recording.row(self._table.row(more))
         self.timing.tick(tick.deadline, began, times.written, tick.skipped)

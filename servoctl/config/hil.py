@@ -180,6 +180,7 @@ class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
     current_lag: Time = Field(default=0.001, description="time constant of the current loop [s]")
+    brake_time: Time = Field(default=0.1, description="time that a brake takes to close [s]")
     coulomb_friction: NotNegative = Field(
         default=0.0,
         description="dry friction at the joint [actuator unit]; coulomb and viscous friction, if one is above 0, take "

@@ -1,0 +1,52 @@
+"""The machines that tests of stops and faults run on, and the true columns of their runs."""
+
+import numpy as np
+import pytest
+from emulation import Axes, bench, drive_settings
+from rigs import RIGS, SCREW, Played, lift, play
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RIGS)
+def test_every_machine_does_its_task(name: str) -> None:
+    played = play(name)
+    assert played.rows_in("full").any()
+    assert set(played.kinds) <= {"speed", "runaway", "implausible", "encoder"}  # of the end, not of the task
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Played:
+    return play(lift(SCREW), stop_at=0.5)
+
+
+def test_a_run_on_emulated_drives_has_the_true_torque_drive_and_brake_as_columns(stopped: Played) -> None:
+    holding, full = 40 * 9.81, stopped.rows_in("full")
+    assert stopped["true_u.F"][full] == pytest.approx(holding, rel=0.1)
+    assert (stopped["true_on.F"][full] == 1).all() and (stopped["true_brake.F"][full] == 0).all()
+    waiting = stopped.rows_in("waiting for samples")
+    assert (stopped["true_brake.F"][waiting] == 1).all() and (stopped["true_on.F"][waiting] == 0).all()
+
+
+def test_the_operator_of_a_test_stops_a_run_at_a_time(stopped: Played) -> None:
+    assert "interrupted" in stopped.kinds and stopped.exit_code == 130
+    assert stopped["task_time"].max() == pytest.approx(0.5, abs=0.004)  # two ticks
+
+
+def test_a_brake_closes_after_its_time_while_torque_is_kept() -> None:
+    settings = drive_settings("cia402", brake=True)
+    host = bench(settings, plant=Axes(g=5.0))
+    motor = host.emulator.drive("a").motor
+    motor.enable(settings.motor_torque(5.0))
+    host.collect(50.0)
+    motor.close_brake()
+    host.collect(99.0)
+    assert motor.enabled and not motor.braked
+    host.collect(2.0)
+    assert motor.enabled and motor.braked
+    before = host.emulator.state[0][0]
+    motor.disable()
+    host.collect(200.0)
+    assert motor.braked and host.emulator.state[0][0] == before
+    motor.enable(0.0)
+    host.collect(20.0)
+    assert not motor.braked and np.isclose(host.emulator.state[1][0], -2.5 * 0.02, rtol=0.1)
