@@ -3,10 +3,18 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 from pages import blocks
+from PIL import Image
 
-TEXT = (Path(__file__).parents[2] / "README.md").read_text()
+from servoctl.report.film import images
+from servoctl.run_folder import load_run
+from tests.report_runs import simulated
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text()
 BLOCKS = blocks.blocks(TEXT)
 
 
@@ -17,8 +25,8 @@ def marked(mark: str) -> list[str]:
 
 def test_the_files_commands_and_code_of_the_readme_run_in_order(tmp_path: Path) -> None:
     some = [block for block in BLOCKS if block.file or block.mark in ("commands", "python")]
-    assert [block.file for block in some if block.file] == ["lift.yaml", "puck.py", "puck.yaml"]
-    assert len("".join(marked("commands")).splitlines()) == 4
+    assert [block.file for block in some if block.file] == ["puck.py", "puck.yaml"]
+    assert len("".join(marked("commands")).splitlines()) == 2
     assert len(marked("python")) == 1
     blocks.run("README.md", some, tmp_path)
 
@@ -53,9 +61,29 @@ def test_the_search_of_the_readme_finds_a_config_that_runs(tmp_path: Path, monke
 def test_the_plant_in_the_readme_has_at_most_fifteen_lines() -> None:
     files = {block.file: block.text for block in BLOCKS if block.file}
     assert len(files["puck.py"].strip().splitlines()) <= 15
-    assert len(files["lift.yaml"].strip().splitlines()) <= 15
 
 
-def test_every_picture_of_the_readme_is_there() -> None:
-    for path in re.findall(r"!\[.*?\]\((\S+?)\)", TEXT):
-        assert (Path(__file__).parents[2] / path).stat().st_size > 10_000
+def test_the_config_on_the_first_screen_is_the_shipped_one() -> None:
+    shown = next(yaml.safe_load(block.text) for block in BLOCKS if "robots:" in block.text)
+    shipped = yaml.safe_load((ROOT / "configs/two_arms_box.yaml").read_text())
+    assert shown == shipped
+
+
+@pytest.mark.slow
+def test_the_film_of_the_readme_is_what_its_first_command_makes(tmp_path: Path) -> None:
+    """Every tenth frame is compared: a film takes 5 s to draw."""
+    [path] = re.findall(r"!\[.*?\]\((\S+?)\)", TEXT)
+    assert "servoctl run two_arms_box" in marked("run")[0]
+    assert "--gif" in marked("run")[0]
+    run = load_run(simulated("two_arms_box", tmp_path / "run"))
+    with Image.open(ROOT / path) as shipped:
+        assert (ROOT / path).stat().st_size < 1_500_000
+        shown = np.linspace(run.t[0], run.t[-1], shipped.n_frames)[::10]
+        for number, image in enumerate(images(run, shown)):
+            shipped.seek(10 * number)
+            difference = np.abs(np.asarray(shipped.convert("RGB"), float) - image[..., :3])
+            assert np.mean(difference) < 3.0  # of 255: the file has 64 colours and another font perhaps
+
+
+def test_the_readme_is_short() -> None:
+    assert len(TEXT.splitlines()) < 220
