@@ -111,11 +111,11 @@ class Bus(ABC):
 
 def close_all(buses: Iterable[Bus]) -> None:
     """Closes every bus, even if closing one of them fails; then raises the first error."""
-    failure: Exception | None = None
+    failure: BaseException | None = None
     for bus in buses:
         try:
             bus.close()
-        except Exception as error:
+        except BaseException as error:
             failure = failure or error
     if failure is not None:
         raise failure

@@ -119,7 +119,7 @@ class Objects:
         """Whether the drive has the object.
 
         Raises:
-            DriveError: The drive does not answer.
+            DriveError: The drive does not answer, or the object has another length.
         """
         try:
             self._variable(index, sub).raw  # noqa: B018
@@ -127,7 +127,7 @@ class Objects:
             if error.code in (0x0602_0000, 0x0609_0011):  # no such object, no such subindex
                 return False
             raise self._error("read", index, sub, error) from error
-        except canopen.SdoCommunicationError as error:
+        except (canopen.SdoCommunicationError, ObjectDictionaryError) as error:
             raise self._error("read", index, sub, error) from error
         return True
 

@@ -17,7 +17,7 @@ from hil.emulator import multiplex
 from hil.emulator.moteus_console import EmulatedConsole, MoteusSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
-from hil.frame import Frame
+from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import Event, cancel
 
@@ -82,6 +82,7 @@ class Moteus(EmulatedDrive):
             self._off(STOPPED)
 
     def receive(self, frame: Frame) -> None:
+        """Obeys a frame; an answer that its frame has no room for is left out."""
         if not self.station.powered or frame.remote:
             return
         answer = b""
@@ -92,7 +93,7 @@ class Moteus(EmulatedDrive):
             match part:
                 case multiplex.RegisterRead(register, count, resolution):
                     measured = measured or self._measured()
-                    answer += self._read(register, count, resolution, measured)
+                    answer += _fitting(answer, self._read(register, count, resolution, measured))
                 case multiplex.RegisterWrite(registers.MODE, value) if value in _MODES:
                     mode = int(value)
                     command = registers.MoteusCommand(mode)
@@ -103,12 +104,13 @@ class Moteus(EmulatedDrive):
                     if mode is None:  # a frame that does not write the mode changes nothing
                         command = replace(self._command)
                     if not command.write(register, value):
-                        answer += multiplex.write_error(register)
+                        answer += _fitting(answer, multiplex.write_error(register))
                 case multiplex.ConsoleText(1, text):
                     self._console.write(text)
                     measured = None
                 case multiplex.ConsolePoll(1, most):
-                    answer += multiplex.console_data(1, self._console.read(most))
+                    room = FD_SIZES[-1] - len(answer) - len(multiplex.console_data(1, b""))
+                    answer += multiplex.console_data(1, self._console.read(min(most, room))) if room >= 0 else b""
         if frame.id & REPLY_BIT and answer:
             self.send(self.settings.node << 8 | frame.id >> 8 & 0x7F, multiplex.filled(answer))
         if mode is not None:
@@ -116,6 +118,8 @@ class Moteus(EmulatedDrive):
 
     def _read(self, first: int, count: int, resolution: int, measured: Mapping[int, float]) -> bytes:
         """Answer to a read: the values in one subframe, or an error where a register does not exist."""
+        if count > FD_SIZES[-1]:  # each value takes a byte at least
+            return b""
         values = [self._value(register, resolution, measured) for register in range(first, first + count)]
         known = [value for value in values if value is not None]
         if len(known) == count:
@@ -263,3 +267,8 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _fitting(answer: bytes, more: bytes) -> bytes:
+    """The next part of an answer; empty if its frame has no room for it."""
+    return more if len(answer) + len(more) <= FD_SIZES[-1] else b""

@@ -11,6 +11,24 @@ from types import FrameType, TracebackType
 from typing import Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""What an operator or the system sends to end a program."""
+
+_HARMLESS = ("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH")
+_CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
+_SUSPEND = ("SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGSTOP")
+
+
+def _others() -> list[int]:
+    """All further signals that end a process: by default (SIGUSR1, SIGALRM), and no crash of its own code."""
+    left_out = {getattr(signal, name, None) for name in (*_HARMLESS, *_CRASHES, *_SUSPEND, "SIGKILL")}
+    return [
+        number
+        for number in signal.valid_signals() - left_out - set(SIGNALS)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+
+
+_NAMED = frozenset(map(int, signal.Signals))
 
 SUSPEND = signal.SIGTSTP
 """Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs."""
@@ -30,11 +48,12 @@ class StopSignals:
     def __init__(self, suspend: bool) -> None:
         self.first = ""
         self.heard: Callable[[str], None] | None = None
-        self._numbers = (*SIGNALS, SUSPEND) if suspend else SIGNALS
+        self._suspend = suspend
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._note) for number in self._numbers}
+        numbers = [*SIGNALS, *_others(), *([SUSPEND] if self._suspend else [])]
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
         return self
 
     def __exit__(
@@ -44,7 +63,7 @@ class StopSignals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        name = signal.Signals(number).name if number in _NAMED else f"signal {number}"
         self.first = self.first or name
         if self.heard is not None:
             self.heard(name)

@@ -74,5 +74,5 @@ def imported(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
-    except Exception as error:  # of a package that servoctl does not know: its import may fail in any way
+    except (Exception, SystemExit) as error:  # of a package that servoctl does not know: its import may fail in any way
         raise ConfigError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error

@@ -103,11 +103,11 @@ class Handshake:
     def abandon(self) -> None:
         """Ends what is not finished. No drive stays quiet, even if another drive's handshake raises while it ends."""
         unfinished, self._steps = self._steps, {}
-        failure: Exception | None = None
+        failure: BaseException | None = None
         for node, steps in unfinished.items():
             try:
                 steps.close()
-            except Exception as error:
+            except BaseException as error:
                 failure = failure or error
             if isinstance(node, Drive):
                 node.quiet = False

@@ -1,6 +1,6 @@
 """How all drives of a rig are switched off, whatever fails on the way.
 
-Design: a failure of one drive, or of a bus, never keeps the other drives on.
+Design: a failure of one drive, or of a bus, never keeps the other drives on, not even a SystemExit of a driver.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,14 +54,14 @@ class SwitchOff:
         frames: Sequence[Frame] = ()
         try:
             frames = drive.quick_stop_frames() if brake else drive.disable_frames()
-        except Exception as error:
+        except BaseException as error:
             self._failed(name, error)
             if brake:
                 self._send_off(drive, False)
         for frame in frames:
             try:
                 self._dispatch.send(bus, frame)
-            except Exception as error:
+            except BaseException as error:
                 self._failed(name, error)
 
     def listen(self, until: int) -> None:
@@ -71,11 +71,11 @@ class SwitchOff:
             due = until
             try:
                 due = min(until, self._dispatch.service(self._period))
-            except Exception as error:
+            except BaseException as error:
                 self._failed("", error)
             try:
                 self._dispatch.wait(due, lambda: next(iter(self._dispatch.buses)))
-            except Exception as error:
+            except BaseException as error:
                 self._failed("", error)
                 if clock.now() == now:
                     self.attempt("", lambda: clock.sleep_until(min(until, now + PAUSE)))
@@ -84,9 +84,9 @@ class SwitchOff:
         """Does something, and keeps what it raises under the name of a drive."""
         try:
             action()
-        except Exception as error:
+        except BaseException as error:
             self._failed(name, error)
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _failed(self, name: str, error: BaseException) -> None:
         """Keeps the first exception of each drive: the later ones follow from it."""
         self.failures.setdefault(name, in_one_line(error))

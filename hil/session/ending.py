@@ -158,6 +158,6 @@ class Ending:
         """Result of an action; if it raises, the exception is reported and the run counts as failed."""
         try:
             return action()
-        except Exception as error:
+        except BaseException as error:  # a user's plant may raise anything, even SystemExit
             self._reporter.report_exception(error)
             return default

@@ -164,7 +164,7 @@ class HilRun:
         rig, reporter = self.parts.rig, self.parts.reporter
         try:
             rig.stop()
-        except Exception as error:  # of the clock: `stop` catches what a drive or a bus raises
+        except BaseException as error:  # of the clock: `stop` catches what a drive or a bus raises
             reporter.report_exception(error)
         for name, failure in rig.switch_off.failures.items():
             reporter.report(EventKind.EXCEPTION, name, failure)

@@ -196,8 +196,10 @@ class ReadyRun:
     def loads(self, trajectory: Trajectory) -> dict[str, tuple[float, float, float]]:
         """Bus -> its mean load in the loop, that of the loop's busiest window, and of the busiest one before the loop.
 
-        Stuff bits are not counted.
+        Stuff bits are not counted. A run that ended before its first tick has none.
         """
+        if not len(trajectory):
+            return {}
         counts, buses = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses
         loads = {}
         nominal = counts.get("bits", [])

@@ -69,7 +69,7 @@ def timing_figures(timing: Timing, parts: Mapping[str, Distribution], cpu_time: 
 def with_drawing(trajectory: Trajectory, model: Model, folder: Path | None) -> Trajectory:
     """The run with its drawing, which is also written to its folder; an error of the plant leaves it out."""
     run = trajectory
-    with suppress(Exception):
+    with suppress(BaseException):
         frames = drawing(model, run.t, run.q, run.v, run.columns.get("task_time"))
         run = replace(run, drawing=frames)
         if frames and folder is not None:

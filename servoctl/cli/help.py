@@ -7,6 +7,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from servoctl.errors import ServoctlError, in_one_line
+
 
 class GroupedCommands(TyperGroup):
     """Lists each command in the section of its `rich_help_panel`."""
@@ -26,6 +28,17 @@ class GroupedCommands(TyperGroup):
 
 class CommandWithExample(TyperCommand):
     """A command whose epilog is a command line, shown as its example."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command. Its own end is no SystemExit: that comes from the user's code, whatever number it carries.
+
+        Raises:
+            ServoctlError: The user's code has ended the program.
+        """
+        try:
+            return super().invoke(ctx)
+        except SystemExit as error:
+            raise ServoctlError(f"{ctx.command.name}: a plant or protocol ended it: {in_one_line(error)}") from error
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes the example in one line, which a person can copy."""

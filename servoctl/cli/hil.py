@@ -139,7 +139,7 @@ def _say_end(ready: "ReadyRun", result: "RunResult", folder: Path, as_json: bool
     bounds = {}
     try:
         bounds = ready.accuracy(result.trajectory)
-    except Exception as error:  # the user's plant may fail at a state of the run
+    except (Exception, SystemExit) as error:  # the user's plant may fail at a state of the run
         note(f"the errors that sampling and delay explain cannot be computed: {in_one_line(error)}")
     say_figures(result.trajectory, summary, bounds, ready.loads(result.trajectory))
     say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")

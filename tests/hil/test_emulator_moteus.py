@@ -280,3 +280,14 @@ def test_a_frame_that_makes_no_sense_changes_nothing(text: str) -> None:
     host.ask(Frame(0x8001, data.ljust(fd_size(len(data)), b"\x50"), True, fd=True, brs=True))
     drive = drive_of(host)
     assert drive.mode == 10 and drive.motor.torque() == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("asked", ["140001" + "50" * 5, "1480807c00", "1c2001", "42010a42017f", "1480ffffff7f00"])
+def test_a_read_of_more_than_a_frame_holds_is_left_out_of_the_answer(asked: str) -> None:
+    """32 registers of 16 bits, 128 bytes, or as many as a number can say: no such frame may end the host's loop."""
+    host = host_of()
+    data = bytes.fromhex("140020" + "00" + asked)
+    answers = host.ask(Frame(0x8001, data.ljust(fd_size(len(data)), b"\x50"), True, fd=True, brs=True))
+    assert len(answers) <= 1 and all(len(answer.data) <= 64 for answer in answers)
+    known = host.ask(Frame(0x8001, bytes.fromhex("1100"), True, fd=True, brs=True))
+    assert len(known) == 1

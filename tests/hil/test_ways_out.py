@@ -1,0 +1,165 @@
+"""Runs that end early: at bring-up, by any signal, and by code of others that ends the program."""
+
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packages import Install, install  # noqa: F401
+from test_own_protocol import DRIVE, block
+
+from hil.assembly.emulation import environment_of, make_emulator
+from hil.codecs import cia402 as codec
+from hil.drives.base import DriveError, Exchange
+from hil.drives.sdo import Objects
+from hil.frame import Frame
+from hil.loop.stop_signals import StopSignals
+from hil.safety.plan import Stage
+from hil.session.run import HilRun
+from servoctl.bench.faults.scenario import machine
+from servoctl.cli import main
+from servoctl.config import load_config, shipped_configs
+
+CONFIGS = {
+    name: loaded.hil.drives[0].actuator
+    for name in shipped_configs()
+    if (loaded := load_config(name).config).hil is not None
+}
+"""Shipped config -> its first drive."""
+
+
+def exit_code(*words: object) -> int:
+    try:
+        return main([str(word) for word in words])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_bring_up_that_fails_ends_with_exit_3_and_its_own_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drive = CONFIGS[name]
+    silent = f"hil.faults=[{{kind: silent, drive: {drive}, since: power_on, at: 0.0}}]"
+    assert exit_code("hil", name, "--engine", "vm", "--set", silent, "--out", tmp_path / "run") == 3
+    out, err = capsys.readouterr()
+    assert f"{drive}: the drive refuses, or does not answer in time" in err + out
+    assert "bug" not in err and "frames sent" in out
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("kind: refuse_enable", "the drive refuses"),
+        ("kind: encoder_jump, delta: 0.1", "the encoders contradict the start pose"),
+    ],
+)
+def test_a_drive_that_does_not_enable_and_a_wrong_pose_end_with_exit_3(
+    fault: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = f"hil.faults=[{{{fault}, drive: F, since: power_on, at: 0.0}}]"
+    words = ("hil", "two_mass_spring_drive", "--engine", "vm", "--set", faults, "--out", tmp_path / "run")
+    assert exit_code(*words) == 3
+    out, err = capsys.readouterr()
+    assert text in err + out and "bug" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGRTMIN])
+def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: int) -> None:
+    setup = machine("odrive", "at speed").renewed(())
+    emulator = make_emulator(setup, "vm")
+    environment = replace(environment_of(setup, emulator), engaged=lambda: signal.raise_signal(number))
+    before = signal.getsignal(number)
+    result = HilRun(setup, environment, Stage.FULL, None, None, {}).run(lambda event: None)
+    assert signal.getsignal(number) is before
+    assert (result.exit_code, result.unconfirmed) == (130, ())
+    assert "stopping" in [event.detail for event in result.events]
+
+
+def test_a_signal_with_a_handler_of_its_own_keeps_it() -> None:
+    """A profiler's SIGPROF comes all the time."""
+    before = signal.signal(signal.SIGPROF, signal.SIG_IGN)
+    try:
+        with StopSignals(suspend=False) as signals:
+            signal.raise_signal(signal.SIGPROF)
+        assert signals.first == ""
+    finally:
+        signal.signal(signal.SIGPROF, before)
+
+
+ENDS = """
+
+def _with_end(method, calls):
+    def ends(self, *arguments):
+        nonlocal calls
+        calls -= 1
+        if calls < 0:
+            raise SystemExit(0)
+        return method(self, *arguments)
+    return ends
+
+AcmeDrive.{0} = _with_end(AcmeDrive.{0}, {1})
+"""
+"""Makes a method end the program after some calls."""
+
+
+@pytest.mark.parametrize(("method", "calls"), [("accept", 200), ("disable_frames", 0), ("disable_frames", 1)])
+def test_a_driver_that_ends_the_program_is_exit_3_with_its_line(
+    method: str,
+    calls: int,
+    install: Install,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = block("acme_drive.py") + ENDS.format(method, calls)
+    install("acme-drive", "0.1", {"acme": "acme_drive:PROTOCOL"}, {"acme_drive.py": module})
+    words = ("hil", "two_mass_spring_drive", "--engine", "vm", "--duration", "0.1", "--out", tmp_path / "run")
+    quick = (
+        "--set",
+        f"hil.drives=[{DRIVE}]",
+        "--set",
+        "hil.safety.zero_time=0.02",
+        "--set",
+        "hil.safety.ramp_time=0.02",
+    )
+    assert exit_code(*words, *quick) == 3
+    out, err = capsys.readouterr()
+    assert "SystemExit: 0 (line" in err + out
+
+
+def test_a_module_that_ends_the_program_is_an_error_of_the_config(
+    install: Install,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install("acme-drive", "0.1", {"acme": "acme_drive:PROTOCOL"}, {"acme_drive.py": "raise SystemExit(0)\n"})
+    words = ("hil", "two_mass_spring_drive", "--set", f"hil.drives=[{DRIVE}]", "--out", tmp_path / "run")
+    assert exit_code(*words) == 2
+    assert "acme_drive:PROTOCOL cannot be imported: SystemExit: 0" in capsys.readouterr().err
+
+
+class LongAnswers(Exchange):
+    """A node that answers every SDO upload of 1 byte, of 4 bytes, or in segments: not as its object is."""
+
+    def __init__(self, first: int) -> None:
+        self.listeners = []
+        self._first = first
+
+    def send(self, frame: Frame) -> None:
+        answer = Frame(codec.SDO_ANSWER + 3, bytes([self._first]) + frame.data[1:4] + bytes(4))
+        for listener in self.listeners:
+            listener(answer)
+
+    def pump(self, done: Callable[[], bool], limit: float) -> bool:
+        return done()
+
+
+@pytest.mark.parametrize("first", [0x4F, 0x43, 0x41, 0x42])
+def test_an_object_of_another_length_is_an_error_of_its_drive(first: int) -> None:
+    with Objects(3, LongAnswers(first)) as objects:
+        for index in (0x6041, 0x1000, 0x6061):
+            for action in (objects.read, objects.has):
+                with suppress(DriveError):
+                    action(index)
