@@ -130,5 +130,5 @@ def _of_robot(plant: Robot, kind: str) -> dict[str, tuple[float, float]]:
     if kind == "position":
         pairs = zip(plant.coordinates, *joint_limits(plant.tree), strict=True)
         return {name: (float(low), float(high)) for name, low, high in pairs if np.isfinite([low, high]).any()}
-    speeds = {name: plant.tree.joint(name).velocity for name in plant.tree.motors}
+    speeds = {name: plant.tree.velocity(name) for name in plant.tree.motors}
     return {name: (-speed, speed) for name, speed in speeds.items() if speed}

@@ -12,7 +12,7 @@ from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.observer import build_observer
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_friction
-from servoctl.assembly.robot import build_robot, effort_limits
+from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
 from servoctl.assembly.robot_start import complete_start, solved_start
 from servoctl.assembly.robust import build_robust
 from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
@@ -28,6 +28,7 @@ from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rotors import armature_of, with_armature
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.signal import Signal
 from servoctl.types import State
@@ -35,15 +36,31 @@ from servoctl.types import State
 
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     """The plant, without parameters that are wrong; None if there is none to check names against."""
-    robots, friction = loaded.config.plant.every_robot, loaded.config.plant.friction
-    plant = build_robot(loaded, problems) if robots else _plant_of_class(loaded, problems)
-    if plant is None or friction is None:
-        return plant
+    values = loaded.config.plant
+    plant = build_robot(loaded, problems) if values.every_robot else _plant_of_class(loaded, problems)
+    if plant is None:
+        return None
     try:
-        return with_friction(plant, build_friction(friction, plant, problems, "plant"))
+        if values.armature is not None:
+            plant = with_armature(plant, _armature(values.armature, plant, problems))
+    except PlantError as error:
+        problems.add(error, "plant", "armature")
+    try:
+        if values.friction is None:
+            return plant
+        if isinstance(values.friction, str):
+            return with_friction(plant, friction_of_file(plant, problems))
+        return with_friction(plant, build_friction(values.friction, plant, problems, "plant"))
     except PlantError as error:
         problems.add(error, "plant", "friction")
         return plant
+
+
+def _armature(given: Any, plant: Plant, problems: Problems) -> list[float]:
+    """The inertia of each rotor: as given, by name in place of that of the file."""
+    if isinstance(given, Mapping):
+        given = dict(zip(plant.actuators, armature_of(plant) or (), strict=False)) | dict(given)
+    return list(one_per_name(given, plant.actuators, "actuator", problems, "plant", "armature").tolist())
 
 
 def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:

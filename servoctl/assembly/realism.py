@@ -13,7 +13,7 @@ from servoctl.assembly.values import Collector, limit_pair, one_per_name
 from servoctl.config.friction import FrictionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import RealismConfig
-from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.friction import FIELDS, Friction, friction_of
@@ -199,16 +199,25 @@ def retuned_model(
 def changed_parameters(
     plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Collector, *where: str
 ) -> dict[str, Any]:
-    """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`."""
+    """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`.
+
+    One actuator's share of a parameter may be named alone, as in `armature.u1`.
+    """
     fields = parameter_fields(plant)
+    single = [name for name in parameter_names(plant) if "." in name]
     changed: dict[str, Any] = {}
     for name, error in errors.items():
-        path = (*where, name)
+        path, field = (*where, name), field_of(name)
+        if name in single and np.ndim(error) == 0:
+            values = list(changed.get(field, getattr(plant, field)))
+            values[list(plant.actuators).index(name.partition(".")[2])] *= 1.0 + float(cast(float, error))
+            changed[field] = tuple(values)
+            continue
         if name not in fields:
             kind = type(plant).__name__
-            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, fields)})", *path)
+            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, [*fields, *single])})", *path)
             continue
-        length, value = fields[name], getattr(plant, name)
+        length, value = fields[name], changed.get(name, getattr(plant, name))
         scale = 1.0 + np.asarray(error, dtype=float)
         if scale.ndim and len(scale) != length:
             expected = "one number" if length is None else f"one number, or {length}"

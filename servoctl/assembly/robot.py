@@ -7,10 +7,13 @@ from typing import Any
 from servoctl.assembly.instance import replaced_parameters
 from servoctl.assembly.problems import Problems
 from servoctl.config.document import FieldPath
+from servoctl.config.friction import FrictionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, PlantConfig
 from servoctl.config.robot import PlacementConfig, RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
+from servoctl.mechanics.friction import Friction
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
@@ -69,7 +72,16 @@ def effort_limits(plant: Robot, problems: Problems) -> dict[str, tuple[float, fl
     if missing:
         what = f"the file gives no effort for {', '.join(missing)}"
         problems.add(f"robot: {what} (give it there, or write law.limits by actuator)", "law", "limits")
-    return {name: (-effort, effort) for name, effort in efforts.items() if effort is not None}
+    return {name: effort for name, effort in efforts.items() if effort is not None}
+
+
+def friction_of_file(plant: Plant, problems: Problems) -> Friction:
+    """The dry friction that the files of a robot give."""
+    if not isinstance(plant, Robot):
+        problems.add("robot: the plant is no robot from a file (write it by actuator)", "plant", "friction")
+        return Friction(*(3 * [(0.0,) * len(plant.actuators)]))
+    count, coulomb = len(plant.actuators), tuple(plant.tree.friction(name) for name in plant.actuators)
+    return Friction(coulomb, (0.0,) * count, (FrictionConfig.model_fields["speed"].default,) * count)
 
 
 def _add_parts(builder: RobotBuilder, values: PlantConfig) -> None:

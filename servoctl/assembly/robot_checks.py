@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
+from servoctl.mechanics.spatial.model import TreeJoint
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import State
 
@@ -45,7 +47,9 @@ class JointUse:
     @property
     def share(self) -> float | None:
         """First command relative to the effort; None where one of them is not known."""
-        return None if self.u is None or self.effort is None else abs(self.u) / self.effort
+        if self.u is None or self.effort is None:
+            return None
+        return abs(self.u) / self.effort if self.effort else (math.inf if self.u else 0.0)
 
     @property
     def warnings(self) -> list[str]:
@@ -69,15 +73,22 @@ def joint_uses(loop: Loop, start: State) -> list[JointUse]:
     if not isinstance(plant, Robot):
         return []
     q, u = dict(zip(plant.coordinates, start.q, strict=True)), _first_command(loop, start, plant)
+    lower, upper = (dict(zip(plant.coordinates, ends, strict=True)) for ends in joint_limits(plant.tree))
     return [
         JointUse(
-            joint.name, joint.unit, float(q[joint.name]),
-            -math.inf if joint.lower is None else joint.lower, math.inf if joint.upper is None else joint.upper,
-            u.get(joint.name), joint.effort, "N" if joint.kind == "prismatic" else "N m",
+            joint.name, joint.unit, float(q[joint.name]), float(lower[joint.name]), float(upper[joint.name]),
+            u.get(joint.name), _effort(joint, u.get(joint.name, 0.0)), "N" if joint.kind == "prismatic" else "N m",
         )
         for joint in plant.tree.joints
         if joint.follows is None and joint.kind != "free"
     ]  # fmt: skip
+
+
+def _effort(joint: TreeJoint, u: float) -> float | None:
+    """The largest torque or force of a joint in the direction of u."""
+    if joint.effort is None:
+        return None
+    return joint.effort[1] if u > 0.0 else -joint.effort[0]
 
 
 def warnings(loop: Loop, start: State) -> list[str]:

@@ -7,7 +7,7 @@ from servoctl.config.initial import PoseConfig
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.pose_solver import solve_poses
+from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.mechanics.spatial.task import Orientation, Pose, Position
 from servoctl.types import State
 
@@ -15,10 +15,8 @@ from servoctl.types import State
 def complete_start(plant: Robot, given: Mapping[str, float]) -> dict[str, float]:
     """Coordinate -> start, with those that are left out: 0 inside the joint's limits, and 1 for qw of a free base."""
     defaults = {name: 1.0 if name.endswith("_qw") else 0.0 for name in plant.coordinates}
-    for joint in plant.tree.joints:
-        if joint.name in defaults:
-            upper = joint.upper if joint.upper is not None else float("inf")
-            defaults[joint.name] = max(joint.lower if joint.lower is not None else float("-inf"), min(upper, 0.0))
+    for name, lower, upper in zip(plant.coordinates, *joint_limits(plant.tree), strict=True):
+        defaults[name] = float(max(lower, min(upper, defaults[name])))
     return {**defaults, **given}
 
 

@@ -1,10 +1,12 @@
 """The part of a check that is about a robot: its free motions, joints at the start, and notes of its files."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from servoctl.assembly.robot_checks import JointUse, joint_uses
 from servoctl.assembly.run import Run
+from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
 from servoctl.mechanics.spatial.plant import Robot
 
@@ -16,9 +18,21 @@ def robot_section(run: Run) -> tuple[list[str], dict[str, Any]]:
         return [], {}
     joints = joint_uses(run.loop, run.start)
     lines = [*_nearest_limit(joints), *_largest_share(joints)]
-    lines += [note for note in plant.tree.notes if IMPOSSIBLE not in note]  # which is a warning
+    notes = [*plant.tree.notes, *_frictionless(plant)]
+    lines += [note for note in notes if IMPOSSIBLE not in note]  # which is a warning
     values = {joint.name: _values(joint) for joint in joints}
-    return lines, {"joints": values, "notes": list(plant.tree.notes)}
+    return lines, {"joints": values, "notes": notes}
+
+
+def _frictionless(plant: Robot) -> Iterator[str]:
+    """Joints whose friction in the file is not in the plant."""
+    rough = [joint.name for joint in plant.tree.joints if joint.follows is None and joint.kind != "free"]
+    rough = [name for name in rough if plant.tree.friction(name)]
+    known, driven = friction_of(plant) is not None, plant.tree.motors
+    if off := [] if known else [name for name in rough if name in driven]:
+        yield f"{', '.join(off)}: the file's friction is off (`plant.friction: robot` turns it on)"
+    if off := [name for name in rough if name not in driven]:
+        yield f"{', '.join(off)}: the file's friction is off (joints without an actuator have none)"
 
 
 def _nearest_limit(joints: list[JointUse]) -> list[str]:

@@ -15,6 +15,9 @@ from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, re
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
+ERRORS = (("realism", "parameter_error"), ("law", "uncertainty"))
+"""Mappings by parameters, such as `armature.u1`, which contain dots too."""
+
 PATHS = (("tune", "search"), ("tune", "uncertainty"), ("tune", "constraints"), ("tune", "objective", "minimise"))
 """Mappings whose keys are paths or metrics, which contain dots."""
 
@@ -103,7 +106,7 @@ def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
 
     `tune.search.law.damping.low` -> `tune`, `search`, `law.damping`, `low`.
     """
-    sections = [*PATHS, *([("tune", "sensitivity", parts[2])] if len(parts) > 3 else [])]
+    sections = [*PATHS, *ERRORS, *([("tune", "sensitivity", parts[2])] if len(parts) > 3 else [])]
     for section in sections:
         depth = len(section)
         if tuple(parts[:depth]) != section:
@@ -112,6 +115,8 @@ def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
         for key in section:
             node = node.get(key) if isinstance(node, Mapping) else None
         rest = parts[depth:]
+        if isinstance(node, Mapping) and rest and rest[0] in node:
+            return parts
         existing = [n for n in range(len(rest), 1, -1) if isinstance(node, Mapping) and ".".join(rest[:n]) in node]
         in_range = section == PATHS[0] and len(rest) > 1 and rest[-1] in RANGE_KEYS
         end = existing[0] if existing else len(rest) - in_range

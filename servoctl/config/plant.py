@@ -6,7 +6,18 @@ from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
 from servoctl.config.document import in_words
-from servoctl.config.fields import ClassPath, Fraction, NumberField, OneOrEach, Parameter, Section, fault
+from servoctl.config.fields import (
+    ClassPath,
+    Fraction,
+    NotNegative,
+    NumberField,
+    OneOrEach,
+    Parameter,
+    PerName,
+    ScalarOr,
+    Section,
+    fault,
+)
 from servoctl.config.friction import FrictionConfig
 from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.config.shapes import ShapeConfig
@@ -104,10 +115,16 @@ class PlantConfig(Section):
         description="fields of the class, in their own units, or <link>_m, <link>_com, <link>_I of a robot [kg, m, "
         "kg m^2]; the rest keep their defaults",
     )
-    friction: FrictionConfig | None = Field(
+    armature: PerName[NotNegative] | None = Field(
         default=None,
-        description="friction at the actuators that the law knows and cancels; the machine has it too, unless "
-        "realism.friction or hil.emulation says otherwise",
+        description="inertia of each rotor at its actuator's own coordinate, with its gear squared [kg m^2, kg "
+        "where the actuator gives a force]: one for all, list in the plant's order, or by name; adds B diag(J) B^T to "
+        "M; left out: that of the MJCF, else 0",
+    )
+    friction: ScalarOr[Literal["robot"], FrictionConfig] | None = Field(
+        default=None,
+        description="friction at the actuators that the law knows and cancels; robot: the dry friction of its file; "
+        "the machine has it too, unless realism.friction or hil.emulation says otherwise",
     )
     shapes: dict[str, ShapeConfig] | None = Field(
         default=None,

@@ -7,6 +7,7 @@ checks cannot compare symbols.
 
 import copy
 import dataclasses
+import re
 import typing
 from collections.abc import Sequence
 from functools import cache
@@ -44,11 +45,19 @@ def parameter_fields(thing: Any) -> dict[str, int | None]:
 
 
 def parameter_names(thing: Any) -> list[str]:
-    """`m1`, or `m[0]`, `m[1]` for a tuple field, in the order of `parameter_values`."""
+    """`m1`, or `m[0]`, `m[1]` for a tuple field, in the order of `parameter_values`; `armature.u1` by actuator."""
     names: list[str] = []
     for name, length in parameter_fields(thing).items():
-        names += [name] if length is None else [f"{name}[{i}]" for i in range(length)]
+        if name in getattr(thing, "per_actuator", ()):
+            names += [f"{name}.{actuator}" for actuator in thing.actuators]
+        else:
+            names += [name] if length is None else [f"{name}[{i}]" for i in range(length)]
     return names
+
+
+def field_of(name: str) -> str:
+    """The field of one of `parameter_names`: `m` of `m[0]`, `armature` of `armature.u1`."""
+    return re.split(r"[.\[]", name, maxsplit=1)[0]
 
 
 def parameter_values(thing: Any) -> Array:

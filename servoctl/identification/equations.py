@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
-from servoctl.engine.parameters import parameter_names, parameter_values, with_parameters
+from servoctl.engine.parameters import field_of, parameter_names, parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.identification.unknowns import MOMENTS, Unknowns
@@ -152,7 +152,7 @@ def numbers_of(unknowns: Unknowns, x: Array) -> dict[str, float | list[float]]:
     """The plant's parameters that the unknowns change, as a config has them: field -> number or list."""
     values = unknowns.parameters(parameter_values(unknowns.plant), x)
     names = parameter_names(unknowns.plant)
-    changed = {names[i].partition("[")[0] for i in unknowns.single}
+    changed = {field_of(names[i]) for i in unknowns.single}
     first, count = len(unknowns.single), len(MOMENTS)
     for number, link in enumerate(unknowns.links):
         ten = slice(first + count * number, first + count * (number + 1))
@@ -160,8 +160,8 @@ def numbers_of(unknowns: Unknowns, x: Array) -> dict[str, float | list[float]]:
             changed |= {f"{link}_{part}" for part in ("m", "com", "I")}
     found: dict[str, float | list[float]] = {}
     for name, value in zip(names, values, strict=True):
-        field, _, index = name.partition("[")
-        if field in changed and index:
+        field = field_of(name)
+        if field in changed and field != name:
             entries = found.setdefault(field, [])
             assert isinstance(entries, list)
             entries.append(float(value))

@@ -43,6 +43,8 @@ def save(result: Identification, folder: Path) -> list[str]:
 def to_paste(result: Identification) -> str:
     """The section `plant` of a config with the identified values, for `--set-file`."""
     plant: dict[str, Any] = {"parameters": result.plant_parameters} if result.plant_parameters else {}
+    if result.armature is not None:
+        plant["armature"] = result.armature
     if result.friction is not None:
         plant["friction"] = result.friction
     text = yaml.safe_dump({"plant": plant}, sort_keys=False, width=10_000, default_flow_style=None)

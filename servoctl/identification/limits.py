@@ -8,6 +8,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.values import limit_pair
 from servoctl.config.schema import LawConfig
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.types import Array
 
 
@@ -76,11 +77,11 @@ def motor_limits(run: Run) -> MotorLimits:
             for key, value in zip(("least", "most"), limit_pair(limit), strict=True):
                 narrow(name, key, value)
     if isinstance(plant, Robot):
+        lower, upper = (dict(zip(plant.coordinates, ends, strict=True)) for ends in joint_limits(plant.tree))
         for name in names:
-            joint = plant.tree.joint(name)
-            narrow(name, "lower", joint.lower)
-            narrow(name, "upper", joint.upper)
-            narrow(name, "speed", joint.velocity)
-            narrow(name, "least", None if joint.effort is None else -joint.effort)
-            narrow(name, "most", joint.effort)
+            least, most = plant.tree.joint(name).effort or (None, None)
+            speed = plant.tree.velocity(name)
+            values = {"lower": lower[name], "upper": upper[name], "speed": speed, "least": least, "most": most}
+            for key, value in values.items():
+                narrow(name, key, value)
     return MotorLimits(**found)

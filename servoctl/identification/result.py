@@ -7,8 +7,11 @@ import numpy as np
 
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
+from servoctl.identification.inertias import is_physical
 from servoctl.identification.solution import Fit
+from servoctl.identification.unknowns import MOMENTS
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rotors import FIELD
 from servoctl.run_folder.values import plain
 from servoctl.types import Array
 from servoctl.version import VERSION
@@ -130,8 +133,18 @@ class Identification:
 
     @property
     def plant_parameters(self) -> dict[str, float | list[float]]:
-        """The plant's parameters to paste, as a config has them."""
+        """The plant's parameters to paste, as a config has them, without the rotors."""
+        return {name: value for name, value in self._numbers.items() if name != FIELD}
+
+    @property
+    def _numbers(self) -> dict[str, float | list[float]]:
         return numbers_of(self.fit.unknowns, self.fit.x)
+
+    @property
+    def armature(self) -> dict[str, float] | None:
+        """`plant.armature` of a config, by actuator; None: it was not estimated."""
+        rotors = self._numbers.get(FIELD)
+        return None if rotors is None else dict(zip(self.plant.actuators, rotors, strict=True))  # type: ignore[arg-type]
 
     @property
     def friction(self) -> dict[str, dict[str, float]] | None:
@@ -147,10 +160,15 @@ class Identification:
         """Why no machine has these values; None if one may have them."""
         import dataclasses
 
+        unknowns = self.fit.unknowns
+        for number, link in enumerate(unknowns.links):
+            first = len(unknowns.single) + len(MOMENTS) * number
+            ten = slice(first, first + len(MOMENTS))
+            if not is_physical(self.fit.x[ten]) and not np.array_equal(self.fit.x[ten], unknowns.before[ten]):
+                return f"no rigid body has the mass and inertia of {link}"
         try:
             changed = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in self.plant_parameters.items()
+                name: tuple(value) if isinstance(value, list) else value for name, value in self._numbers.items()
             }
             other: Any = dataclasses.replace(self.plant, **changed)  # type: ignore[type-var]
         except (Exception, SystemExit) as error:  # a class may raise anything in its own checks
@@ -193,7 +211,8 @@ class Identification:
             "left_out": self.left_out, "not_significant": self.not_significant,
             "torque_rms": self.torque_rms, "torque_rms_before": self.torque_rms_before,
             "torque_rms_after": self.torque_rms_after, "validation_rms": self.validation_rms,
-            "actuators": self.torque_figures, "plant_parameters": self.plant_parameters, "friction": self.friction,
+            "actuators": self.torque_figures, "plant_parameters": self.plant_parameters,
+            "armature": self.armature, "friction": self.friction,
             "delays": self.fit.delays, "bandwidth": self.bandwidth, "row_bandwidth": self.fit.bandwidth,
             "rows": int(self.fit.rows.fitted.sum()), "validation_rows": int((~self.fit.rows.fitted).sum()),
             "condition": self.fit.condition, "kept_physical": self.fit.constrained,

@@ -12,7 +12,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import inputs, jacobian
-from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, with_parameters
+from servoctl.engine.parameters import field_of, parameter_fields, parameter_names, parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError
@@ -20,6 +20,7 @@ from servoctl.identification.unknowns import KINDS, Unknowns, chosen_indices, wh
 from servoctl.mechanics.friction import Friction, friction_of, without_friction
 from servoctl.mechanics.passive import symbolic_plant
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rotors import FIELD, armature_of, with_armature
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
 
@@ -38,12 +39,15 @@ def select(machine: Plant, given: Sequence[str] | None) -> tuple[Unknowns, dict[
     plant, known = without_friction(machine), friction_of(machine)
     everything = tuple(range(len(plant.actuators)))
     if given is not None:
+        if any(field_of(name) == FIELD for name in given) and armature_of(plant) is None and plant.actuators:
+            plant = with_armature(plant, [0.0] * len(plant.actuators))
         return _named(plant, given, known), {}
     if isinstance(plant, Robot):
         links = whole_links(plant, parameter_fields(plant))
         sizes = [link.name for link in plant.tree.links if link.gyration is not None]
         names = parameter_names(plant)
         single = tuple(names.index(f"{name}_m") for name in sizes)
+        single += tuple(i for i, name in enumerate(names) if field_of(name) == FIELD)
         left = {f"{name}_com": "the body's size gives its inertia, so its centre is taken as known" for name in sizes}
         left |= {"gravity": "it multiplies every mass"}
         return Unknowns(plant, single, tuple(links), everything, everything, known), left

@@ -101,22 +101,24 @@ class Solved:
     def result(self, delays: Array, bandwidth: float) -> Fit:
         """The fit, with physical inertias; arguments as of `Fit`."""
         x, constrained = self.x, False
+        W = self._W[:, : len(self.at)]
+        found = base(W, self._size[: len(self.at)])
+        silent = [group[0] for group in found.groups if len(group) == 1]
+        x[silent] = self.unknowns.before[silent]  # before the inertias are made physical, or these would be wrong again
         links = [len(self.unknowns.single) + len(MOMENTS) * i for i in range(len(self.unknowns.links))]
-        if links and not all(is_physical(x[first : first + 10]) for first in links):
+        rotors = self.unknowns.rotors
+        if any(x[rotors] < 0.0) or not all(is_physical(x[first : first + 10]) for first in links):
             constrained = True
             stacked = np.vstack([self._W, max(self._noise, 1e-12) * np.diag(1.0 / self._size)])
             aim = np.concatenate([self._y, max(self._noise, 1e-12) * self._before / self._size])
             count = len(self.at)
             Q, R = np.linalg.qr(stacked[:, :count])
             z = Q.T @ (aim - stacked[:, count:] @ self._change[count:]) + R @ self.at
-            x = physical_fit(R, z, self.unknowns.before, links, list(range(links[-1] + len(MOMENTS), count)))
-        W = self._W[:, : len(self.at)]
-        found = base(W, self._size[: len(self.at)])
+            friction = range(len(self.unknowns.single) + len(MOMENTS) * len(links), count)
+            x = physical_fit(R, z, self.unknowns.before, links, [*rotors, *friction])
         independent = W[:, list(found.independent)]
         lengths = np.linalg.norm(independent, axis=0)
         condition = float(np.linalg.cond(independent / lengths)) if len(lengths) else np.inf
-        silent = [group[0] for group in found.groups if len(group) == 1]
-        x[silent] = self.unknowns.before[silent]
         covariance = self._covariance[: len(self.at), : len(self.at)] * self._surprise(x)
         covariance = covariance + np.outer(self.moved, self.moved)
         return Fit(

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values
+from servoctl.engine.parameters import field_of, parameter_fields, parameter_names, parameter_values
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rotors import FIELD
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
 
@@ -66,6 +67,12 @@ class Unknowns:
             *(f"{link}_{moment}" for link in self.links for moment in MOMENTS),
             *(f"friction.{kind}.{actuators[j]}" for kind in KINDS for j in getattr(self, kind)),
         ]
+
+    @property
+    def rotors(self) -> list[int]:
+        """Indices of the inertias of rotors among the unknowns."""
+        names = parameter_names(self.plant)
+        return [k for k, i in enumerate(self.single) if field_of(names[i]) == FIELD]
 
     @property
     def before(self) -> Array:
@@ -163,7 +170,8 @@ def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[
 
     Args:
         plant: The plant.
-        given: `m1`, a whole list `m`, one of its entries `m[0]`, `friction`, or `friction.viscous.u1`.
+        given: `m1`, a whole list `m`, one of its entries `m[0]`, `armature`, `armature.u1`, `friction`, or
+            `friction.viscous.u1`.
 
     Returns:
         Indices of single parameters, names of whole fields, names of friction.
@@ -180,7 +188,7 @@ def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[
             chosen += found
             wrong = not found
         else:
-            found = [each for each in names if each == name or each.startswith(f"{name}[")]
+            found = [each for each in names if each == name or each.startswith((f"{name}[", f"{name}."))]
             indices += [names.index(each) for each in found]
             whole += [name] if name in fields else []
             wrong = not found

@@ -13,7 +13,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.uncertainty import in_words, machine_errors, uncertainty_box
-from servoctl.engine.parameters import parameter_names
+from servoctl.engine.parameters import field_of, parameter_names
 from servoctl.linear.jacobians import compiled
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.robustness import nearest
@@ -95,7 +95,7 @@ def machine_parameters(known: Array, plant: Plant, errors: Mapping[str, float]) 
     """Parameters of a loop with the plant's changed by relative errors."""
     real = known.copy()
     for i, name in enumerate(parameter_names(plant)):
-        real[i] *= 1.0 + errors.get(name.partition("[")[0], 0.0)
+        real[i] *= (1.0 + errors.get(field_of(name), 0.0)) * (1.0 + (errors.get(name, 0.0) if "." in name else 0.0))
     return real
 
 

@@ -2,18 +2,16 @@
 
     B u  ->  B (u - coulomb tanh(s / speed) - viscous s),   s = B^T v
 
-Design: `with_friction` makes a plant whose class derives from the plant's own class, so it still is a `Robot` or a
-`LagrangianPlant`. Its friction is three more parameters, which compiled code, identification and model errors treat
-like all others. tanh for the sign of a speed is usual: it keeps the force smooth.
+Design: friction is three more parameters of the plant, see `actuator_parameters`. tanh for the sign of a speed is
+usual: it keeps the force smooth.
 """
 
 import dataclasses
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from servoctl.errors import PlantError
+from servoctl.mechanics.actuator_parameters import with_fields, without_fields
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
 
@@ -86,18 +84,8 @@ def with_friction(plant: Plant, friction: Friction) -> Plant:
     Raises:
         PlantError: The plant has no actuators, or a parameter with the name of a new one.
     """
-    kind = type(plant)
-    taken = [name for name in _state(plant) if name in FIELDS.values()]
-    if taken:
-        raise PlantError(f"{kind.__name__} has the parameter {taken[0]} already (rename it)")
-    if not plant.actuators:
-        raise PlantError(f"{kind.__name__} has no actuators, so there is no friction at actuators (leave it out)")
-    other: Plant = object.__new__(_class(kind))
-    for name, value in _state(plant).items():
-        object.__setattr__(other, name, value)
-    for part, name in FIELDS.items():
-        object.__setattr__(other, name, getattr(friction, part))
-    return other
+    values = {name: getattr(friction, part) for part, name in FIELDS.items()}
+    return with_fields(plant, _Rubbing, values, "friction")
 
 
 def friction_of(plant: Plant) -> Friction | None:
@@ -109,25 +97,4 @@ def friction_of(plant: Plant) -> Friction | None:
 
 def without_friction(plant: Plant) -> Plant:
     """The plant that `with_friction` was given; other plants themselves."""
-    if not isinstance(plant, _Rubbing):
-        return plant
-    bare: Plant = object.__new__(type(plant).__mro__[2])
-    for name, value in _state(plant).items():
-        if name not in FIELDS.values():
-            object.__setattr__(bare, name, value)
-    return bare
-
-
-def _state(plant: Any) -> dict[str, Any]:
-    """Every attribute of an instance: its fields, and what `__post_init__` has added."""
-    fields = dataclasses.fields(plant) if dataclasses.is_dataclass(plant) else ()
-    return {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
-
-
-@cache
-def _class(kind: type[Plant]) -> Any:
-    """The class with friction, one per class without, so that plants of one structure have one class."""
-    none: tuple[float, ...] = ()
-    fields = [(name, tuple[float, ...], dataclasses.field(default=none, kw_only=True)) for name in FIELDS.values()]
-    frozen = not dataclasses.is_dataclass(kind) or kind.__dataclass_params__.frozen
-    return dataclasses.make_dataclass(kind.__name__, fields, bases=(_Rubbing, kind), frozen=frozen)
+    return without_fields(plant, _Rubbing, FIELDS.values())

@@ -112,7 +112,7 @@ def test_limits_and_efforts_are_read(tmp_path: Path) -> None:
     joints = {joint.name: joint for joint in read_mjcf(written(tmp_path, ARM)).joints}
     assert (joints["lift"].lower, joints["lift"].upper, joints["lift"].damping) == (-1.0, 1.0, 0.3)
     assert (joints["turn"].kind, joints["turn"].lower, joints["turn"].effort) == ("continuous", None, None)
-    assert (joints["elbow"].kind, joints["elbow"].effort) == ("revolute", 100.0)
+    assert (joints["elbow"].kind, joints["elbow"].effort) == ("revolute", (-100.0, 100.0))
 
 
 def test_geoms_are_shapes(tmp_path: Path) -> None:
@@ -152,7 +152,9 @@ LEFT_OUT = """<mujoco>
       <body name="b"><joint name="k"/><geom size="0.1"/></body>
     </body>
   </worldbody>
-  <equality><joint name="geared" joint1="j" joint2="k"/></equality>
+  <equality>
+    <joint name="geared" joint1="j" joint2="k"/><joint name="more" joint1="j" polycoef="0 1 2 0 0" joint2="k"/>
+  </equality>
   <tendon><fixed name="rope"><joint joint="j" coef="1"/></fixed></tendon>
 </mujoco>"""
 
@@ -160,13 +162,11 @@ LEFT_OUT = """<mujoco>
 def test_what_is_left_out_is_a_note(tmp_path: Path) -> None:
     pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     assert read_mjcf(written(tmp_path, LEFT_OUT)).notes == (
-        "j: its armature is left out",
-        "j: its friction is left out",
+        "more: equality of joints is left out: its polynomial is not a line",
         "option: the file's gravity, [0, 0, -1.62], is not read (give it as `gravity`)",
         "j: its stiffness is left out",
         "a: its gravity compensation is left out",
         "rope: tendon is left out (close loops with `loops`)",
-        "geared: equality is left out (close loops with `loops`)",
     )
 
 
@@ -208,3 +208,80 @@ def test_the_base_of_a_config_is_as_the_file_says_unless_the_config_says_more(
     )
     run = sc.load(tmp_path / "fall.yaml", engine="numpy")
     assert len(run.loop.system.model.plant.coordinates) == count
+
+
+LINKED = """<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <body name="crank" pos="0 0 0"><joint name="drive" axis="0 1 0" armature="0.05" frictionloss="0.4"/>
+      <geom type="capsule" fromto="0 0 0 0 0 0.2" size="0.02" mass="0.5"/>
+      <body name="rod" pos="0 0 0.2"><joint name="knee" axis="0 1 0" armature="0.01"/>
+        <geom type="capsule" fromto="0 0 0 0.5 0 0" size="0.02" mass="0.7"/></body></body>
+    <body name="rocker" pos="0.5 0 0"><joint name="swing" axis="0 1 0" ref="0.1"/>
+      <geom type="capsule" fromto="0 0 0 0 0 0.2" size="0.02" mass="0.5"/></body>
+    <body name="slave" pos="0 1 0"><joint name="follower" axis="0 1 0" ref="0.3" armature="0.02" frictionloss="0.1"/>
+      <geom type="capsule" fromto="0 0 0 0 0 0.2" size="0.02" mass="0.5"/></body>
+  </worldbody>
+  <equality>
+    <connect name="pin" body1="rod" body2="rocker" anchor="0.5 0 0"/>
+    <joint name="belt" joint1="follower" joint2="drive" polycoef="0.1 -2 0 0 0"/>
+  </equality>
+  <actuator><motor name="m" joint="drive" gear="10" ctrlrange="-0.5 0.05"/></actuator>
+</mujoco>"""
+
+
+def test_rotors_of_a_file_are_in_the_mass_matrix_with_a_motor_and_without(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    geared = ARM.replace('name="lift"', 'name="lift" armature="3"').replace('"elbow" axis', '"elbow" armature="2" axis')
+    path = written(tmp_path, geared)
+    for motors in (None, ["elbow"], []):
+        builder, q = RobotBuilder(), np.array([0.1, 0.7, -0.4])
+        builder.add(read_mjcf(path), motors=motors)
+        M, _ = mujoco_terms(path, q, np.zeros(3))
+        np.testing.assert_allclose(builder.plant().mass_matrix(q, 0.0), M, rtol=1e-12, atol=1e-12)
+
+
+def test_equalities_of_a_file_are_loops_and_mimic_joints(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    description = read_mjcf(written(tmp_path, LINKED))
+    follower = next(joint for joint in description.joints if joint.name == "follower")
+    # MuJoCo: q - 0.3 = 0.1 - 2 q_drive
+    assert (follower.mimic, follower.multiplier, follower.offset) == ("drive", -2.0, pytest.approx(0.4, abs=1e-15))
+    assert [(loop.name, loop.kind, loop.links) for loop in description.loops] == [("pin", "point", ("rod", "rocker"))]
+    assert description.notes == ()
+    robot = plant(written(tmp_path, LINKED))
+    assert list(robot.coordinates) == ["drive", "knee", "swing"]
+    rows = robot.passive_constraints(np.array([0.0, 0.0, 0.1]), 0.0)
+    closed = rows["pin"].rows(robot, 0.0, np.array([0.0, 0.0, 0.1]), np.zeros(3)).violation
+    np.testing.assert_allclose(np.asarray(closed, dtype=float), 0.0, atol=1e-15)  # as drawn: swing starts at its ref
+    # the rotor of the follower counts by its transmission squared
+    assert robot.tree.armature("drive") == pytest.approx(0.05 + 4 * 0.02, rel=1e-15)
+    assert robot.tree.friction("drive") == pytest.approx(0.4 + 2 * 0.1, rel=1e-15)
+
+
+def test_limits_of_a_robot_keep_both_ends_of_the_range_of_a_motor(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    written(tmp_path, LINKED)
+    (tmp_path / "c.yaml").write_text(
+        "plant: {robot: {mjcf: robot.xml, motors: [drive]}, friction: robot, armature: {drive: 0.3}}\n"
+        "initial: {q: {swing: 0.1}}\n"
+        "task: [{name: turn, holonomic: drive - 0.1*sin(t)}]\n"
+        "law: {correction: {baumgarte: {alpha: 5, beta: 5}}, limits: robot}\nrun: {duration: 0.1, period: 0.01}\n"
+    )
+    run = sc.load(tmp_path / "c.yaml", engine="vm")
+    plant = run.loop.system.model.plant
+    assert (run.system.law.lower, run.system.law.upper) == ((-5.0,), (0.5,))  # type: ignore[union-attr]
+    assert plant.friction_coulomb == (pytest.approx(0.6),)
+    assert plant.armature == (0.3,)
+
+
+def test_a_range_of_an_mjcf_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    path = written(tmp_path, ARM.replace('range="-1 1"', 'range="-1 inf"').replace('-2 2"/></act', '-inf 2"/></act'))
+    with pytest.raises(ConfigError) as error:
+        read_mjcf(path)
+    assert error.value.problems == [
+        f"{path}: joint 'lift': range: expected numbers, got [-1.0, inf]",
+        f"{path}: joint 'elbow': the range of its torque is not finite",
+    ]
+    assert not Path("MUJOCO_LOG.TXT").exists()

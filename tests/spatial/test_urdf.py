@@ -90,7 +90,7 @@ def test_a_hand_is_read_with_the_root_first_and_parents_before_children(tmp_path
     assert (opening.kind, opening.parent, opening.child) == ("prismatic", "palm", "finger")
     assert opening.placement == Placement.at((0, 0.1, 0), (0.1, 0.2, 0.3))
     assert opening.axis == (0.0, 0.6, 0.8)
-    assert (opening.lower, opening.upper, opening.velocity, opening.effort) == (0.0, 0.04, 0.2, 20.0)
+    assert (opening.lower, opening.upper, opening.velocity, opening.effort) == (0.0, 0.04, 0.2, (-20.0, 20.0))
     assert (opening.damping, opening.friction) == (0.7, 0.3)
     assert (closing.mimic, closing.multiplier, closing.offset) == ("opening", -2.0, 0.01)
     assert (tip.kind, tip.placement.xyz) == ("fixed", (0.0, 0.0, 0.02))
@@ -111,8 +111,9 @@ def test_the_primitives_of_visuals_are_read(tmp_path: Path) -> None:
     assert sphere == Shape("sphere", (0.06,), Placement())
 
 
-def test_the_friction_of_a_file_is_off_and_said(tmp_path: Path) -> None:
-    assert read(tmp_path, TWO_FINGERS).notes == ("opening: the file's friction is off (`realism.friction` adds it)",)
+def test_the_friction_of_a_joint_is_read(tmp_path: Path) -> None:
+    description = read(tmp_path, TWO_FINGERS)
+    assert ([joint.friction for joint in description.joints][:1], description.notes) == ([0.3], ())
 
 
 def test_what_a_joint_leaves_out_has_the_defaults_of_the_format(tmp_path: Path) -> None:

@@ -59,12 +59,13 @@ class JointDescription:
         lower: Least coordinate [rad or m]; None: no limit.
         upper: Largest coordinate [rad or m]; None: no limit.
         velocity: Largest speed [rad/s or m/s]; None: no limit.
-        effort: Largest torque [N m] or force [N]; None: not given, or 0.
+        effort: Least and largest torque [N m] or force [N]; None: not given, or 0.
         damping: Viscous coefficient [N m s/rad or N s/m].
         friction: Coulomb torque [N m] or force [N].
         mimic: Joint that this one follows: `q = multiplier q_mimic + offset`; None: it is free.
         multiplier: [-, or m/rad, rad/m].
         offset: [rad or m].
+        armature: Inertia of its rotor at the joint [kg m^2 or kg].
     """
 
     name: str
@@ -76,12 +77,30 @@ class JointDescription:
     lower: float | None = None
     upper: float | None = None
     velocity: float | None = None
-    effort: float | None = None
+    effort: tuple[float, float] | None = None
     damping: float = 0.0
     friction: float = 0.0
     mimic: str | None = None
     multiplier: float = 1.0
     offset: float = 0.0
+    armature: float = 0.0
+
+
+@dataclass(frozen=True)
+class LoopDescription:
+    """A joint that closes a loop, between a place on each of two links.
+
+    Attributes:
+        name: As in the file.
+        kind: `weld`, or `point`.
+        links: The two links; `world` is the world.
+        places: The frame of the loop in the axes of each link.
+    """
+
+    name: str
+    kind: Literal["weld", "point"]
+    links: tuple[str, str]
+    places: tuple[Placement, Placement]
 
 
 @dataclass(frozen=True)
@@ -94,6 +113,7 @@ class Description:
         joints: The joints, parents before children.
         notes: Things that `check` reports, one sentence each.
         base: `free`: the root moves freely; an MJCF file says so, a URDF cannot.
+        loops: What closes loops.
     """
 
     name: str
@@ -101,3 +121,4 @@ class Description:
     joints: tuple[JointDescription, ...]
     notes: tuple[str, ...] = ()
     base: Literal["fixed", "free"] = "fixed"
+    loops: tuple[LoopDescription, ...] = ()

@@ -14,6 +14,7 @@ import numpy as np
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.mjcf_body import inertial_of, joint_placement, rotation, shapes_of, turned
+from servoctl.mechanics.spatial.mjcf_equality import Equalities
 from servoctl.mechanics.spatial.mujoco_scene import load_scene
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import GRAVITY
@@ -52,6 +53,7 @@ class _ModelReader:
     def __init__(self, path: Path, model: Any, mujoco: Any) -> None:
         self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
         self._mujoco, self._findings = mujoco, Findings(path)
+        self._equalities = Equalities(model, mujoco, self._findings)
         self._links: list[LinkDescription] = []
         self._joints: list[JointDescription] = []
 
@@ -70,7 +72,10 @@ class _ModelReader:
             raise ConfigError(self._findings.problems)
         name = self._path.stem
         base = "free" if free else "fixed"
-        return Description(name, tuple(self._links), tuple(self._joints), self._findings.notes, base)  # type: ignore[arg-type]
+        return Description(
+            name, tuple(self._links), tuple(self._joints), self._findings.notes, base,  # type: ignore[arg-type]
+            tuple(self._equalities.loops),
+        )  # fmt: skip
 
     def _kept_roots(self, roots: list[int], free: list[int]) -> list[int]:
         """The bodies on the world that belong to the robot; beside a free one no other may move."""
@@ -120,29 +125,48 @@ class _ModelReader:
         dof = model.jnt_dofadr[joint]
         limited = bool(model.jnt_limited[joint])
         lower, upper = (float(x) if limited else None for x in model.jnt_range[joint])
-        for array, what in ((model.dof_armature, "armature"), (model.dof_frictionloss, "friction")):
-            if array[dof]:
-                self._findings.note(name, f"its {what} is left out")
+        if limited and not np.isfinite(model.jnt_range[joint]).all():
+            self._findings.problem(f"joint '{name}'", f"range: expected numbers, got {model.jnt_range[joint].tolist()}")
+        damping, armature = float(model.dof_damping[dof]), float(model.dof_armature[dof])
+        for i, gear in self._motors(joint):  # MuJoCo has had both on actuators since version 4
+            armature += gear**2 * float(getattr(model, "actuator_armature", np.zeros(model.nu))[i])
+            damping += gear**2 * float(getattr(model, "actuator_damping", np.zeros(model.nu))[i])
+        mimic = self._equalities.mimics.get(joint)
         moved = "prismatic" if kind == "slide" else "revolute" if limited else "continuous"
         self._joints.append(
             JointDescription(
                 name, moved, parent, child, turned(placement, model, joint, kind),  # type: ignore[arg-type]
                 tuple(float(x) for x in model.jnt_axis[joint]),  # type: ignore[arg-type]
-                lower, upper, None, self._effort(joint), float(model.dof_damping[dof]),
+                lower, upper, None, self._effort(joint), damping, float(model.dof_frictionloss[dof]),
+                None if mimic is None else self._joint(mimic.leader), *((1.0, 0.0) if mimic is None else mimic[1:]),
+                armature,
             )
         )  # fmt: skip
 
-    def _effort(self, joint: int) -> float | None:
-        """The largest force that the joint's limits and actuators allow; None if there is none."""
-        model = self._model
-        limits = []
-        if model.jnt_actfrclimited[joint]:
-            limits.append(float(np.max(np.abs(model.jnt_actfrcrange[joint]))))
-        for i in range(model.nu):
-            on_joint = model.actuator_trntype[i] == self._mujoco.mjtTrn.mjTRN_JOINT
-            if on_joint and model.actuator_trnid[i, 0] == joint and model.actuator_forcelimited[i]:
-                limits.append(float(np.max(np.abs(model.actuator_forcerange[i] * model.actuator_gear[i, 0]))))
-        return min((limit for limit in limits if limit > 0.0), default=None)
+    def _effort(self, joint: int) -> tuple[float, float] | None:
+        """Least and largest force that the joint's limits and its motors allow; None if there is no limit."""
+        model, fixed, unbiased = self._model, self._mujoco.mjtGain.mjGAIN_FIXED, self._mujoco.mjtBias.mjBIAS_NONE
+        ranges = [model.jnt_actfrcrange[joint]] if model.jnt_actfrclimited[joint] else []
+        for i, gear in self._motors(joint):
+            if model.actuator_forcelimited[i]:
+                ranges.append(model.actuator_forcerange[i] * gear)
+            plain = model.actuator_gaintype[i] == fixed and model.actuator_biastype[i] == unbiased
+            if plain and model.actuator_ctrllimited[i]:
+                ranges.append(model.actuator_ctrlrange[i] * model.actuator_gainprm[i, 0] * gear)
+        if not all(np.isfinite(each).all() for each in ranges):
+            self._findings.problem(f"joint '{self._joint(joint)}'", "the range of its torque is not finite")
+            return None
+        least, most = max(map(min, ranges), default=0.0), min(map(max, ranges), default=0.0)
+        return (float(least), float(most)) if least < most else None
+
+    def _motors(self, joint: int) -> list[tuple[int, float]]:
+        """Index and gear of each motor on a joint."""
+        model, on_joint = self._model, self._mujoco.mjtTrn.mjTRN_JOINT
+        return [
+            (i, float(model.actuator_gear[i, 0]))
+            for i in range(model.nu)
+            if model.actuator_trntype[i] == on_joint and model.actuator_trnid[i, 0] == joint
+        ]
 
     def _note_left_out(self) -> None:
         model, findings = self._model, self._findings
@@ -152,9 +176,11 @@ class _ModelReader:
         for count, (array, kind, what) in IGNORED.items():
             for i in np.flatnonzero(getattr(model, array)[: getattr(model, count)]).tolist():
                 findings.note(self._name(kind, i), what)
-        for kind, count in (("tendon", model.ntendon), ("equality", model.neq)):
-            for i in range(count):
-                findings.note(self._name(kind, i), f"{kind} is left out", "close loops with `loops`")
+        for i in range(model.ntendon):
+            findings.note(self._name("tendon", i), "tendon is left out", "close loops with `loops`")
+        for i in range(model.njnt):
+            if self._kind(i) == "free" and model.dof_armature[model.jnt_dofadr[i] : model.jnt_dofadr[i] + 6].any():
+                findings.note(self._joint(i), "the armature of its free joint is left out")
 
     def _kind(self, joint: int) -> str:
         return str(self._kinds(self._model.jnt_type[joint]).name.removeprefix("mjJNT_").lower())

@@ -40,8 +40,10 @@ class TreeJoint:
         lower: Least coordinate [rad or m]; None: no limit.
         upper: Largest coordinate [rad or m]; None: no limit.
         velocity: Largest speed [rad/s or m/s]; None: no limit.
-        effort: Largest torque [N m] or force [N]; None: not known.
+        effort: Least and largest torque [N m] or force [N]; None: not known.
         damping: Viscous coefficient [N m s/rad or N s/m].
+        friction: Coulomb torque [N m] or force [N].
+        armature: Inertia of its rotor at the joint [kg m^2 or kg].
     """
 
     name: str
@@ -54,8 +56,10 @@ class TreeJoint:
     lower: float | None = None
     upper: float | None = None
     velocity: float | None = None
-    effort: float | None = None
+    effort: tuple[float, float] | None = None
     damping: float = 0.0
+    friction: float = 0.0
+    armature: float = 0.0
 
     @property
     def unit(self) -> str:
@@ -185,6 +189,28 @@ class RobotTree:
         if name not in self._frames:
             raise PlantError(f"there is no frame '{name}' ({remedy(name, self._frames)})")
         return self._frames[name]
+
+    def moved_by(self, name: str) -> list[TreeJoint]:
+        """The joint of a coordinate, and those that follow it."""
+        i = next(i for i, joint in enumerate(self.joints) if joint is self.joint(name))
+        return [self.joints[i], *(joint for joint in self.joints if joint.follows == i)]
+
+    def friction(self, name: str) -> float:
+        """Dry friction at a coordinate: of its joint, and of those that follow it, by their transmission."""
+        return sum(abs(joint.multiplier) * joint.friction for joint in self.moved_by(name))
+
+    def armature(self, name: str) -> float:
+        """Inertia of the rotors at a coordinate: of its joint, and of those that follow it, by their transmission."""
+        return sum(joint.multiplier**2 * joint.armature for joint in self.moved_by(name))
+
+    def velocity(self, name: str) -> float | None:
+        """Largest speed of a coordinate that its joint and those that follow it allow; None: no limit."""
+        speeds = [
+            joint.velocity / abs(joint.multiplier)
+            for joint in self.moved_by(name)
+            if joint.velocity is not None and joint.multiplier
+        ]
+        return min(speeds, default=None)
 
     def joint(self, name: str) -> TreeJoint:
         """A joint with a coordinate, by its name.

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from servoctl.engine.products import product
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rotors import with_armature
 from servoctl.mechanics.spatial import dynamics, kinematics, long_trees
 from servoctl.mechanics.spatial.branches import is_long
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
@@ -174,9 +175,16 @@ class Robot(Plant):
 @fast_on_numbers
 def mass_matrix(robot: Robot, q: Array) -> Array:
     """M, shape (n, n)."""
-    if is_long(robot.tree):
-        return long_trees.mass_matrix(robot.tree, robot.link_values(), q)
-    return dynamics.mass_matrix(robot.tree, robot.body_moments(), q)
+    tree = robot.tree
+    if is_long(tree):
+        M = long_trees.mass_matrix(tree, robot.link_values(), q)
+    else:
+        M = dynamics.mass_matrix(tree, robot.body_moments(), q)
+    for (i, *_), joint in zip(tree.columns, tree.joints, strict=True):
+        leads = joint.follows is None and joint.kind != "free"
+        if leads and joint.name not in tree.motors:  # rotors of actuators are a parameter, see `mechanics.rotors`
+            M[i, i] = M[i, i] + tree.armature(joint.name)
+    return M
 
 
 @fast_on_numbers
@@ -231,7 +239,8 @@ def built_robot(builder: TreeBuilder, gravity: Sequence[float] = GRAVITY) -> Rob
     tree = builder.tree()
     if builder.problems:
         raise PlantError("\n".join(builder.problems))
-    return robot(tree, builder.values, gravity)
+    plant, rotors = robot(tree, builder.values, gravity), [tree.armature(name) for name in tree.motors]
+    return cast(Robot, with_armature(plant, rotors)) if any(rotors) else plant
 
 
 def _fields(tree: RobotTree) -> dict[str, Any]:

@@ -97,6 +97,12 @@ class TreeBuilder:
             if link is root and name == "world" and base == "fixed" and not is_massive(link.inertial):
                 continue  # many files name their root so; it is the world itself
             self._place(Attached(label, name, "", IDENTITY, link.inertial, None, link.shapes), *places[link.name])
+        for loop in description.loops:
+            name, label = identifier(loop.name, prefix), f"{where}: loop '{loop.name}'"
+            for number, (carrier, place) in enumerate(zip(loop.links, loop.places, strict=True), 1):
+                body, at_link = places.get(carrier, (WORLD, IDENTITY))
+                self._place(Attached(label, f"{name}_{number}", "", IDENTITY), body, at_link.then(place))
+            self.loop(name, loop.kind, f"{name}_1", f"{name}_2")
         self._add_motors(where, indices, motors)
 
     def body(
@@ -252,5 +258,5 @@ class TreeBuilder:
 def _tree_joint(joint: JointDescription, name: str, parent: int, placement: Placement) -> TreeJoint:
     return TreeJoint(
         name, "prismatic" if joint.kind == "prismatic" else "revolute", parent, placement, None, 1.0, 0.0,
-        joint.lower, joint.upper, joint.velocity, joint.effort, joint.damping,
+        joint.lower, joint.upper, joint.velocity, joint.effort, joint.damping, joint.friction, joint.armature,
     )  # fmt: skip

@@ -43,7 +43,8 @@ def read_joint(element: Element, name: str, findings: Findings) -> JointDescript
     damping, friction = _dynamics(element, name, values)
     mimic, multiplier, offset = _mimic(element, values)
     return JointDescription(
-        name, kind, parent, child, placement, _axis(element, values), lower, upper, velocity, effort,
+        name, kind, parent, child, placement, _axis(element, values), lower, upper, velocity,
+        None if effort is None else (-effort, effort),
         damping, friction, mimic, multiplier, offset,
     )  # fmt: skip
 
@@ -125,8 +126,6 @@ def _dynamics(element: Element, name: str, values: Values) -> tuple[float, float
         return 0.0, 0.0
     damping = values.at_least_0(dynamics, "damping", "a coefficient") or 0.0
     friction = values.at_least_0(dynamics, "friction", "a torque or force") or 0.0
-    if friction:
-        values.findings.note(name, "the file's friction is off", "`realism.friction` adds it")
     return damping, friction
 
 

@@ -1,0 +1,95 @@
+"""The `<equality>` of an MJCF: `joint` as mimic joints, `connect` and `weld` as loops; the rest is named."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servoctl.mechanics.spatial.description import LoopDescription
+from servoctl.mechanics.spatial.mjcf_body import rotation
+from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.urdf_values import Findings
+
+
+class Mimic(NamedTuple):
+    """A joint that follows another one, `q = multiplier q_leader + offset`; both are indices."""
+
+    leader: int
+    multiplier: float
+    offset: float
+
+
+class Equalities:
+    """Reads the equalities of a model.
+
+    Attributes:
+        mimics: Joint -> what it follows.
+        loops: What closes loops.
+    """
+
+    def __init__(self, model: Any, mujoco: Any, findings: Findings) -> None:
+        """Reads them all; what cannot be followed becomes a note."""
+        self._model, self._mujoco, self._findings = model, mujoco, findings
+        self.mimics: dict[int, Mimic] = {}
+        self.loops: list[LoopDescription] = []
+        kinds = mujoco.mjtEq
+        for i in range(model.neq):
+            name, kind = model.equality(i).name or f"equality{i}", int(model.eq_type[i])
+            if not model.eq_active0[i]:
+                findings.note(name, "an equality that is not active is left out")
+            elif kind == int(kinds.mjEQ_JOINT):
+                self._add_mimic(i, name)
+            elif kind in (int(kinds.mjEQ_CONNECT), int(kinds.mjEQ_WELD)):
+                self._add_loop(i, name, "weld" if kind == int(kinds.mjEQ_WELD) else "point")
+            else:
+                word = str(kinds(kind).name).removeprefix("mjEQ_").lower()
+                findings.note(name, f"equality of type {word} is left out", "close loops with `loops`")
+
+    def _add_mimic(self, i: int, name: str) -> None:
+        model, data = self._model, self._model.eq_data[i]
+        follower, leader = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
+        if leader < 0:
+            self._findings.note(name, "equality that holds one joint is left out", "take out the joint")
+            return
+        if data[2:5].any() or data[1] == 0.0:
+            self._findings.note(name, "equality of joints is left out: its polynomial is not a line")
+            return
+        multiplier = float(data[1])
+        start, leads = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, leader))
+        offset = start + float(data[0]) - multiplier * leads
+        if (follower in self._driven and leader not in self._driven) or follower in self.mimics:
+            # the joint with a motor keeps its coordinate
+            follower, leader, multiplier, offset = leader, follower, 1.0 / multiplier, -offset / multiplier
+        if follower in self.mimics or self._ends_at(leader) == follower:
+            self._findings.note(name, "equality of joints is left out: one of them follows others already")
+            return
+        self.mimics[follower] = Mimic(leader, multiplier, offset)
+
+    def _ends_at(self, joint: int) -> int:
+        """The joint at the end of a chain of mimics."""
+        while joint in self.mimics:
+            joint = self.mimics[joint].leader
+        return joint
+
+    @property
+    def _driven(self) -> set[int]:
+        """Joints with a motor."""
+        model, on_joint = self._model, self._mujoco.mjtTrn.mjTRN_JOINT
+        return {int(model.actuator_trnid[k, 0]) for k in range(model.nu) if model.actuator_trntype[k] == on_joint}
+
+    def _add_loop(self, i: int, name: str, kind: str) -> None:
+        model, data = self._model, self._model.eq_data[i]
+        first, second = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
+        if model.eq_objtype[i] == self._mujoco.mjtObj.mjOBJ_SITE:
+            sites = first, second
+            bodies = [int(model.site_bodyid[site]) for site in sites]
+            places = [Placement.of(rotation(model.site_quat[site]), model.site_pos[site]) for site in sites]
+        elif kind == "weld":  # MuJoCo keeps the second body's anchor first
+            bodies = [first, second]
+            places = [Placement.of(rotation(data[6:10]), data[3:6]), Placement.of(np.eye(3), data[:3])]
+        else:
+            bodies, places = [first, second], [Placement.of(np.eye(3), data[k : k + 3]) for k in (0, 3)]
+        names = [model.body(body).name or f"body{body}" for body in bodies]
+        if bodies[0] == bodies[1]:
+            self._findings.note(name, f"equality is left out: both ends are on {names[0]}")
+            return
+        self.loops.append(LoopDescription(name, kind, (names[0], names[1]), (places[0], places[1])))  # type: ignore[arg-type]

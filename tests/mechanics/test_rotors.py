@@ -1,0 +1,142 @@
+"""Rotors of the actuators (`plant.armature`) against closed forms, and in every command that names them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.errors import ConfigError
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.rotors import with_armature
+from servoctl.types import State
+
+LIMIT = 1e-9
+"""Relative to the numbers themselves, of size 1: the goal; what is found is round-off."""
+
+ARM = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Arm(sc.Plant):
+    m1: float = 1.0
+    m2: float = 0.8
+    g: float = 9.81
+    coordinates = {"a": "rad", "b": "rad"}
+    actuators = {"u1": "N m", "u2": "N m"}
+    def mass_matrix(self, q, t):
+        c = self.m2 * (0.12 * np.cos(q[1]) + 0.09)
+        return np.array([[0.1 * self.m1 + self.m2 * (0.25 + 0.24 * np.cos(q[1])), c], [c, 0.09 * self.m2]])
+    def force(self, q, v, t):
+        s = 0.12 * self.m2 * np.sin(q[1])
+        return np.array([s * (2 * v[0] * v[1] + v[1]**2) - self.g * self.m1 * 0.2 * np.cos(q[0]), -s * v[0]**2])
+    def actuation(self, q, t):
+        return np.array([[1.0, -1.0], [0.0, 1.0]])
+"""
+
+CONFIG = """
+plant: {class: "arm.py:Arm", armature: {u1: 0.3, u2: 0.2}}
+initial: {q: {a: 0.2, b: 0.5}, v: 0}
+task:
+  - {name: ta, holonomic: "a - 0.2 - 0.5*(1 - cos(2*t))"}
+  - {name: tb, holonomic: "b - 0.5 - 0.4*(1 - cos(3*t))"}
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 2, period: 0.002, integrator: {method: rk4, step: 0.001}}
+"""
+
+
+@dataclass(frozen=True)
+class Cylinder(sc.Plant):
+    """A boom that a hydraulic cylinder lifts: the actuator's coordinate is the cylinder's length."""
+
+    m: float = 2.0
+    a: float = 0.5
+    b: float = 0.4
+    coordinates = {"phi": "rad"}  # noqa: RUF012
+    actuators = {"F": "N"}  # noqa: RUF012
+
+    def mass_matrix(self, q, t):  # type: ignore[no-untyped-def]
+        return np.array([[self.m * 0.3]])
+
+    def force(self, q, v, t):  # type: ignore[no-untyped-def]
+        return np.array([-self.m * np.sin(q[0])])
+
+    def motor_positions(self, q):  # type: ignore[no-untyped-def]
+        return np.array([np.sqrt(self.a**2 + self.b**2 - 2 * self.a * self.b * np.cos(q[0]))])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "arm.py").write_text(ARM)
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    return tmp_path / "c.yaml"
+
+
+def test_the_rotors_of_an_arm_with_a_remote_motor_are_in_its_mass_matrix(config: Path) -> None:
+    plain, geared = (sc.load(config, more).system.model.plant for more in (["plant.armature="], []))
+    q, v = np.array([0.3, -0.8]), np.array([1.0, 2.0])
+    # the second motor stands on the base: its rotor turns at b' - a'
+    rotors = np.array([[0.3 + 0.2, -0.2], [-0.2, 0.2]])
+    np.testing.assert_allclose(geared.mass_matrix(q, 0.0) - plain.mass_matrix(q, 0.0), rotors, atol=LIMIT)
+    np.testing.assert_allclose(geared.right_hand_side(q, v, 0.0), plain.right_hand_side(q, v, 0.0), atol=LIMIT)
+
+
+def test_a_cylinder_with_b_that_depends_on_q_has_the_mass_and_the_force_of_its_moving_parts() -> None:
+    plant, J = with_armature(Cylinder(), [3.0]), 3.0
+    for phi, rate in ((0.7, 1.3), (2.0, -0.4), (-1.1, 3.0)):
+        q, v = np.array([phi]), np.array([rate])
+        rho = np.sqrt(0.41 - 0.4 * np.cos(phi))
+        B = 0.2 * np.sin(phi) / rho
+        slope = (0.2 * np.cos(phi) - B**2) / rho
+        M, Q = 0.6 + J * B**2, -2.0 * np.sin(phi) - J * B * slope * rate**2
+        np.testing.assert_allclose(plant.mass_matrix(q, 0.0), [[M]], rtol=LIMIT)
+        np.testing.assert_allclose(plant.right_hand_side(q, v, 0.0), [Q], rtol=LIMIT)
+        model = Model(plant, {}, State(0.0, q, v))
+        assert model.opaque is None
+        traced = model.compiled_matrices(State(0.0, q, v))
+        np.testing.assert_allclose([traced.M[0, 0], traced.Q[0]], [M, Q], rtol=LIMIT)
+
+
+def test_law_and_machine_both_have_the_rotors_and_a_wrong_one_is_seen(config: Path) -> None:
+    run = sc.load(config, engine="vm")
+    good = run.simulate().summary()["tasks"]
+    wrong = sc.load(config, "realism.parameter_error.armature.u1=-0.9", engine="vm").simulate().summary()["tasks"]
+    assert good["ta"]["max_violation"] < 1e-4  # what the hold of 2 ms leaves
+    assert wrong["ta"]["max_violation"] > 1e-3
+    named = sc.load(config, "realism={parameter_error: {armature.u1: -0.9}}", engine="vm")
+    assert named.system.simulated.plant.armature == pytest.approx((0.03, 0.2))
+    with pytest.raises(ConfigError, match=r"armature.u9: Arm has no such parameter that is a number \(did you mean"):
+        sc.load(config, "realism={parameter_error: {armature.u9: -0.9}}")
+
+
+def test_a_sweep_of_a_rotor_gives_what_single_runs_give(config: Path) -> None:
+    run = sc.load(config, "run.duration=0.2", engine="vm")
+    values = [0.1, 0.6]
+    swept = sc.batch(run, {"plant.armature.u1": values})
+    single = [
+        sc.load(config, ["run.duration=0.2", f"plant.armature.u1={x}"], engine="vm").simulate().summary()
+        for x in values
+    ]
+    rms = [one["inputs"]["u1"]["rms"] for one in single]
+    np.testing.assert_allclose(swept["input_rms.u1"], rms, rtol=1e-9)
+    assert rms[1] > rms[0]
+
+
+def test_identify_finds_rotors_that_the_config_does_not_know(config: Path, tmp_path: Path) -> None:
+    from servoctl.identification import identify
+
+    run = sc.load(config, "run.duration=4", engine="vm")
+    run.simulate(tmp_path / "log")
+    log = tmp_path / "log" / "config.yaml"
+    log.write_text(log.read_text().replace("u1: 0.3", "u1: 0").replace("u2: 0.2", "u2: 0"))
+    found = identify(tmp_path / "log", ["armature", "m2"])
+    values = found.parameters
+    for name, true in (("armature.u1", 0.3), ("armature.u2", 0.2), ("m2", 0.8)):
+        assert values[name]["value"] == pytest.approx(true, rel=1e-2)  # the filter of the log costs 0.1 to 0.5 %
+        assert 0.0 < values[name]["sigma"] < 0.1 * true
+    assert found.armature == pytest.approx({"u1": values["armature.u1"]["value"], "u2": values["armature.u2"]["value"]})
+    assert json.loads(json.dumps(found.to_dict()))["armature"] == found.armature
