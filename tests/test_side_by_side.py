@@ -11,7 +11,7 @@ from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
 from servoctl.simulation.compiled import CompiledLoop
-from servoctl.simulation.side_by_side import channels, plan_of, summary_of
+from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.sweep.batch import batch, run_all
 from servoctl.sweep.metrics import metrics_of
 from servoctl.types import Array
@@ -96,7 +96,7 @@ def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
 def test_metrics_equal_those_of_the_summary(name: str, settings: list[str]) -> None:
     run = loaded(name, settings)
     outcome, expected = taken(run, 4, 3), run.simulate().summary()
-    found = summary_of(list(channels(run.loop)), outcome, 0, plan_for(run))
+    found = summary_of(run.loop, outcome, 0, plan_for(run))
     assert found is not None
     assert found["inputs"].keys() == expected["inputs"].keys() and found["tasks"].keys() == expected["tasks"].keys()
     for group in ("inputs", "tasks"):
@@ -134,18 +134,17 @@ def test_a_failed_run_stops_and_the_others_go_on() -> None:
     assert mixed.good[4] == 0 and mixed.of("count")[4].sum() == 0
     np.testing.assert_array_equal(mixed.ends[4], starts_of(run, 5)[4])
     for failed in (2, 4):
-        assert summary_of(list(channels(loop)), mixed, failed, plan) is None
+        assert summary_of(loop, mixed, failed, plan) is None
 
 
 def test_a_run_whose_squares_overflow_is_simulated_alone() -> None:
     run = loaded("two_mass_spring", SHORT)
     outcome, plan = taken(run, 2, 2), plan_for(run)
-    names = list(channels(run.loop))
     for huge in (1e200, 1e-200, np.inf):
         outcome.metrics[1, 0, 1] = huge
         outcome.metrics[1, 0, 0] = 0.0
-        assert summary_of(names, outcome, 1, plan) is None
-    assert summary_of(names, outcome, 0, plan) is not None
+        assert summary_of(run.loop, outcome, 1, plan) is None
+    assert summary_of(run.loop, outcome, 0, plan) is not None
 
 
 def test_a_stop_request_ends_the_batch() -> None:

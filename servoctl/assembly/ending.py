@@ -12,8 +12,8 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.divergence import RUNAWAY, divergence, growth, size
 from servoctl.simulation.settings import Settings
-from servoctl.simulation.simulate import RUNAWAY
 from servoctl.simulation.system import System
 from servoctl.types import State, Status
 
@@ -30,7 +30,7 @@ UNKNOWN = "reduce the step, the period or the gains"
 """Advice when no cause is known."""
 
 RAN_AWAY = "ran_away"
-"""Status of a run that diverged through unstable internal dynamics while all numbers stayed finite."""
+"""Status of a run that diverged while all numbers stayed finite."""
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,29 @@ class EndOfRun:
                 return {}
             known = {} if cause.endswith(UNKNOWN) else {"diagnosis": cause}
             return {"error": f"{facts['error']} ({cause})"} | known
-        if facts["status"] != "done" or law is None:
+        if facts["status"] != "done":
             return {}
-        if self._is_far_away():
-            growth = self._growth()
-            if growth:
-                return {"status": RAN_AWAY, "error": growth[0], "diagnosis": growth[0]}
-        missed = missed_tasks(self.trajectory, [self.system.model.task_rows[i].name for i in law.excused])
+        required = law is not None
+        excused = (
+            [self.system.model.task_rows[i].name for i in law.excused] if law is not None else self.trajectory.rows
+        )
+        if required and growth(self.start, self.trajectory) > RUNAWAY and (found := self._growth()):
+            return {"status": RAN_AWAY, "error": found[0], "diagnosis": found[0]}
+        if far := divergence(self.start, self.trajectory, excused):
+            why = self._cause_of_divergence()
+            known = {} if why.endswith(UNKNOWN) else {"diagnosis": why}
+            return {"status": RAN_AWAY, "error": f"the run diverged: {far} ({why})"} | known
+        missed = missed_tasks(self.trajectory, excused) if required else {}
         if not missed:
             return {}
         why = why_missed(self.system, self.start, self.task_map, missed)
         return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
 
-    def _is_far_away(self) -> bool:
-        if not len(self.trajectory):
-            return False
-        return _size(State(0.0, self.trajectory.q[-1], self.trajectory.v[-1])) > RUNAWAY * (1 + _size(self.start))
-
     def _cause_of_stop(self, last: State | None) -> str:
         """Why the run diverged or could not be integrated further; empty if its error says everything."""
         law = self.system.law
         if last is not None:
-            return f"it ran away: {self._cause_of_divergence()}" if _size(last) > RUNAWAY else ""
+            return f"it ran away: {self._cause_of_divergence()}" if size(last.q, last.v) > RUNAWAY else ""
         if law is None or not len(self.trajectory) or int(self.trajectory["status"][-1]) in law.stops_on:
             return ""
         growth = self._growth()
@@ -134,7 +135,7 @@ class EndOfRun:
 
     def _moderate_rows(self) -> int:
         """Number of rows before the run diverged."""
-        bound = MODERATE * (1.0 + _size(self.start))
+        bound = MODERATE * (1.0 + size(self.start.q, self.start.v))
         sizes = np.abs(np.concatenate([self.trajectory.q, self.trajectory.v], axis=1)).max(axis=1, initial=0.0)
         beyond = np.flatnonzero(~(sizes < bound))  # NaN counts as diverged
         return int(beyond[0]) if len(beyond) else len(self.trajectory)
@@ -158,8 +159,3 @@ def why_missed(system: System, start: State, task_map: TaskMap | None, missed: C
         if groups.intersection(missed):
             causes.append(finding.text)
     return "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
-
-
-def _size(state: State) -> float:
-    """Largest |q| or |v|; infinite if one is NaN."""
-    return float(np.nan_to_num(np.abs(np.concatenate([state.q, state.v])), nan=np.inf).max(initial=0.0))

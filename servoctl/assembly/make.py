@@ -94,9 +94,8 @@ def make_run(
     ground = same_ground(loaded, like) or build_ground(loaded, problems, waiting)
     law = _law(loaded, ground.plant, problems, ground.signals, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
-    if not ground.passed:
-        check_realism(loaded, ground.plant, problems)
-        check_uncertainty(loaded, ground.plant, problems)
+    check_realism(loaded, ground.plant, problems)
+    check_uncertainty(loaded, ground.plant, problems)
     if problems.touch("plant", "initial", "references", "task", "bounds", "law", "inputs"):
         machine_of(loaded, ground.plant, problems)  # its problems belong to the list
         problems.check()
@@ -128,7 +127,7 @@ def make_run(
     else:
         task_map = None if found.law is None else _reach(found, start, brief=like is not None)
         _check_start(loaded, loop, start, task_map, ground.levels, problems)
-        check_start_error(loaded, found.law, found.model, start, problems)
+    check_start_error(loaded, found.law, found.model, start, problems)
     if strict or loaded.wrong or loaded.refused:
         problems.check()
     found_problems = tuple(problems.found)

@@ -188,7 +188,7 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
     say(f"\nbest: trial {best.number}{front}{over}\n")
     say_table(["", "unit", "baseline", "best", "change"], rows, numbers=3)
     if "gain_margin" not in after.metrics and "gain_margin" in problem.bounds:
-        say("\ngain_margin: none: the loop is not stable at the start state, or cannot be linearised there")
+        say("\ngain_margin: none: the loop cannot be linearised at the start")
     if baseline.status != "done":
         say(f"\nthe baseline (the config without changes) is {baseline.status}: {baseline.reason}")
     elif not problem.several and baseline.values[0] < after.values[0]:

@@ -7,8 +7,9 @@
 Design: the first two follow from the corrections and the timing alone (`assembly.gains`). The margin is that of the
 simulated plant and of every machine of `law.uncertainty`, linearised at the start. It is found on the poles of
 A + (k - 1) B_i fed_i, because a search needs it in every trial; `linear.margins` has the frequency response. If a
-config has drives, their timing counts too. A loop that is unstable at k = 1 (by its internal dynamics, or at a moving
-state) has no margin. The choice of these figures and their default bounds are our own.
+config has drives, their timing counts too. The margin of a loop that is unstable already (by its gains, its internal
+dynamics, or at a moving state) is 1, which no bound accepts. The choice of these figures and their default bounds are
+our own.
 """
 
 import math
@@ -32,6 +33,9 @@ from servoctl.types import Array, State
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
 """Factors on one actuator's gain at which the poles are computed; beyond the last, a margin counts as infinite."""
 
+UNSTABLE = 1.0
+"""Gain margin of a loop that is unstable as it is."""
+
 HALVINGS = 10
 """Bisections of the interval between the last stable factor and the first unstable one."""
 
@@ -43,7 +47,8 @@ class Reserve:
     Attributes:
         gain_share: Largest over the task rows, in simulation and on drives; 0 without feedback.
         overshoot: Largest over the same rows.
-        gain_margin: Smallest over the actuators, in simulation and on drives; None if there is none.
+        gain_margin: Smallest over the actuators, in simulation and on drives; 1 if the loop is unstable; None if it
+            cannot be linearised.
     """
 
     gain_share: float
@@ -83,15 +88,12 @@ def _gains(run: Run) -> Iterator[RowGains]:
 def gain_margin(run: Run) -> float | None:
     """Smallest gain margin over the actuators, timings and box of a run; infinite above the last of `FACTORS`.
 
-    None if the loop is unstable, or if the plant cannot be differentiated or is too large to be traced.
+    1 if a loop is unstable; None if the plant cannot be differentiated or is too large to be traced.
     """
-    margins = []
     try:
-        for linear in _loops(run):
-            margins.append(_margin(linear))
+        return min(map(_margin, _loops(run)), default=None)
     except TaskError:
         return None
-    return None if not margins or None in margins else min(margin for margin in margins if margin is not None)
 
 
 def _loops(run: Run) -> Iterator[Linear]:
@@ -110,10 +112,10 @@ def _loops(run: Run) -> Iterator[Linear]:
             yield LocalLoop(local(run, state, memory, real=real), timing).linear
 
 
-def _margin(linear: Linear) -> float | None:
-    """Smallest gain margin over the actuators of a loop; None if the loop is unstable."""
+def _margin(linear: Linear) -> float:
+    """Smallest gain margin over the actuators of a loop; 1 if the loop is unstable."""
     if _grows(linear, linear.A[None])[0]:
-        return None
+        return UNSTABLE
     columns = range(linear.B.shape[1])
     opened = np.stack([np.outer(linear.B[:, i], linear.fed[i]) for i in columns])
     low = 1.0

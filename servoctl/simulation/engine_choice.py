@@ -24,6 +24,7 @@ from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.mean_bounds import foreseeing
+from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
@@ -182,6 +183,8 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
     s = settings
     plan = plan_of(loop, start.t, s.duration, s.integrator, s.period, s.output_step)
     if engine not in ("auto", "c") or count < 2 or plan is None or not isinstance(loop, CompiledLoop):
+        return None
+    if MotionMonitor(loop, start, settings).needs_rows:
         return None
     together = replace(settings, duration=settings.duration * count)
     try:

@@ -93,6 +93,11 @@ class MotionMonitor:
         self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether every row is needed: for the energy, or for the comparison with a repetition."""
+        return self._conserved or self._repetition is not None
+
     def look(self, columns: Mapping[str, Array]) -> tuple[int, str] | None:
         """Index of the first row at which the run must end, and why; None if it goes on.
 

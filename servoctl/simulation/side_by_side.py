@@ -1,7 +1,6 @@
 """Many runs of fixed steps at once in C: their common plan, and their metrics in the form of a summary."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,11 @@ from servoctl.run_folder.trajectory import SETTLING_BAND
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.divergence import suspicious
 from servoctl.simulation.fixed import Wanted
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.rows import Integrator, stops_of
+from servoctl.simulation.task_rank import judges_rank
 from servoctl.types import Array, Status
 
 LARGEST, SMALLEST = 1e150, 1e-150
@@ -26,8 +27,8 @@ MOST_TIMES = 4_000_000
 
 
 def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], MetricChannel]:
-    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name), and of each bound
-    ("bound", name), ("active", name)."""
+    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name), of each bound
+    ("bound", name), ("active", name), and ("passive", "rank")."""
     model, slices = loop.system.model, loop.layout.slices
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
@@ -39,6 +40,8 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
     for i, name in enumerate(() if law is None else law.bounded):
         by_name["bound", name] = MetricChannel((slices["bound"].start + i,), signed=True)
         by_name["active", name] = MetricChannel((slices["bound_active"].start + i,), signed=True)
+    if model.passive_rows:
+        by_name["passive", "rank"] = MetricChannel((slices["passive_rank"].start,), signed=True)
     evidence = () if law is None else ("rank", "residual", "pivot_min")
     return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
@@ -69,23 +72,23 @@ def plan_of(
     return BatchPlan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), measured)
 
 
-def summary_of(
-    names: Sequence[tuple[str, str]], outcome: BatchResult, run: int, plan: BatchPlan
-) -> dict[str, Any] | None:
+def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> dict[str, Any] | None:
     """Metrics of one run, equal to those of `Trajectory.summary`; None if the run must be simulated alone.
 
-    A run in which a bound holds or is violated must be: only its rows say for how long.
+    A run in which a bound holds or is violated must be, because only its rows say for how long; and so must each run
+    that the judges of a single run (`simulation.monitor`, `assembly.ending`) might end or call bad.
 
     Args:
-        names: Names of the channels.
+        loop: The closed loop.
         outcome: Result of the batch.
         run: Number of the run.
         plan: Plan of the batch.
     """
     if outcome.good[run] < len(plan.times):
         return None
-    by_name: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}, "bound": {}, "active": {}}
-    for (group, name), values in zip(names, outcome.metrics[run], strict=True):
+    groups = ("task", "input", "law", "bound", "active", "passive")
+    by_name: dict[str, dict[str, Any]] = {group: {} for group in groups}
+    for (group, name), values in zip(channels(loop), outcome.metrics[run], strict=True):
         kept = dict(zip(KEPT, values.tolist(), strict=True))
         if not kept["count"]:
             kept |= {"rms": math.nan}
@@ -95,6 +98,8 @@ def summary_of(
             kept |= {"rms": math.sqrt(kept["area"] / kept["span"])}
         by_name[group][name] = kept
     law = by_name["law"]
+    if _needs_judges(loop, outcome.ends[run], by_name):
+        return None
     evidence = {
         "rank_min": ("rank", "least"),
         "rank_max": ("rank", "greatest"),
@@ -129,6 +134,17 @@ def summary_of(
     summary |= {"duration": plan.times[-1] - plan.times[0]}
     summary |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
     return dict(plain(summary))
+
+
+def _needs_judges(loop: Loop, end: Array, by_name: dict[str, dict[str, Any]]) -> bool:
+    """Whether a judge of single runs might end this run, or call it bad."""
+    last = [kept["last"] for kept in by_name["task"].values() if kept["count"]]
+    rank, passive = by_name["law"].get("rank"), by_name["passive"].get("rank")
+    return (
+        suspicious(end[: 2 * loop.system.model.n], np.array(last))
+        or (rank is not None and rank["least"] < rank["greatest"] and judges_rank(loop))
+        or (passive is not None and passive["greatest"] > loop.system.passive.allowed)
+    )
 
 
 def _settled(plan: BatchPlan, late: float) -> float | None:

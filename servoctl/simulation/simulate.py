@@ -36,10 +36,6 @@ EVENTS = 1000
 SHOWN = 12
 """Largest number of coordinates and velocities in an error."""
 
-RUNAWAY = 1e6
-"""A state above this has run away, in any unit."""
-
-
 Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
 """(trajectory, facts, state at which a number was not finite) -> changes of `status` and `error`."""
 

@@ -28,15 +28,18 @@ CHECKS = 20
 """Rises of the rank that are looked at in one run: each takes some milliseconds."""
 
 
+def judges_rank(loop: Loop) -> bool:
+    """Whether a rise of the rank is looked at: not of derived rows (no violation to project), nor with noise."""
+    system = loop.system
+    return hasattr(system.law, "rank_tolerance") and system.model.plain is system.model and system.realism is None
+
+
 class TaskRank:
     """Looks at the rank of the task, row by row of one run."""
 
     def __init__(self, loop: Loop) -> None:
         self._system, self._last, self._left = loop.system, np.inf, CHECKS
-        law, model = loop.system.law, loop.system.model
-        self._tolerance = getattr(law, "rank_tolerance", None)
-        if model.plain is not model or loop.system.realism is not None:
-            self._tolerance = None  # derived rows have no violation to project; noise is not drift
+        self._tolerance: float | None = getattr(loop.system.law, "rank_tolerance", None) if judges_rank(loop) else None
 
     def look(self, rows: Trajectory) -> tuple[int, str] | None:
         """The first row at which drift has raised the rank, and why the run ends there; None where there is none."""

@@ -19,8 +19,9 @@ from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import batch_library
+from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.noise import tick_noise
-from servoctl.simulation.side_by_side import channels, plan_of, summary_of
+from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.sweep.metrics import Row
 from servoctl.sweep.points import Point
 from servoctl.types import Array
@@ -52,7 +53,7 @@ class SideBySide:
         self._run, self._lanes = run, library.lanes
         self._libraries: dict[DelayLayout | None, BatchLibrary | None] = {_delay_layout(run): library}
         self._make, self._alone, self._row = make, alone, row
-        self._names, self._substeps = list(channels(run.loop)), run.settings.substeps
+        self._substeps = run.settings.substeps
         self._halt = np.zeros(1, dtype=np.int64)
 
     def rows(self, points: Sequence[Point], threads: int) -> Iterator[Row]:
@@ -103,19 +104,20 @@ class SideBySide:
         return library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
 
     def _fits(self, run: Run) -> bool:
-        """Whether a run evaluates the same functions as the config, in as many steps per hold."""
+        """Whether a run evaluates the functions of the config, in as many steps per hold, and no judge needs its rows."""
         loop = run.loop
         return (
             isinstance(loop, CompiledLoop)
             and loop.shares_functions(self._run.loop)
             and run.settings.substeps == self._substeps
+            and not MotionMonitor(loop, run.start, run.settings).needs_rows
         )
 
     def _one(self, run: Run | Row) -> Row:
         return self._alone(run) if isinstance(run, Run) else run
 
     def _finish(self, future: "Future[BatchResult]", plan: BatchPlan, lane: int, run: Run) -> Row:
-        summary = summary_of(self._names, future.result(), lane, plan)
+        summary = summary_of(run.loop, future.result(), lane, plan)
         if summary is None:
             return self._alone(run)
         return self._row(summary | {"status": "done", "engine": "c"})

@@ -14,7 +14,7 @@ from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
-from servoctl.linear.reserve import Reserve, reserve
+from servoctl.linear.reserve import UNSTABLE, Reserve, reserve
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import Row, greatest_is_best
@@ -221,7 +221,9 @@ def excess_of(name: str, value: float, bound: float) -> float:
 
 
 def _beyond(name: str, value: float, bound: float) -> str:
-    return f"{name} {value:.4g} is {'below' if greatest_is_best(name) else 'above'} {bound:g}"
+    unstable = name == "gain_margin" and value <= UNSTABLE
+    why = ": the loop is unstable at the start (tune.gain_margin: none, if it is meant to be)" if unstable else ""
+    return f"{name} {value:.4g} is {'below' if greatest_is_best(name) else 'above'} {bound:g}{why}"
 
 
 def _reason(row: Row) -> str:
