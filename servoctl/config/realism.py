@@ -87,8 +87,8 @@ class RealismConfig(Section):
     )
     machine: MachineConfig | None = Field(
         default=None,
-        description="MuJoCo moves the machine, here and behind emulated drives: joints and motors by the names of "
-        "coordinates and actuators; a scene without motors gets the torques at its joints",
+        description="MuJoCo moves the machine, here and behind emulated drives: joints by the names of coordinates, "
+        "motors by the joints that they drive, then by name; a scene without motors gets the torques at its joints",
     )
 
 

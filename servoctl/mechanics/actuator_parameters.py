@@ -16,7 +16,7 @@ Values = Mapping[str, tuple[float, ...]]
 """Field -> one number per actuator."""
 
 
-def with_fields(plant: Plant, methods: type[Any], values: Values, what: str) -> Plant:
+def with_fields(plant: Plant, methods: Any, values: Values, what: str) -> Plant:
     """The plant with further fields.
 
     Args:
@@ -40,7 +40,7 @@ def with_fields(plant: Plant, methods: type[Any], values: Values, what: str) -> 
     return other
 
 
-def without_fields(plant: Plant, methods: type[Any], names: Iterable[str]) -> Plant:
+def without_fields(plant: Plant, methods: Any, names: Iterable[str]) -> Plant:
     """The plant that `with_fields` was given with these methods and fields; other plants themselves."""
     kind = type(plant)
     if kind.__bases__[0] is not methods:
@@ -59,7 +59,7 @@ def _state(plant: Any) -> dict[str, Any]:
 
 
 @cache
-def _class(kind: type[Plant], methods: type[Any], names: tuple[str, ...]) -> Any:
+def _class(kind: type[Plant], methods: Any, names: tuple[str, ...]) -> Any:
     """The class with further fields, one per class without, so that plants of one structure have one class."""
     none: tuple[float, ...] = ()
     fields = [(name, tuple[float, ...], dataclasses.field(default=none, kw_only=True)) for name in names]

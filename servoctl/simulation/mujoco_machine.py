@@ -1,13 +1,15 @@
 """MuJoCo moves the machine: its friction, armature, contacts and loads, behind a law that keeps our model.
 
-    x = (q, v) -> qpos, qvel of the joints of the same names;   u -> motors of the same names, or qfrc_applied = B u
+    x = (q, v) -> qpos, qvel of the joints of the same names;   u -> motors of the same joints, or qfrc_applied = B u
 
-Design: joints are matched by name; a free base by the coordinates base_x ... base_qz. A motor's control is set so that
-the torque at its joint is u, within the limits that the scene gives. A scene without motors (a URDF) gets B u. The
+Design: joints are matched by name; a free base by the coordinates base_x ... base_qz. Motors are matched by the joint
+that they drive, then by name. A motor's control is set so that the torque at its joint is u, within the limits that the
+scene gives. A scene without motors (a URDF) gets B u. The
 scene may hold more: bodies and joints that the plant does not have are MuJoCo's alone.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ import numpy as np
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation, matrix
 from servoctl.mechanics.spatial.mujoco_scene import load_scene
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
 
 BASE_POSITION = ("base_x", "base_y", "base_z")
@@ -61,10 +65,11 @@ class MujocoMachine:
             model.opt.integrator = int(mujoco.mjtIntegrator.mjINT_RK4)
         # MuJoCo would go on from its start after a bad step, in silence
         model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, "mjDSBL_AUTORESET", 0))
-        mujoco.set_mju_user_warning(lambda text: None)  # else it writes a file; the run says that it ended
         self._warnings = [int(kind) for name, kind in mujoco.mjtWarning.__members__.items() if name != DRAWN]
         self._warnings.remove(int(mujoco.mjtWarning.mjNWARNING))
         problems: list[str] = []
+        n, m = self._n, len(plant.actuators)
+        self._B = np.asarray(matrix(plant, "actuation", None, (n, m), np.zeros(n), 0.0), dtype=float)
         self._place_coordinates(problems)
         self._place_actuators(problems)
         if problems:
@@ -73,6 +78,9 @@ class MujocoMachine:
 
     def start(self, t: float, x: Array) -> Array:
         self._mujoco.mj_resetData(self._model, self._data)
+        for position, speed, leader, multiplier, offset in self._followers:
+            self._data.qpos[position] = multiplier * x[leader] + offset
+            self._data.qvel[speed] = multiplier * x[self._n + leader]
         self._set(t, x)
         return self._state()
 
@@ -138,42 +146,72 @@ class MujocoMachine:
                 ours.append(k)
                 positions.append(int(model.jnt_qposadr[joint]))
                 speeds.append(int(model.jnt_dofadr[joint]))
-        self._joint_names = {name for name in names if name in joints}
+        self._followers = list(self._following(joints))
         self._ours, self._positions, self._speeds = np.array(ours, int), np.array(positions, int), np.array(speeds, int)
+
+    def _following(self, joints: Mapping[str, int]) -> Iterator[tuple[int, int, int, float, float]]:
+        """Mimic joints of a robot in the scene: place in qpos, place in qvel, leader, multiplier, offset."""
+        tree = self._plant.tree if isinstance(self._plant, Robot) else None
+        for joint, columns in () if tree is None else zip(tree.joints, tree.columns, strict=True):
+            if joint.follows is not None and joint.name in joints:
+                i = joints[joint.name]
+                where = int(self._model.jnt_qposadr[i]), int(self._model.jnt_dofadr[i])
+                yield *where, columns[0], joint.multiplier, joint.offset
 
     def _place_actuators(self, problems: list[str]) -> None:
         """Motors of the plant's actuators and their control per torque; none: torques act on the joints."""
-        model, mujoco = self._model, self._mujoco
-        motors = {model.actuator(i).name: i for i in range(model.nu)}
-        missing = [name for name in self._plant.actuators if name not in motors]
-        self._motors = np.array([motors[name] for name in self._plant.actuators if name in motors], int)
-        if missing and len(self._motors):
-            known = list(motors)
-            problems += [
-                f"no motor '{name}', which the plant has as actuator ({remedy(name, known)})" for name in missing
-            ]
-        if len(self._motors) == 0 and model.nu:
-            problems.append(
-                f"none of its motors ({', '.join(motors)}) has the name of an actuator of the plant "
-                f"({', '.join(self._plant.actuators)}) (rename them, or leave all out: torques then act on the joints)"
-            )
-        for i in self._motors:
-            plain = (
-                model.actuator_gaintype[i] == int(mujoco.mjtGain.mjGAIN_FIXED)
-                and model.actuator_biastype[i] == int(mujoco.mjtBias.mjBIAS_NONE)
-                and model.actuator_trntype[i] == int(mujoco.mjtTrn.mjTRN_JOINT)
-            )
-            if not plain or model.actuator_gear[i, 0] * model.actuator_gainprm[i, 0] == 0.0:
-                problems.append(f"motor '{model.actuator(i).name}' is no <motor> on a joint (servos take no torque)")
-        if problems:
+        model = self._model
+        names = [model.actuator(i).name or f"actuator{i}" for i in range(model.nu)]
+        found, scales = [], []
+        for j, name in enumerate(self._plant.actuators):
+            motor, scale = self._motor_of(j, name)
+            if motor is not None:
+                found.append(motor)
+                scales.append(scale)
+            elif model.nu:
+                problems.append(
+                    f"no motor on the joint that '{name}' drives, nor of its name ({remedy(name, names)}; without any "
+                    "motor in the scene, torques act on the joints)"
+                )
+        problems += [f"{names[i]}: two actuators of the plant drive it" for i in set(found) if found.count(i) > 1]
+        for i in found:
+            if not self._is_plain(i):
+                problems.append(f"motor '{names[i]}' is no <motor> on a joint (servos take no torque)")
+        self._motors = np.array(found, int)
+        if problems or not found:
             return
         gains = model.actuator_gear[self._motors, 0] * model.actuator_gainprm[self._motors, 0]
-        self._control = 1.0 / gains
+        self._control = np.array(scales) / gains
+
+    def _motor_of(self, j: int, name: str) -> tuple[int | None, float]:
+        """The motor of an actuator, by the joint that it drives, then by name; and torque at the joint per input."""
+        model, on_joint = self._model, int(self._mujoco.mjtTrn.mjTRN_JOINT)
+        driven = np.flatnonzero(self._B[:, j])
+        joint = list(self._plant.coordinates)[driven[0]] if len(driven) == 1 else None
+        there = [
+            i for i in range(model.nu)
+            if int(model.actuator_trntype[i]) == on_joint and model.joint(model.actuator_trnid[i, 0]).name == joint
+        ]  # fmt: skip
+        there = [i for i in there if self._is_plain(i)] or there
+        named = [i for i in range(model.nu) if model.actuator(i).name == name]
+        if len(there) == 1 or (there and not named):
+            return there[0], float(self._B[driven[0], j])
+        return (named[0], 1.0) if named else (None, 1.0)
+
+    def _is_plain(self, i: int) -> bool:
+        """Whether an actuator is a motor on a joint, which takes a torque."""
+        model, mujoco = self._model, self._mujoco
+        kinds = (model.actuator_gaintype[i], model.actuator_biastype[i], model.actuator_trntype[i])
+        plain = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtTrn.mjTRN_JOINT
+        gain = float(model.actuator_gear[i, 0] * model.actuator_gainprm[i, 0])
+        return all(int(one) == int(other) for one, other in zip(kinds, plain, strict=True)) and gain != 0.0
 
     def _notes(self) -> list[str]:
         """What the scene has beyond the plant."""
         model = self._model
         joints = [i for i in range(model.njnt) if model.joint(i).name not in self._plant.coordinates]
+        followers = {position for position, *_ in self._followers}
+        joints = [i for i in joints if int(model.jnt_qposadr[i]) not in followers]
         if self._base is not None:
             joints = [i for i in joints if model.jnt_dofadr[i] != self._base[3]]
         more = [model.joint(i).name or f"joint{i}" for i in joints]
@@ -207,7 +245,7 @@ class MujocoMachine:
         if len(self._motors):
             data.ctrl[self._motors] = self._control * u
             return
-        force = np.asarray(self._plant.actuation(self._motion()[: self._n], t), dtype=float) @ u
+        force = np.asarray(dense_actuation(self._plant, self._motion()[: self._n], t), dtype=float) @ u
         data.qfrc_applied[self._speeds] = force[self._ours]
         if self._base is not None:
             position, turn, first, dof = self._base

@@ -17,6 +17,8 @@ def load_scene(path: Path) -> tuple[Any, Any]:
         import mujoco
     except ImportError as error:
         raise MissingPackageError(f"{path}: it needs MuJoCo (pip install 'servoctl[mujoco]')") from error
+    # else MuJoCo writes its warnings to a file in the user's folder; errors of a run say themselves that it ended
+    mujoco.set_mju_user_warning(lambda text: None)
     try:
         return mujoco, mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
