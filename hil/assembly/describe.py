@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hil.assembly.prepare import RigSetup, stop_damping
+from hil.assembly.prepare import RigSetup, stop_rate
 from hil.drives.base import Drive
 
 
@@ -13,7 +13,6 @@ def describe(setup: RigSetup) -> list[str]:
     lines = [f"period {1e3 * values.period:g} ms ({1 / values.period:.6g} Hz)"]
     for name, load in settings.loads.items():
         lines.append(f"bus {name}: {settings.buses[name]['interface']}, {load.frames:.0f} frames/s, {load.sentence}")
-    damping = stop_damping(settings, setup.run.system.model, setup.start)
     for node in (*setup.drives, *setup.sensors):
         each, quantum = node.settings, node.quantum()
         where = f"{each.protocol} node {each.node} on {each.bus}"
@@ -26,7 +25,7 @@ def describe(setup: RigSetup) -> list[str]:
         lines.append(
             f"drive {each.name}: {where}, gear {each.gear:g}, |u| <= {drive.torque_limit:g} {unit} in steps of "
             f"{quantum[2]:.3g} {unit}, position {lower:.4g} to {upper:.4g} {joint} in steps of {quantum[0]:.3g} "
-            f"{joint}, speed <= {drive.speed_limit:g} {joint}/s, stop damping {damping[number]:.3g} {unit} s/{joint}"
+            f"{joint}, speed <= {drive.speed_limit:g} {joint}/s"
             + (", brake" if drive.brake else "")
         )
     accuracy = setup.sensing.coordinates.accuracy(setup.start.t, setup.start.q)
@@ -35,7 +34,7 @@ def describe(setup: RigSetup) -> list[str]:
     lines.append(f"coordinates are measured to {accuracy[worst]:.3g} {unit} (worst: {name})")
     watched = any(drive.watchdog for drive in setup.drives)
     lines.append(
-        f"controlled stop when a sample is {setup.bounds.stale_age / 1e6:g} ms old, drives off at "
+        f"controlled stop: speeds decay by {stop_rate(setup):.3g}/s, at most {safety.stop_time:g} s; when a sample is {setup.bounds.stale_age / 1e6:g} ms old, drives off at "
         f"{setup.bounds.lost_age / 1e6:g} ms"
         + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
     )

@@ -16,6 +16,7 @@ from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Feedback, Node
 from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
+from hil.safety.pose_hold import FASTEST_POLE
 from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sample_errors import position_noise
@@ -33,21 +34,16 @@ from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
 from servoctl.estimation.estimator import NOISE
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-STOP_DECAYS = 5.0
-"""Duration of a controlled stop in time constants of the slowest motion."""
-
 ENGAGE_TIME = 1e-9
 """Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0."""
 
-STABLE = 0.25
-"""Largest damping of a controlled stop, as a share of the damping that is unstable at the period."""
-
+DELAY_SHARE = 0.3
+"""Largest rate of a controlled stop times the delay of its feedback; from 1/e the speed overshoots zero."""
 
 LONGEST_WATCHDOG = 0.1
 """Warn above this watchdog time of a drive [s]."""
@@ -134,13 +130,11 @@ class RigSetup:
             stage: Last stage.
             duration: Time in the last stage [s]; None: that of the config.
         """
-        safety, model, m = self.settings.values.safety, self.loop.system.model, len(self.drives)
-        law, rest = self.loop.system.law, Hold(np.zeros(m), np.zeros(model.n), np.zeros((m, m)))
+        safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
         guided = stage is Stage.FLOAT
 
-        def hold(q: Array) -> Hold:
-            # a hand may guide a machine that rests by itself to a pose where it falls
-            return self.gravity_compensation(0.0, q) if self.falls or guided else rest
+        def hold(q: Array, v: Array) -> Hold:
+            return self.gravity_compensation(0.0, q, v)
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
             return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.wishes)
@@ -152,12 +146,13 @@ class RigSetup:
             safety.ramp_time,
             safety.stop_time,
             safety.engage_tolerance,
-            stop_damping(self.settings, model, self.start),
+            stop_rate(self),
+            self.falls or guided,
             hold,
             errors,
             frozenset() if law is None else law.stops_on,
             resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
-            guiding_of(safety, self.drives, hold(self.start.q).u) if guided else None,
+            guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
         )
 
 
@@ -300,19 +295,14 @@ def _with_line(loaded: LoadedConfig, problem: str) -> str:
     return f"{loaded.where(*field.split('.'))}: {text}"
 
 
-def stop_damping(settings: HilSettings, model: Model, start: State) -> list[float]:
-    """Damping D of the controlled stop for each drive [actuator unit per its speed].
+def stop_rate(setup: RigSetup) -> float:
+    """Rate at which speeds decay in a controlled stop [1/s], as fast as the delay of the feedback allows.
 
-    The config's value; by default the value that stops the slowest motion at the start pose within `stop_time`. In both
-    cases it is limited so that the stop is stable under a zero-order hold: `D T |B^T Phi B| < 2`.
+    A torque acts for a period, on speeds that are half a period old, or older by their filter.
     """
-    terms = assemble(start, model.plain.matrices(start), 1e-6)
-    stiffness = np.linalg.svd(terms.project(terms.inputs), compute_uv=False) ** 2
-    moved = stiffness[stiffness > 1e-9 * stiffness.max(initial=0.0)]
-    if not len(moved):
-        return [0.0] * len(settings.drives)
-    values = settings.values
-    damping = values.safety.stop_damping
-    if damping is None:
-        damping = STOP_DECAYS / (values.safety.stop_time * float(moved.min()))
-    return [min(damping, STABLE * 2.0 / (values.period * float(moved.max())))] * len(settings.drives)
+    period, sensing = setup.settings.values.period, setup.sensing
+    filtered = [
+        tau for tau, drive in zip(sensing.filter_times, setup.drives, strict=False)
+        if sensing.filtered or np.isnan(drive.quantum()[1])
+    ]  # fmt: skip
+    return min(FASTEST_POLE, DELAY_SHARE / (1.5 * period + max(filtered, default=0.0)))

@@ -75,12 +75,12 @@ def compare_sent(run: Trajectory, folder: str | PathLike[str], drives: Sequence[
 
 def _compare_torques(run: Trajectory, drive: DriveSettings, period: float) -> tuple[Array, Array]:
     """Which rows are compared, and which of their torques neither the law nor a limit explains, shape (rows,) each."""
-    law, sent, position = (run[f"{group}.{drive.name}"] for group in ("law", "u", "position"))
+    law, sent = (run[f"{group}.{drive.name}"] for group in ("law", "u"))
     stage = run["stage"]
     compared = stage == _FULL
     compared[:1] = False
     before = np.concatenate([[0.0], sent[:-1]])
-    limit, (lower, upper) = drive.torque_limit, drive.position_limits
+    limit = drive.torque_limit
     wanted = np.clip(law, -limit, limit)
     # the previous torque was held for a period, or for less after a late tick
     now = run.t + run["read"]
@@ -89,8 +89,7 @@ def _compare_torques(run: Trajectory, drive: DriveSettings, period: float) -> tu
     most = drive.torque_rate_limit * period * (1 + 1e-9)
     limited = np.abs(wanted - before) >= drive.torque_rate_limit * shortest * (1 - 1e-9)
     stepped = limited & (np.abs(sent - before) <= most) & ((sent - before) * (wanted - before) >= 0)
-    blocked = (sent == 0) & (((position >= upper) & (law > 0)) | ((position <= lower) & (law < 0)))
-    explained = (sent == wanted) | (stepped & (np.abs(sent) <= limit)) | blocked
+    explained = (sent == wanted) | (stepped & (np.abs(sent) <= limit))
     return compared, compared & ~explained
 
 

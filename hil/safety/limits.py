@@ -1,4 +1,4 @@
-"""The last check before a torque is sent: its size, its rate, and its direction beyond a position limit."""
+"""The last check before a torque is sent: its size and its rate."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 
+LEAST_SHARE = 0.25
+"""Smallest share to which braking is scaled; a drive whose limit needs less has less, and the others brake on."""
+
 
 class Limits:
-    """Clamps torques, one axis at a time.
+    """Clamps torques: one axis at a time while a law works, together while the machine comes to rest.
 
     Args:
         drives: In the order of the actuators.
@@ -20,44 +23,48 @@ class Limits:
         previous: Last torque of each drive, at the joint [actuator unit].
         last: When it was computed [ns]; 0 before the first.
         clamped: Whether the last torque of each axis was changed.
-        blocked: Whether the last torque of each axis was blocked by a position limit.
     """
 
     def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
-        self._axes = [(drive.torque_limit, drive.torque_rate_limit, *drive.position_limits) for drive in drives]
+        self._axes = [(drive.torque_limit, drive.torque_rate_limit) for drive in drives]
         self._period, self._now, self.last = period, now, 0
         self.previous = [0.0] * len(self._axes)
         self.clamped = [False] * len(self._axes)
-        self.blocked = [False] * len(self._axes)
 
-    def apply(self, wanted: Sequence[float], positions: Sequence[float]) -> list[float]:
-        """Torques that may be sent: finite, within the limits, and not pushing further beyond a position limit.
+    def apply(self, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
+        """Torques that may be sent: finite and within the limits.
 
         Args:
             wanted: Torques at the joints [actuator unit]. A non-finite one moves to 0 at the rate limit.
-            positions: Positions of the joints [joint unit]; NaN blocks nothing. A blocked torque becomes 0 at once.
+            held: The part of them that holds a machine that comes to rest. The other part brakes it and is scaled as a
+                whole: axis by axis, a joint would speed up while its neighbour brakes. None: no machine comes to rest.
         """
-        elapsed, allowed = self._elapsed(), list(wanted)
-        for i, (limit, rate, lower, upper) in enumerate(self._axes):
-            torque, last, step = wanted[i], self.previous[i], rate * elapsed
-            slow = last - step <= torque <= last + step
-            self.blocked[i] = self.clamped[i] = False
+        elapsed = self._elapsed()
+        allowed = list(wanted) if held is None else self._together(wanted, held, elapsed)
+        for i, (limit, rate) in enumerate(self._axes):
+            torque, last, step = allowed[i], self.previous[i], rate * elapsed
             # written so that NaN fails every comparison and takes the slow path
-            if not (slow and -limit <= torque <= limit and lower <= positions[i] <= upper):
-                self._clamp(i, allowed, positions[i], step)
+            if not (last - step <= torque <= last + step and -limit <= torque <= limit):
+                torque = min(max(torque if math.isfinite(torque) else 0.0, -limit), limit)
+                allowed[i] = min(max(torque, last - step), last + step)
+            self.clamped[i] = allowed[i] != wanted[i]
         self.previous = allowed
         return allowed.copy()
 
-    def _clamp(self, i: int, torques: list[float], position: float, step: float) -> None:
-        """Changes the torque of an axis where a limit demands it."""
-        wanted, last, (limit, _, lower, upper) = torques[i], self.previous[i], self._axes[i]
-        torque = wanted if math.isfinite(wanted) else 0.0
-        torque = min(max(torque, -limit), limit)
-        torque = min(max(torque, last - step), last + step)
-        blocked = (position > upper and torque > 0.0) or (position < lower and torque < 0.0)
-        if blocked:
-            torque = 0.0
-        self.blocked[i], self.clamped[i], torques[i] = blocked, torque != wanted, torque
+    def _together(self, wanted: Sequence[float], held: Sequence[float], elapsed: float) -> list[float]:
+        """Torques with the direction of what is wanted: a share of what brakes, then a share of the change."""
+        share = change = 1.0
+        for torque, hold, (limit, _) in zip(wanted, held, self._axes, strict=True):
+            brake = torque - hold
+            room = max(limit - math.copysign(hold, hold * brake), 0.0)
+            share = min(share, room / abs(brake) if abs(brake) > room else 1.0)
+        share, goals = max(share, LEAST_SHARE), []
+        for torque, hold, last, (limit, rate) in zip(wanted, held, self.previous, self._axes, strict=True):
+            goal = min(max(hold + share * (torque - hold), -limit), limit)
+            step = rate * elapsed
+            change = min(change, step / abs(goal - last) if abs(goal - last) > step else 1.0)
+            goals.append(goal)
+        return [last + change * (goal - last) for goal, last in zip(goals, self.previous, strict=True)]
 
     def _elapsed(self) -> float:
         """Time since the last torque, at most one period [s]."""

@@ -1,6 +1,6 @@
-"""What a run on drives does: its stages, their times, and the torques that hold and damp the machine."""
+"""What a run on drives does: its stages, their times, and the torques that hold the machine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from math import isfinite
@@ -72,9 +72,9 @@ class RunPlan:
         ramp_time: Time of the blend in `RAMP` [s].
         stop_time: Longest controlled stop [s].
         engage_tolerance: The task starts when every violation and its rate are below this.
-        damping: Damping D of the controlled stop, per drive [actuator unit per its speed].
-        hold: q -> torques that hold the pose by the model, and the inertia that the motors see; zeros where nothing
-            is to be held.
+        stop_rate: Rate at which speeds decay in a controlled stop [1/s].
+        stands: Whether the pose is held before the task.
+        hold: (q, v) -> torques that cancel the forces by the model, and the inertia that the motors see.
         errors: (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none.
         stops_on: Codes of the law's statuses that end the run.
         resolved: Task row -> smallest steps of its violation and of its rate that the samples resolve.
@@ -87,8 +87,9 @@ class RunPlan:
     ramp_time: float
     stop_time: float
     engage_tolerance: float
-    damping: Sequence[float]
-    hold: Callable[[Array], Hold]
+    stop_rate: float
+    stands: bool
+    hold: Callable[[Array, Array], Hold]
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
     stops_on: frozenset[int] = frozenset()
     resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)

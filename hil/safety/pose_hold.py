@@ -1,10 +1,13 @@
-"""Holds a machine at a pose, or lets a hand guide it: gravity compensation with position feedback of its own.
+"""Holds a machine at a pose, brings it to rest, or lets a hand guide it: one law with three settings.
 
     stand:  u = u_g(q) + W (3 w^2 e - 3 w y' + w^3 int e dt)         e = y_held - y
+    stop:   u = u_e(q, v) - W s y'
     guide:  u = u_g(q) + u_b(q) + W (w_a^2 (y_a - y) + walls - s y')
 
 y are the displacements of the motors, u_g(q) the torques that hold the pose by the model, and W = (B^T Phi B)^+ the
-inertia that the motors see. All three poles of `stand` are at -w.
+inertia that the motors see at this pose. All three poles of `stand` are at -w. u_e are the torques that cancel gravity
+and the Coriolis forces, so y'' = -s y': in a stop no joint speeds up while another slows down. Friction is not
+cancelled: where the real one is smaller, that would drive the machine.
 
 Design: by the model alone a pose is not held: the smallest error of a torque, such as its steps on the wire, makes the
 machine drift. While a hand guides, the spring slips (y_a follows y) as soon as it would need more than `grip` in any
@@ -24,7 +27,7 @@ from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
 FASTEST_POLE = 20.0
-"""Fastest pole of the feedback [1/s]."""
+"""Fastest pole of the feedback, and fastest decay of a stop [1/s]."""
 
 POLE_SHARE = 0.06
 """Largest pole times the period: samples, torque and a period of delay then cost little phase."""
@@ -58,32 +61,73 @@ class PoseHold:
     """Torques that hold a pose or guide a machine.
 
     Args:
-        hold: q -> torques that hold the pose by the model, and W.
+        hold: (q, v) -> torques that cancel the forces by the model, and W.
         drives: In the order of the actuators.
         period: Period of the loop [s].
+        stop_rate: Rate s at which speeds decay in a stop [1/s].
         guiding: How the machine feels in the hand; None: `guide` is not used.
     """
 
     def __init__(
         self,
-        hold: Callable[[Array], Hold],
+        hold: Callable[[Array, Array], Hold],
         drives: Sequence[DriveSettings],
         period: float,
+        stop_rate: float = FASTEST_POLE,
         guiding: Guiding | None = None,
     ) -> None:
-        self._hold, self._period, self._guiding = hold, period, guiding
+        self._hold, self._period, self._stop_rate, self._guiding = hold, period, stop_rate, guiding
         self._pole = min(FASTEST_POLE, POLE_SHARE / period)
         self._largest = LARGEST_BIAS * np.array([drive.torque_limit for drive in drives])
         lower, upper = np.array([drive.position_limits for drive in drives]).T
         width = WALL * (upper - lower)
         self._lower, self._upper = lower + width, upper - width
         self._held: Array | None = None
+        self._sound: Array | None = None
         self._integral = self._bias = self._at_release = np.zeros(len(drives))
 
     def begin(self, positions: Sequence[float]) -> None:
         """Holds these positions of the joints from now on [joint unit]."""
         self._held = np.array(positions)
         self._integral = np.zeros(len(positions))
+
+    def gravity(self, q: Array) -> Hold:
+        """Torques that hold a pose by the model, and W there."""
+        return self._hold(q, np.zeros(len(q)))
+
+    def see(self, reading: Reading, sound: Sequence[bool]) -> None:
+        """Remembers the pose of a tick, if every measurement is sound."""
+        if reading.valid and all(sound):
+            self._sound = reading.q.copy()
+
+    def stop(self, reading: Reading, sound: Sequence[bool]) -> tuple[list[float], list[float]]:
+        """Torques that hold the machine, and torques that bring it to rest.
+
+        A drive without a sound measurement gets the torque that holds the last sound pose, and the others brake with
+        the inertia that they see while it moves freely.
+
+        Args:
+            reading: State of the machine.
+            sound: Whether the measurement of each drive, then of each encoder, may be used.
+        """
+        m, rates = len(self._largest), np.array(reading.speeds)
+        usable = np.array(sound[:m]) & np.isfinite(rates)
+        here = None
+        if reading.valid and all(sound):
+            ahead, back = self._hold(reading.q, reading.v), self._hold(reading.q, -reading.v)
+            here = ahead._replace(u=(ahead.u + back.u) / 2)  # the part that is even in v: friction is odd
+        if here is None or not (np.isfinite(here.u).all() and np.isfinite(here.inertia).all()):
+            if self._sound is None:
+                return [0.0] * m, [0.0] * m
+            here = self.gravity(self._sound)
+        rates, inertia = np.where(usable, rates, 0.0), here.inertia
+        if not usable.all():
+            sees = np.linalg.pinv(inertia)[np.ix_(usable, usable)]
+            inertia = np.zeros((m, m))
+            inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
+        held: list[float] = here.u.tolist()
+        torques: list[float] = (here.u - self._stop_rate * inertia @ rates).tolist()
+        return held, torques
 
     def stand(self, reading: Reading, learn: bool = False) -> list[float]:
         """Torques that hold the pose.
@@ -92,7 +136,7 @@ class PoseHold:
             reading: State of the machine.
             learn: Whether the integral runs: not while brakes are still closed.
         """
-        gravity = self._hold(reading.q)
+        gravity = self.gravity(reading.q)
         if self._held is None or not reading.valid:
             torques: list[float] = gravity.u.tolist()
             return torques
@@ -109,7 +153,7 @@ class PoseHold:
     def guide(self, reading: Reading) -> list[float]:
         """Torques while a hand guides the machine; the drives' own limits come on top."""
         assert self._guiding is not None
-        gravity, guiding = self._hold(reading.q), self._guiding
+        gravity, guiding = self.gravity(reading.q), self._guiding
         torques = gravity.u
         if self._held is not None and reading.valid:
             y, rates, stiffness = np.array(reading.positions), np.array(reading.speeds), (ANCHOR * guiding.damping) ** 2

@@ -66,7 +66,9 @@ class Stages:
         self._rig, self._controller, self._monitor = rig, controller, monitor
         self._limits, self._plan = limits, plan
         self._count = len(rig.drives)
-        self._pose = PoseHold(plan.hold, [drive.settings for drive in rig.drives], monitor.bounds.period, plan.guiding)
+        settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
+        self._pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
+        self._held: list[float] | None = None
         self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
         self.task_time, self._task = 0.0, 0
         self.law_torques = np.full(self._count, np.nan)
@@ -135,17 +137,18 @@ class Stages:
         if self._entered is None:
             self._entered = now
         self._silent = self._silent and not reading.valid
+        self._pose.see(reading, self._sound(reading))
         self._watch(tick, reading)
         if self.over:
             return None
         self._controller.elapsed = tick.elapsed / SECOND
         self._evaluate_law(reading)
-        mode = self.mode
+        mode, self._held = self.mode, None
         wanted = self._handlers[mode](tick, reading)
         if wanted and not finite(wanted):
             self._monitor.report(now, EventKind.NON_FINITE, "", ", ".join(self._not_finite(wanted)))
             self._react(now)
-            wanted = self._damp(reading)
+            wanted = self._brake(reading)
         if self.mode is Phase.DISABLING and mode is not Phase.DISABLING:
             self._disable(tick, reading)
         if self.over:
@@ -153,8 +156,9 @@ class Stages:
         if not wanted or self.mode is Phase.DISABLING:
             self._controller.sent(np.zeros(self._count), moves=False)
             return np.zeros(self._count)
-        allowed = np.array(self._limits.apply(wanted, reading.positions))
-        self._monitor.torques(now, self._limits.clamped)
+        allowed = np.array(self._limits.apply(wanted, self._held))
+        if self._held is None:  # a stop may use all that the limits allow
+            self._monitor.torques(now, self._limits.clamped)
         self._controller.sent(allowed, moves=not (mode in STANDING or self._brakes_may_hold(now)))
         return allowed
 
@@ -209,19 +213,18 @@ class Stages:
         else:
             self.law_torques = self._controller.nothing()
 
-    def _hold(self, reading: Reading) -> list[float]:
-        torques: list[float] = self._plan.hold(reading.q).u.tolist()
-        return torques
+    def _stand(self, reading: Reading, learn: bool = False) -> list[float]:
+        return self._pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
 
-    def _damp(self, reading: Reading) -> list[float]:
-        """Holding torque minus D times the speed of each joint; zero on axes whose sample is stale."""
-        ages, bound = reading.ages, self._monitor.bounds.stale_age / SECOND
-        hold = self._hold(reading) if reading.valid else [0.0] * self._count
-        hold = hold if finite(hold) else [0.0] * self._count
-        return [
-            hold[i] - damping * speed if ages[i] < bound and finite([speed]) else 0.0
-            for i, (damping, speed) in enumerate(zip(self._plan.damping, reading.speeds, strict=True))
-        ]
+    def _sound(self, reading: Reading) -> list[bool]:
+        """Whether the measurement of each drive, then of each encoder, is young enough to be used."""
+        bound = self._monitor.bounds.stale_age / SECOND
+        return [age < bound for age in reading.ages]
+
+    def _brake(self, reading: Reading) -> list[float]:
+        """Torques of the controlled stop."""
+        self._held, torques = self._pose.stop(reading, self._sound(reading))
+        return torques
 
     def _not_finite(self, torques: Sequence[float]) -> list[str]:
         names = [drive.settings.name for drive in self._rig.drives]
@@ -253,7 +256,7 @@ class Stages:
             return []
         for name, problem in self._rig.start_problems():
             self._monitor.report(now, EventKind.START_POSE, name, problem)
-        hold = self._hold(reading)
+        hold: list[float] = self._pose.gravity(reading.q).u.tolist() if self._plan.stands else [0.0] * self._count
         for drive, torque in zip(self._rig.drives, hold, strict=True):
             limit = drive.settings.torque_limit
             if not abs(torque) <= limit:
@@ -276,7 +279,7 @@ class Stages:
                 name, _, reason = line.partition(": ")
                 self._monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
             self._react(tick.began)
-        torques, first = self._pose.stand(reading), self._limits.previous
+        torques, first = self._stand(reading), self._limits.previous
         return [  # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
             torque if drive.condition is Condition.ENABLED else seed
             for drive, torque, seed in zip(self._rig.drives, torques, first, strict=True)
@@ -288,7 +291,7 @@ class Stages:
             if following is Phase.FLOAT:
                 self._rig.let_guide()
             self._enter(following, tick.began)
-        return self._pose.stand(reading, learn=True)
+        return self._stand(reading, learn=True)
 
     def _float(self, tick: Tick, reading: Reading) -> list[float]:
         if self._since(tick.began) >= self._plan.duration:
@@ -298,7 +301,7 @@ class Stages:
     def _ramp(self, tick: Tick, reading: Reading) -> list[float]:
         plan, now = self._plan, tick.began
         share = min(1.0, self._since(now) / plan.ramp_time)
-        hold, law = self._pose.stand(reading), self.law_torques.tolist()
+        hold, law = self._stand(reading), self.law_torques.tolist()
         self._check_status(now)
         if share == 1.0:
             if plan.stage is Stage.RAMP:
@@ -342,7 +345,7 @@ class Stages:
         self._still = self._still + 1 if slow else 0
         if self._still >= STILL_TICKS or self._since(tick.began) >= self._plan.stop_time:
             self._enter(Phase.DISABLING, tick.began)
-        return self._damp(reading)
+        return self._brake(reading)
 
     def _disable(self, tick: Tick, reading: Reading) -> list[float]:
         now = tick.began

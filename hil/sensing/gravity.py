@@ -71,13 +71,13 @@ class GravityCompensation:
         self._rest = np.zeros(model.n)
         self._function = StateFunction("hold", self._model, self._hold, Hold._fields, engine)
 
-    def __call__(self, t: float, q: Array) -> Hold:
-        """Inputs that hold the pose q at the time t [s].
+    def __call__(self, t: float, q: Array, v: Array | None = None) -> Hold:
+        """Inputs that hold the pose q at the time t [s]; with v, those that let it move on without acceleration.
 
         Raises:
             PlantError: The mass matrix is not positive definite, or a term is not finite.
         """
-        return Hold(*self._function(State(t, q, self._rest)))
+        return Hold(*self._function(State(t, q, self._rest if v is None else v)))
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices, self._tolerance)

@@ -94,6 +94,7 @@ class Sensing:
         displacements: What is measured.
         coordinates: Solves for q and v.
         filtered: Whether speeds are computed from positions even if the drives measure speeds.
+        filter_times: Time constant of the filter of each channel, where one is used [s].
         skew: Uncertainty of a sample's age [s].
         residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
         tracking: Checks whether the machine follows its model; None: not checked.
@@ -126,10 +127,10 @@ class Sensing:
         self._model, self._motion, self.filtered = model, motion, filtered
         self.tracking = tracking
         self.skew = period if skew is None else skew
-        times = [
+        self.filter_times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
         ]
-        self._filters = [RateFilter(time) for time in times]
+        self._filters = [RateFilter(time) for time in self.filter_times]
         self.residual_tolerance = residual_tolerance
         self._synced = [channel.feedback is Feedback.SYNC for channel in channels]
         self._no_prediction = [math.nan] * len(channels)

@@ -138,11 +138,6 @@ class Safety(Section):
         default=0.05, description="time without a command after which a drive stops by itself [s]"
     )
     stop_time: PositiveTime = Field(default=0.5, description="longest controlled stop before the drives go off [s]")
-    stop_damping: NotNegative | None = Field(
-        default=None,
-        description="D of u = -D (speed of the joint) in a controlled stop [actuator unit per its speed]; left out: "
-        "as large as needed to stop the machine within stop_time",
-    )
     engage_tolerance: Positive = Field(
         default=0.01, description="largest violation and rate at which the task starts [units of the row, per s]"
     )

@@ -21,13 +21,11 @@ void tick_undo(tick *k)
 }
 
 /* A limit changes a torque: hil.safety.limits. */
-static double clamp(const tick_drive *d, double wanted, double last, double position, double step)
+static double clamp(const tick_drive *d, double wanted, double last, double step)
 {
   double torque = is_finite(wanted) ? wanted : 0.0;
   torque = smaller(larger(torque, -d->torque_limit), d->torque_limit);
-  torque = smaller(larger(torque, last - step), last + step);
-  if ((position > d->upper && torque > 0.0) || (position < d->lower && torque < 0.0)) torque = 0.0;
-  return torque;
+  return smaller(larger(torque, last - step), last + step);
 }
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
@@ -58,7 +56,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     const tick_drive *d = &k->drive[i];
     double wanted = row[i], last = k->previous[i], most = d->torque_rate_limit * step, torque = wanted;
     if (!(last - most <= torque && torque <= last + most && -d->torque_limit <= torque && torque <= d->torque_limit))
-      torque = clamp(d, wanted, last, k->displacements[i], most);
+      torque = clamp(d, wanted, last, most);
     if (!(-d->torque_limit <= torque && torque <= d->torque_limit)) return give_back(k, "a torque above its limit");
     k->clamped[i] = torque != wanted;
     k->torques[i] = torque;
