@@ -25,8 +25,7 @@ def describe(setup: RigSetup) -> list[str]:
         lines.append(
             f"drive {each.name}: {where}, gear {each.gear:g}, |u| <= {drive.torque_limit:g} {unit} in steps of "
             f"{quantum[2]:.3g} {unit}, position {lower:.4g} to {upper:.4g} {joint} in steps of {quantum[0]:.3g} "
-            f"{joint}, speed <= {drive.speed_limit:g} {joint}/s"
-            + (", brake" if drive.brake else "")
+            f"{joint}, speed <= {drive.speed_limit:g} {joint}/s" + (", brake" if drive.brake else "")
         )
     accuracy = setup.sensing.coordinates.accuracy(setup.start.t, setup.start.q)
     worst = int(np.argmax(accuracy))
@@ -34,8 +33,9 @@ def describe(setup: RigSetup) -> list[str]:
     lines.append(f"coordinates are measured to {accuracy[worst]:.3g} {unit} (worst: {name})")
     watched = any(drive.watchdog for drive in setup.drives)
     lines.append(
-        f"controlled stop: speeds decay by {stop_rate(setup):.3g}/s, at most {safety.stop_time:g} s; when a sample is {setup.bounds.stale_age / 1e6:g} ms old, drives off at "
+        f"controlled stop when a sample is {setup.bounds.stale_age / 1e6:g} ms old, drives off at "
         f"{setup.bounds.lost_age / 1e6:g} ms"
         + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
     )
+    lines.append(f"in a controlled stop speeds decay by {stop_rate(setup):.3g}/s, for at most {safety.stop_time:g} s")
     return lines + [f"note: {note}" for note in setup.notes]

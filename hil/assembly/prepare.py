@@ -33,7 +33,6 @@ from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
 from servoctl.estimation.estimator import NOISE
-from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.simulation.system import System

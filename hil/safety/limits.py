@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 
-LEAST_SHARE = 0.25
-"""Smallest share to which braking is scaled; a drive whose limit needs less has less, and the others brake on."""
+ROOM = 0.1
+"""A drive whose holding torque leaves less of its limit does not keep the others from braking [share of torque_limit]."""
 
 
 class Limits:
@@ -56,14 +56,16 @@ class Limits:
         share = change = 1.0
         for torque, hold, (limit, _) in zip(wanted, held, self._axes, strict=True):
             brake = torque - hold
-            room = max(limit - math.copysign(hold, hold * brake), 0.0)
-            share = min(share, room / abs(brake) if abs(brake) > room else 1.0)
-        share, goals = max(share, LEAST_SHARE), []
+            room = limit - math.copysign(hold, hold * brake)
+            share = min(share, room / abs(brake) if abs(brake) > room > ROOM * limit else 1.0)
+        goals = []
         for torque, hold, last, (limit, rate) in zip(wanted, held, self.previous, self._axes, strict=True):
             goal = min(max(hold + share * (torque - hold), -limit), limit)
             step = rate * elapsed
             change = min(change, step / abs(goal - last) if abs(goal - last) > step else 1.0)
             goals.append(goal)
+        if share == change == 1.0:
+            return list(wanted)
         return [last + change * (goal - last) for goal, last in zip(goals, self.previous, strict=True)]
 
     def _elapsed(self) -> float:

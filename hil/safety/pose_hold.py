@@ -1,19 +1,21 @@
 """Holds a machine at a pose, brings it to rest, or lets a hand guide it: one law with three settings.
 
     stand:  u = u_g(q) + W (3 w^2 e - 3 w y' + w^3 int e dt)         e = y_held - y
-    stop:   u = u_e(q, v) - W s y'
+    stop:   u = u_e(q, v) + W (3 w^2 (y_r - y) + 3 w (y_r' - y') - s y_r')       y_r'' = -s y_r'
     guide:  u = u_g(q) + u_b(q) + W (w_a^2 (y_a - y) + walls - s y')
 
 y are the displacements of the motors, u_g(q) the torques that hold the pose by the model, and W = (B^T Phi B)^+ the
 inertia that the motors see at this pose. All three poles of `stand` are at -w. u_e are the torques that cancel gravity
-and the Coriolis forces, so y'' = -s y': in a stop no joint speeds up while another slows down. Friction is not
-cancelled: where the real one is smaller, that would drive the machine.
+and the Coriolis forces, so every y' decays at the rate s: in a stop no joint speeds up while another slows down.
+Friction is not cancelled: where the real one is smaller, that would drive the machine. y_r begins at the measured
+state, and again after each tick in which a limit binds.
 
 Design: by the model alone a pose is not held: the smallest error of a torque, such as its steps on the wire, makes the
-machine drift. While a hand guides, the spring slips (y_a follows y) as soon as it would need more than `grip` in any
-drive. So it holds against torque steps and gives way to a hand. u_b is what the stand needed beyond the model. It
-follows the gravity torque of each joint, as a wrong mass does, and never exceeds its first value. The feedback is ours;
-the spring is the elasto-plastic friction model of Dahl (1968) with one state per drive.
+machine drift; so a stop follows a path to rest and holds its end. While a hand guides, the spring slips (y_a follows y)
+as soon as it would need more than `grip` in any drive. So it holds against torque steps and gives way to a hand. u_b is
+what the stand needed beyond the model. It follows the gravity torque of each joint, as a wrong mass does, and never
+exceeds its first value. The feedback is ours; the spring is the elasto-plastic friction model of Dahl (1968) with one
+state per drive.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,6 +86,8 @@ class PoseHold:
         self._lower, self._upper = lower + width, upper - width
         self._held: Array | None = None
         self._sound: Array | None = None
+        self._path = self._slowing = np.zeros(len(drives))
+        self._followed = np.zeros(len(drives), dtype=bool)
         self._integral = self._bias = self._at_release = np.zeros(len(drives))
 
     def begin(self, positions: Sequence[float]) -> None:
@@ -100,34 +104,49 @@ class PoseHold:
         if reading.valid and all(sound):
             self._sound = reading.q.copy()
 
-    def stop(self, reading: Reading, sound: Sequence[bool]) -> tuple[list[float], list[float]]:
+    def stop(
+        self, reading: Reading, sound: Sequence[bool], driven: Sequence[bool], elapsed: float, limited: bool
+    ) -> tuple[list[float], list[float]]:
         """Torques that hold the machine, and torques that bring it to rest.
 
-        A drive without a sound measurement gets the torque that holds the last sound pose, and the others brake with
-        the inertia that they see while it moves freely.
+        A drive without a sound measurement gets the torque that holds the last sound pose. The others brake with the
+        inertia that they see while it moves freely.
 
         Args:
             reading: State of the machine.
             sound: Whether the measurement of each drive, then of each encoder, may be used.
+            driven: Whether each drive makes the torque that it is sent.
+            elapsed: Time since the last tick [s].
+            limited: Whether a limit has changed the torques of the last tick.
         """
-        m, rates = len(self._largest), np.array(reading.speeds)
-        usable = np.array(sound[:m]) & np.isfinite(rates)
-        here = None
-        if reading.valid and all(sound):
-            ahead, back = self._hold(reading.q, reading.v), self._hold(reading.q, -reading.v)
-            here = ahead._replace(u=(ahead.u + back.u) / 2)  # the part that is even in v: friction is odd
-        if here is None or not (np.isfinite(here.u).all() and np.isfinite(here.inertia).all()):
-            if self._sound is None:
-                return [0.0] * m, [0.0] * m
-            here = self.gravity(self._sound)
-        rates, inertia = np.where(usable, rates, 0.0), here.inertia
+        m, s, w = len(self._largest), self._stop_rate, self._pole
+        y, rates = np.array(reading.positions), np.array(reading.speeds)
+        usable = np.array(sound[:m]) & np.array(driven) & np.isfinite(y) & np.isfinite(rates)
+        here = self._balance(reading, all(sound))
+        if here is None:
+            return [0.0] * m, [0.0] * m
+        inertia = here.inertia
         if not usable.all():
             sees = np.linalg.pinv(inertia)[np.ix_(usable, usable)]
             inertia = np.zeros((m, m))
             inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
+        left = np.exp(-s * elapsed)
+        path, speeds = self._path + self._slowing * (1 - left) / s, self._slowing * left
+        begins = limited | ~self._followed
+        self._path, self._slowing, self._followed = np.where(begins, y, path), np.where(begins, rates, speeds), usable
+        wanted = 3 * w**2 * (self._path - y) + 3 * w * (self._slowing - rates) - s * self._slowing
         held: list[float] = here.u.tolist()
-        torques: list[float] = (here.u - self._stop_rate * inertia @ rates).tolist()
+        torques: list[float] = (here.u + inertia @ np.where(usable, wanted, 0.0)).tolist()
         return held, torques
+
+    def _balance(self, reading: Reading, sound: bool) -> Hold | None:
+        """What cancels gravity and Coriolis forces; at the last sound pose gravity alone; None if there is no such."""
+        if reading.valid and sound:
+            ahead, back = self._hold(reading.q, reading.v), self._hold(reading.q, -reading.v)
+            here = ahead._replace(u=(ahead.u + back.u) / 2)  # the part that is even in v: friction is odd
+            if np.isfinite(here.u).all() and np.isfinite(here.inertia).all():
+                return here
+        return None if self._sound is None else self.gravity(self._sound)
 
     def stand(self, reading: Reading, learn: bool = False) -> list[float]:
         """Torques that hold the pose.

@@ -41,6 +41,15 @@ torque that no model knows, which an estimator would take for a disturbance [s].
 STILL = 0.01
 """A joint stands still below this share of its speed limit."""
 
+LEFT = 0.04
+"""It has stopped only below this share of the largest speed of any joint in the stop, unless that is noise."""
+
+NOISE = 0.001
+"""Speeds below this share of the speed limit are noise."""
+
+SHOWN = 2.0
+"""Speeds below this many steps of the measured speed are noise."""
+
 STILL_TICKS = 3
 """Ticks in a row below `STILL` that end the controlled stop: one slow sample may be noise."""
 
@@ -76,7 +85,7 @@ class Stages:
         self._entered: int | None = None
         self._engage_by: int | None = None
         self._stop_request: str | None = None
-        self._still = 0
+        self._still, self._fastest = 0, 0.0
         self._silent = True
         self._handlers = {
             Phase.SHADOW: self._only_watch,
@@ -148,7 +157,7 @@ class Stages:
         if wanted and not finite(wanted):
             self._monitor.report(now, EventKind.NON_FINITE, "", ", ".join(self._not_finite(wanted)))
             self._react(now)
-            wanted = self._brake(reading)
+            wanted = self._brake(tick, reading)
         if self.mode is Phase.DISABLING and mode is not Phase.DISABLING:
             self._disable(tick, reading)
         if self.over:
@@ -221,9 +230,11 @@ class Stages:
         bound = self._monitor.bounds.stale_age / SECOND
         return [age < bound for age in reading.ages]
 
-    def _brake(self, reading: Reading) -> list[float]:
+    def _brake(self, tick: Tick, reading: Reading) -> list[float]:
         """Torques of the controlled stop."""
-        self._held, torques = self._pose.stop(reading, self._sound(reading))
+        limited, elapsed = any(self._limits.clamped), tick.elapsed / SECOND
+        driven = [drive.condition is Condition.ENABLED for drive in self._rig.drives]
+        self._held, torques = self._pose.stop(reading, self._sound(reading), driven, elapsed, limited)
         return torques
 
     def _not_finite(self, torques: Sequence[float]) -> list[str]:
@@ -340,12 +351,21 @@ class Stages:
             self._monitor.report(now, EventKind.TASK, "", self._controller.reason(self.task_time))
 
     def _stop(self, tick: Tick, reading: Reading) -> list[float]:
-        speeds, drives = reading.speeds, self._rig.drives
-        slow = all(abs(s) < STILL * d.settings.speed_limit for s, d in zip(speeds, drives, strict=True))
-        self._still = self._still + 1 if slow else 0
+        self._still = self._still + 1 if self._slow(reading) else 0
         if self._still >= STILL_TICKS or self._since(tick.began) >= self._plan.stop_time:
             self._enter(Phase.DISABLING, tick.began)
-        return self._brake(reading)
+        return self._brake(tick, reading)
+
+    def _slow(self, reading: Reading) -> bool:
+        """Whether every joint is slow, by its speed limit and by the speed at which the stop began."""
+        speeds = np.abs(reading.speeds)
+        self._fastest = max(self._fastest, float(speeds.max(initial=0.0)))
+        for speed, drive in zip(speeds, self._rig.drives, strict=True):
+            limit, step = drive.settings.speed_limit, drive.quantum()[1]
+            least = np.fmax(SHOWN * step, NOISE * limit)  # fmax: a step that is not on the wire is NaN
+            if not speed < max(least, min(STILL * limit, LEFT * self._fastest)):
+                return False
+        return True
 
     def _disable(self, tick: Tick, reading: Reading) -> list[float]:
         now = tick.began

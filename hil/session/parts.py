@@ -143,6 +143,6 @@ def _rig(
         prediction=setup.prediction if values.prediction else None,
         truth=environment.truth,
         asks=stage is Stage.CALIBRATE,
-        holding=plan.hold(setup.start.q).u.tolist(),
+        holding=plan.hold(setup.start.q, setup.start.v).u.tolist(),
         evenly=estimating,
     )

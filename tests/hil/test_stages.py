@@ -17,6 +17,7 @@ from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 
 PERIOD = 2_500_000
+INERTIA = 0.1
 
 
 class Bench(DriveRig):
@@ -106,8 +107,9 @@ class Run:
         self.plan = RunPlan(
             stage,
             **(given | plan),
-            damping=[2.0, 2.0],
-            hold=lambda q: Hold(np.array([hold, hold]), np.zeros(2), np.zeros((2, 2))),
+            stop_rate=20.0,
+            stands=hold != 0.0,
+            hold=lambda q, v: Hold(np.array([hold, hold]), np.zeros(2), INERTIA * np.eye(2)),
             errors=lambda t, q, v: {"x": (self.error, np.nan)},
         )
         limits = Limits([drive.settings for drive in self.machine.drives], 0.0025)
@@ -246,17 +248,26 @@ def test_a_pose_that_takes_more_than_the_limit_is_refused() -> None:
     assert "torque_limit is 12" in str(next(iter(run.monitor.verdicts())))
 
 
-def test_a_controlled_stop_damps_within_the_limits_and_ends_at_standstill() -> None:
-    run = Run(hold=0.1)
+def test_a_controlled_stop_brakes_every_joint_at_one_rate_and_ends_at_standstill() -> None:
+    run = Run(hold=0.1, stop_time=0.5)
     run.until(Phase.FULL)
     run.stages.ask_to_stop("SIGINT")
-    run.speeds = [0.3, -0.2]
-    sent = [run.tick() for _ in range(8)]
-    assert run.stages.mode is Phase.STOPPING
-    assert sent[-1] == pytest.approx([0.1 - 0.6, 0.1 + 0.4])
-    run.speeds = [0.0, 0.0]
+    run.speeds, speeds = [0.3, -0.2], []
+    while run.stages.mode is not Phase.DISABLING:
+        sent = run.tick()
+        speeds.append(run.speeds)
+        assert sent is not None
+        run.speeds = [v + 0.0025 * (u - 0.1) / INERTIA for v, u in zip(run.speeds, sent, strict=True)]
+        run.positions = [y + 0.0025 * v for y, v in zip(run.positions, run.speeds, strict=True)]
+    seen, settled = (
+        np.array(speeds),
+        4,
+    )  # ticks until the rate limit has led from the law's torques to those of the stop
+    assert (np.abs(seen).max(axis=0) <= 1.1 * np.array([0.3, 0.2])).all()
+    after = 0.0025 * np.arange(len(seen) - settled)
+    assert seen[settled:] == pytest.approx(seen[settled] * np.exp(-20.0 * after)[:, None], abs=0.02)
+    assert np.abs(seen[-1]).max() < 0.05 * 0.3
     run.until(Phase.OVER)
-    assert run.number * 0.0025 < 0.1
     assert run.monitor.exit_code == 130
 
 
@@ -271,15 +282,28 @@ def test_a_machine_that_does_not_stand_goes_off_after_stop_time() -> None:
     assert (run.number - began) * 0.0025 == pytest.approx(0.1, abs=0.003)
 
 
-def test_stale_axes_are_not_damped() -> None:
-    run = Run(hold=0.0)
+@pytest.mark.parametrize("unsound", ["age", "speed"])
+def test_an_axis_without_a_sound_measurement_gets_what_holds_it_and_the_others_brake(unsound: str) -> None:
+    run = Run(hold=0.3)
+    run.until(Phase.RAMP)
+    run.law.answer = np.array([0.3, 0.3])
     run.until(Phase.FULL)
-    run.speeds = [0.5, 0.5]
-    run.ages = np.array([0.0, 0.01])
+    run.tick()
+    run.speeds = [0.4, np.nan if unsound == "speed" else 0.4]
+    run.ages = np.array([0.0, 0.01 if unsound == "age" else 0.0])
     run.stages.ask_to_stop("x")
-    for _ in range(10):
-        sent = run.tick()
-    assert sent == pytest.approx([-1.0, 0.0])
+    assert run.tick() == pytest.approx([0.3 - 20.0 * INERTIA * 0.4, 0.3])
+
+
+def test_a_joint_beyond_its_limit_keeps_what_holds_it_and_is_braked_whichever_way_it_moves() -> None:
+    for speed in (0.3, -0.3):
+        run = Run(hold=0.3)
+        run.until(Phase.RAMP)
+        run.law.answer = np.array([0.3, 0.3])
+        run.until(Phase.FULL)
+        run.positions, run.speeds = [2.1, 0.0], [speed, 0.0]  # position_limits: -2 to 2
+        assert run.tick() == pytest.approx([0.3 - 20.0 * INERTIA * speed, 0.3])
+        assert run.stages.mode is Phase.STOPPING
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
