@@ -28,6 +28,7 @@ CASES = [
     ("coordinated_robots", [*SHORT, "run.duration=0.1", "realism=" + ALL % "m"]),
     ("flexible_joint_motor_raised", ["run.duration=0.1", "run.period=2*ms", "run.output_step=",
      "run.integrator={method: rk4}", "realism={delay: 2*ms, noise: {q: 1e-6}}"]),
+    ("coordinated_robots", [*SHORT, "run.duration=0.05", "realism={lag: {u2: 3*ms}}"]),
 ]  # fmt: skip
 
 

@@ -115,7 +115,9 @@ class Period:
         self, t: float, body: Array, torque: Array, stretches: list[tuple[float, float, Array]], command: Array
     ) -> tuple[Array, Array]:
         """x' and the row at t; its u is the torque that acts then."""
-        acting = torque if self._realism.lagged else [u for begin, _, u in stretches if begin <= 0.0][-1]
+        acting = [u for begin, _, u in stretches if begin <= 0.0][-1]
+        if self._realism.lagged:
+            acting = np.where(np.array(self._realism.lag) > 0.0, torque, acting)
         first = self._held(command, acting)
         rates, log = self._plant.motion(t, body, first)
         return rates, np.concatenate([first, log])

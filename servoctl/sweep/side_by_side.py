@@ -104,7 +104,7 @@ class SideBySide:
         return library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
 
     def _fits(self, run: Run) -> bool:
-        """Whether a run evaluates the functions of the config, in as many steps per hold, and no judge needs its rows."""
+        """Whether a run evaluates the functions of the config, in as many steps per hold, and no judge needs rows."""
         loop = run.loop
         return (
             isinstance(loop, CompiledLoop)
