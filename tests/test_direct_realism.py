@@ -9,6 +9,7 @@ import yaml
 
 import servoctl as sc
 from plants.two_mass_spring import TwoMassSpring
+from servoctl.errors import TaskError
 
 EFFECTS: dict[str, Any] = {
     "noise": {"q": 1e-5},
@@ -45,3 +46,38 @@ def test_effects_in_python_are_those_of_a_config(tmp_path: Path, measured: str, 
     )  # fmt: skip
     np.testing.assert_array_equal(found.u, expected.u)
     np.testing.assert_array_equal(found.q, expected.q)
+
+
+def test_bounds_in_python_know_the_delay_of_the_actuators_as_those_of_a_config(tmp_path: Path) -> None:
+    """The mass speeds up to a limit of 1 m/s; commands act 30 ms late."""
+    effects, limit = {"delay": 0.03, "lag": 0.004}, 1.0
+    config = {
+        "plant": {"class": "plants.two_mass_spring:TwoMassSpring"},
+        "task": [{"name": "place", "holonomic": "x1 - 1"}],
+        "law": {"correction": {"baumgarte": {"alpha": 5, "beta": 5}}},
+        "bounds": [{"name": "slow", "velocity": {"x1": limit}}],
+        "run": {"duration": 1.0, "period": 0.01},
+        "initial": {"q": [0.0, 1.0], "max_violation": 2},
+        "realism": effects,
+    }
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    expected = sc.load(tmp_path / "c.yaml", engine="vm").simulate()
+    found = sc.simulate(
+        TwoMassSpring(),
+        {"place": sc.Holonomic("x1 - 1")},
+        sc.ConstraintFollowing(sc.Baumgarte(5.0, 5.0)),
+        q=[0.0, 1.0], duration=1.0, period=0.01, engine="vm", realism=effects,
+        bounds={"slow": sc.CoordinateSpeed.of({"x1": (-limit, limit)})},
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.u, expected.u)
+    assert found.v[:, 0].max() < 1.05 * limit  # without the delay 1.8
+
+
+def test_gains_that_are_unstable_at_the_period_are_refused_in_python_too() -> None:
+    with pytest.raises(TaskError, match=r"simulate: period: task.distance: unstable at a period of 0.1 s"):
+        sc.simulate(
+            TwoMassSpring(),
+            {"distance": sc.Holonomic("x2 - x1 - 2*l")},
+            sc.ConstraintFollowing(sc.Baumgarte(40.0, 40.0)),
+            q=[0.0, 0.8], duration=0.3, period=0.1, engine="vm",
+        )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly.realism import build_realism
 from servoctl.assembly.values import build_equations, one_per_name
 from servoctl.config.problems import validate_realism
 from servoctl.config.realism import RealismConfig
@@ -14,6 +15,7 @@ from servoctl.errors import ConfigError
 from servoctl.expression import Expression
 from servoctl.laws.law import Law
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.rows import METHODS, Integrator
 from servoctl.simulation.settings import Settings
 from servoctl.types import Array
@@ -82,6 +84,11 @@ class ArgumentCheck:
         for problem in problems:
             self.add(problem.what, *problem.path)
         return values
+
+    def effects(self, values: RealismConfig, settings: Settings) -> Realism:
+        """Measurement, delay and actuators of a real machine."""
+        assert settings.period is not None
+        return build_realism(values, self._plant, settings.period, self)
 
     def time(self, given: Any, field: str) -> float:
         """A positive, finite number."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from servoctl.assembly.estimation import estimate_errors
-from servoctl.assembly.following import following
+from servoctl.assembly.following import following, of_bounds
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.shapes import build_clearance, build_shapes
@@ -68,9 +68,7 @@ def build_bounds(
         predicted = predicted or (config.hil is not None and config.hil.prediction)
     else:
         predicted = predicted or (config.realism is not None and config.realism.measured == "q")
-    if predicted:
-        acts = acts._replace(delay=0.0)  # the state that the law gets is that of the moment at which its command acts
-    return Bounds(entries, *acts, errors=estimate_errors(loaded, plant, on_drives))
+    return Bounds(entries, *of_bounds(acts, predicted), errors=estimate_errors(loaded, plant, on_drives))
 
 
 def constraint_names(law: Law | None) -> list[str]:

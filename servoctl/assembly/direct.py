@@ -10,8 +10,9 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.arguments import ArgumentCheck
-from servoctl.assembly.estimation import measured_by
-from servoctl.assembly.following import known_of
+from servoctl.assembly.estimation import errors_of, measured_by
+from servoctl.assembly.following import Following, known_of, of_bounds
+from servoctl.assembly.gains import all_gains
 from servoctl.assembly.machine import build_machine
 from servoctl.assembly.realism import with_effects
 from servoctl.assembly.run import Run
@@ -110,7 +111,10 @@ def simulate(
     settings = arguments.settings(duration, method, step, rtol, atol, period, output_step)
     effects = arguments.realism(realism, period)
     arguments.check()
-    law = _bounded(law, bounds, period)
+    if effects is not None:
+        estimation = _knowing(estimation, effects, settings, law, arguments)
+        arguments.check()
+    law = _bounded(law, bounds, plant, settings, estimation, effects, arguments)
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
@@ -119,7 +123,7 @@ def simulate(
     if project:
         start, _ = nearest(system.model, start)
     if effects is not None:
-        system, estimation = _realistic(system, effects, settings, start, estimation, arguments)
+        system = _realistic(system, effects, settings, start, arguments)
     if estimation is not None:
         system = _estimating(system, estimation, start, period)
     loop = make_loop(system, engine)
@@ -142,18 +146,15 @@ def _problems(loop: Loop, start: State, settings: Settings, task_map: TaskMap | 
     wrong = unfit(loop, integrator.method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     wrong = too_long(loop, settings.duration, integrator, period, settings.output_step)
-    return problems + ([] if wrong is None else [f"simulate: duration: {wrong}"])
+    problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
+    unstable = [gain for gain in all_gains(loop.system, settings) if gain.problem is not None]
+    return problems + [f"simulate: {gain.spacing.word}: {gain.problem}" for gain in unstable]
 
 
 def _realistic(
-    system: System,
-    effects: RealismConfig,
-    settings: Settings,
-    start: State,
-    estimation: Estimator | None,
-    arguments: ArgumentCheck,
-) -> tuple[System, Estimator | None]:
-    """The system with the effects of a real machine, and the estimator that its measurements need.
+    system: System, effects: RealismConfig, settings: Settings, start: State, arguments: ArgumentCheck
+) -> System:
+    """The system with the effects of a real machine.
 
     Raises:
         ConfigError: The effects do not fit the plant; lists all problems.
@@ -166,22 +167,39 @@ def _realistic(
         machine = build_machine(effects.machine, Path(), step, plant, arguments)
         system = dataclasses.replace(system, machine=machine)
     arguments.check()
-    assert system.realism is not None
+    return system
+
+
+def _knowing(
+    estimation: Estimator | None,
+    effects: RealismConfig,
+    settings: Settings,
+    law: Law | None,
+    arguments: ArgumentCheck,
+) -> Estimator | None:
+    """The estimator that measurements of a real machine need, with what it knows of noise and actuators."""
     if estimation is None and effects.measured == "q":
         estimation = Estimator(kind="difference")
-    if estimation is None or system.law is None:
-        return system, None
-    known: dict[str, Any] = known_of(system.realism)._asdict() | {"noise": measured_by(system.realism)}
+    if estimation is None or law is None:
+        return None
+    realism = arguments.effects(effects, settings)
+    known: dict[str, Any] = known_of(realism)._asdict() | {"noise": measured_by(realism)}
     usual = Estimator()
     fields = [name for name in ("noise", "delay", "lag", "lower", "upper") if known[name] is not None]
     unset = [name for name in fields if np.array_equal(getattr(estimation, name), getattr(usual, name))]
-    return system, dataclasses.replace(estimation, **{name: known[name] for name in unset})
+    return dataclasses.replace(estimation, **{name: known[name] for name in unset})
 
 
 def _bounded(
-    law: Law | None, bounds: Mapping[str, Constraint | ReactionBound | Bound], period: float | None
+    law: Law | None,
+    bounds: Mapping[str, Constraint | ReactionBound | Bound],
+    plant: Plant,
+    settings: Settings,
+    estimation: Estimator | None,
+    effects: RealismConfig | None,
+    arguments: ArgumentCheck,
 ) -> Law | None:
-    """The law with bounds.
+    """The law with bounds, which know how late and how far the actuators follow.
 
     Raises:
         TaskError: It keeps none.
@@ -191,7 +209,13 @@ def _bounded(
     if not isinstance(law, ConstraintFollowing):
         raise TaskError("simulate: bounds: need a law that keeps them (use ConstraintFollowing or InputOutput)")
     entries = {name: bound if isinstance(bound, Bound) else Bound(bound) for name, bound in bounds.items()}
-    return dataclasses.replace(law, bounds=Bounds(entries, period))
+    period = settings.period
+    if period is None:
+        return dataclasses.replace(law, bounds=Bounds(entries))
+    acts = Following(period) if effects is None else known_of(arguments.effects(effects, settings))
+    errors = None if estimation is None else errors_of(estimation, plant, period, acts.delay)
+    known = of_bounds(acts, predicted=estimation is not None)
+    return dataclasses.replace(law, bounds=Bounds(entries, *known, errors=errors))
 
 
 def _estimating(system: System, estimation: Estimator, start: State, period: float | None) -> System:

@@ -80,16 +80,28 @@ def estimate_errors(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Esti
     given, acts = loaded.config.estimation, following(loaded, plant, on_drives)
     problems = Problems(loaded)  # they are noted where the estimator is built
     estimator = None if given is None else build_estimator(loaded, plant, problems, on_drives)
-    if estimator is None or acts is None or estimator.kind != "model":
+    return None if estimator is None or acts is None else errors_of(estimator, plant, acts.period, acts.delay)
+
+
+def errors_of(estimator: Estimator, plant: Plant, period: float, delay: float) -> EstimateErrors | None:
+    """What is known of the errors of an estimator; None of one without a model.
+
+    Args:
+        estimator: The estimator.
+        plant: The plant.
+        period: Period of the law [s].
+        delay: From the measurement to the torque [s].
+    """
+    if estimator.kind != "model":
         return None
     names = list(plant.coordinates)
     try:
-        gains, change = estimator.gains(names, acts.period), estimator.changes(names, acts.period)
+        gains, change = estimator.gains(names, period), estimator.changes(names, period)
     except TaskError:
         return None
     noise = tuple(np.broadcast_to(np.asarray(estimator.noise, dtype=float), len(names)).tolist())
-    late = math.ceil(acts.delay / acts.period - 1e-9)
-    return EstimateErrors(acts.period, late, tuple((each.q, each.v, each.d) for each in gains), change, noise)
+    late = math.ceil(delay / period - 1e-9)
+    return EstimateErrors(period, late, tuple((each.q, each.v, each.d) for each in gains), change, noise)
 
 
 def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:

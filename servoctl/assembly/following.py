@@ -53,3 +53,13 @@ def known_of(realism: Realism) -> Following:
     """What is known of simulated actuators."""
     late = realism.delay + realism.jitter / 2.0
     return Following(realism.period, late, realism.lag, realism.lower, realism.upper)
+
+
+def of_bounds(acts: Following, predicted: bool) -> Following:
+    """What bounds know of the actuators.
+
+    Args:
+        acts: How they follow.
+        predicted: Whether the state that the law gets is already that of the moment at which its command acts.
+    """
+    return acts._replace(delay=0.0) if predicted else acts

@@ -2,7 +2,7 @@
 
 Design: this is the one place that compares gains with a period; the limit itself is computed in `laws.gain_limits`. An
 unstable violation is an error, because such a run shows its period and not its law. From half of the limit on there is
-a warning. A run made in Python gets the warning only: instability may be what it studies.
+a warning.
 """
 
 import math

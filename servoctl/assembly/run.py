@@ -103,9 +103,8 @@ class Run:
         return undamped(found, stable, isinstance(self.system.model.plant, Robot))
 
     def _gain_warnings(self) -> list[str]:
-        """Gains near their limit of stability; beyond it only without a config, whose `problems` have it already."""
-        gains = all_gains(self.system, self.settings)
-        sentences = [gain.warning or (None if self.loaded else gain.problem) for gain in gains]
+        """Gains near their limit of stability; beyond it they are a problem."""
+        sentences = [gain.warning for gain in all_gains(self.system, self.settings)]
         return [sentence for sentence in sentences if sentence is not None]
 
     @cached_property
