@@ -90,6 +90,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         settings.sensors,
         actuators={drive.name: actuator for drive in settings.drives},
         brake_time=values.brake_time,
+        brake_torque=values.brake_torque,
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
         faults=scripted_faults(settings),
         seed=setup.seed,

@@ -1,4 +1,4 @@
-"""The torque that a motor makes of its command: current loop, limit, error of the torque constant.
+"""The torque that a motor makes of its command: current loop and limit.
 
 Design: lag and friction are those of simulated runs, `servoctl.simulation.realism`.
 """
@@ -35,12 +35,12 @@ class Actuator:
 
     Attributes:
         limit: Largest torque of the motor [N m]; infinite where only the drive limits it.
-        factor: True torque per commanded torque: 1 unless the torque constant is wrong; a fault sets it.
+        powered: Whether it makes torque at all; a fault sets it.
         derating: Fraction of the limit that is available; a fault sets it.
         saturated: Whether the last command was above the limit.
     """
 
-    __slots__ = ("_asked", "_lag", "_state", "derating", "factor", "limit", "saturated")
+    __slots__ = ("_asked", "_lag", "_state", "derating", "limit", "powered", "saturated")
 
     def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
         """Starts at rest, without torque.
@@ -51,7 +51,7 @@ class Actuator:
                 target [N m], time of these [ns]; None: a list of its own.
         """
         self._lag, self.limit = options.lag, float("inf")
-        self.factor = self.derating = 1.0
+        self.derating, self.powered = 1.0, True
         self.saturated = False
         self._asked = 0.0
         self._state = [0.0, 0.0, 0.0, 0.0] if state is None else state
@@ -67,13 +67,13 @@ class Actuator:
         else:
             self.saturated = True
             torque = limit if torque > limit else -limit
-        target, state = self.factor * torque, self._state
+        target, state = torque if self.powered else 0.0, self._state
         made, state[1] = after(state, now, self._lag, exp)
         state[0] = made if self._lag else target
         state[2], state[3] = target, now
 
     def refresh(self, now: int) -> None:
-        """Applies a change of `limit`, `factor` or `derating`."""
+        """Applies a change of `limit`, `powered` or `derating`."""
         self.command(self._asked, now)
 
     def torque(self, now: int) -> float:

@@ -12,10 +12,10 @@ from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.fault_effects import schedule
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
-from hil.emulator.motor import BRAKE_TIME, Motor
+from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import WAITING, CommandObserver
-from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
+from hil.emulator.plant import SimulatedPlant
 from hil.emulator.twins import Twin
 from hil.emulator.wire import EmulatedWire
 from hil.loop.clock import SECOND, nanoseconds
@@ -42,6 +42,7 @@ class EmulatedRig:
         actuators: Drive -> its actuator; default: `ActuatorOptions()`.
         encoders: Drive or sensor -> its encoder; default: `EncoderModel()`.
         brake_time: Time that a brake takes to close [s].
+        brake_torque: Torque at which a closed brake slides [torque limit].
         quirks: Drive or sensor -> further options of its emulation: option -> value.
         faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
         seed: Seed of all random numbers.
@@ -57,6 +58,7 @@ class EmulatedRig:
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
     encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
     brake_time: float = BRAKE_TIME / SECOND
+    brake_torque: float = BRAKE_TORQUE
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     faults: Sequence[Fault] = ()
     seed: int = 0
@@ -74,7 +76,6 @@ class EmulatedRig:
             self.engine,
             [self.actuators.get(name, ActuatorOptions()) for name in names],
             [1.0 if drive is None else drive.sign * drive.gear for drive in known],
-            [1.0 if drive is None else FRICTION_SPEED * drive.speed_limit for drive in known],
         )
 
 
@@ -112,7 +113,7 @@ class Emulator:
             encoder = Encoder(plant, node, index, rig.encoders.get(name, EncoderModel()), rig.seed)
             twin = rig.twins[node.protocol]
             if isinstance(node, DriveSettings):
-                motor = Motor(world, plant, index, node, nanoseconds(rig.brake_time))
+                motor = Motor(world, plant, index, node, nanoseconds(rig.brake_time), rig.brake_torque)
                 self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
                 self.motors.append(motor)
             elif twin.sensor is not None:
@@ -172,7 +173,7 @@ class Emulator:
         q, v = self.plant.state(self.world.now)
         motors = self.motors
         torques = [motor.joint_torque() for motor in motors]
-        on, braked = [motor.enabled for motor in motors], [motor.braked for motor in motors]
+        on, braked = [motor.makes_torque for motor in motors], [motor.braked for motor in motors]
         return [*q.tolist(), *v.tolist(), *torques, *on, *braked]
 
 

@@ -9,6 +9,7 @@ from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, Loss, Selection
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
+from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
@@ -219,26 +220,37 @@ class FaultInjector:
         actuator, settings = drive.motor.actuator, drive.settings
         if actuator.limit == float("inf"):
             drive.motor.limit(abs(settings.motor_torque(settings.torque_limit)))
-        return self._torque_constant("derating")
+        return self._applied(self._set(actuator, "derating", self._parameters["factor"]), drive.motor.refresh)
 
-    def _torque_constant(self, name: str = "factor") -> End:
-        """Sets a factor of the actuator, which takes effect at once."""
-        drive = self._emulator.drive(self._name)
-        refresh = partial(self._emulator.plant.refresh, drive.motor.index)
-        end = self._set(drive.motor.actuator, name, self._parameters["factor"])
-        refresh(self._world.now)
-        return lambda: _all([end, lambda: refresh(self._world.now)])
+    def _no_torque(self) -> End:
+        return self._applied(self._set(self._motor.actuator, "powered", False), self._motor.refresh)
+
+    def _torque_constant(self) -> End:
+        return self._at_motor(self._emulator.plant.scale, self._parameters["factor"], 1.0)
+
+    def _brake_stuck(self) -> End:
+        return self._applied(self._set(self._motor, "stuck", True), self._motor.refresh_brake)
+
+    def _brake_worn(self) -> End:
+        return self._applied(self._set(self._motor, "grip", self._parameters["factor"]), self._motor.refresh_brake)
 
     def _blocked(self) -> End:
-        brake, index, world = self._emulator.plant.brake, self._emulator.drive(self._name).motor.index, self._world
-        brake(index, True, world.now)
-        return lambda: brake(index, False, world.now)
+        return self._at_motor(self._emulator.plant.brake, True, False)
 
     def _push(self) -> End:
-        index, torque = self._emulator.drive(self._name).motor.index, self._parameters["torque"]
-        plant, world = self._emulator.plant, self._world
-        plant.push(index, torque, world.now)
-        return lambda: plant.push(index, -torque, world.now)
+        torque = self._parameters["torque"]
+        return self._at_motor(self._emulator.plant.push, torque, -torque)
+
+    def _at_motor(self, act: Callable[[int, Any, int], None], begin: Any, end: Any) -> End:
+        """Acts on the machine at the motor, with one value now and another at the end."""
+        index, world = self._motor.index, self._world
+        act(index, begin, world.now)
+        return lambda: act(index, end, world.now)
+
+    def _applied(self, end: End, apply: End) -> End:
+        """Applies a change, now and at its end."""
+        apply()
+        return partial(_all, [end, apply])
 
     def _stall(self) -> None:
         self._emulator.host_faults.begin_stall(nanoseconds(self._fault.duration or 0.0))
@@ -255,6 +267,10 @@ class FaultInjector:
     def _name(self) -> str:
         assert self._fault.drive is not None
         return self._fault.drive
+
+    @property
+    def _motor(self) -> Motor:
+        return self._emulator.drive(self._name).motor
 
     @property
     def _node(self) -> EmulatedNode:

@@ -182,8 +182,11 @@ KINDS: dict[str, FaultKind] = {
     # in an actuator
     "derating": FaultKind("drive", {"factor": _share(0.1)}),
     "torque_constant": FaultKind("drive", {"factor": _number("a number", 0.5)}),
+    "no_torque": FaultKind("drive"),
     "torque_table": FaultKind("drive", {"factor": _number("a positive number", 2.0, above=0.0)}),
     # at the machine
+    "brake_stuck": FaultKind("drive"),
+    "brake_worn": FaultKind("drive", {"factor": _share(0.0)}),
     "blocked": FaultKind("drive"),
     "push": FaultKind("drive", {"torque": _number("a torque or force at the joint", 1.0)}),
     # in the host: the loop asks for them

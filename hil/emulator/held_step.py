@@ -33,6 +33,7 @@ class HeldStep:
     Attributes:
         engine: Its engine: `c`, `vm` or `numpy`.
         actuators: State of each actuator, as described in `Actuator`, shape (4, m).
+        gains: Torque or force at each joint per torque of the motor, shape (m,); it may be changed.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class HeldStep:
             self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
             self._following, self._kept = tick.outputs.values()
             constants[:], parameters[:] = fixed, loop.parameters
+            self.gains: Array = constants[0]
             self._evaluate: Callable[[], object] = tick.evaluate
             buffers = list(tick.inputs.values()), list(tick.outputs.values())
             self._evaluate_together: Callable[[], object] | None = several.bound(*buffers)
@@ -76,6 +78,7 @@ class HeldStep:
             self._times, self._x, self._lost = np.zeros(3), np.zeros(n), np.zeros(m)
             self.actuators = np.zeros((4, m), order="F")
             self._following, self._kept = np.zeros(n), np.zeros((4, m))
+            self.gains = fixed[0]
             self._evaluate = self._in_numpy(loop, *fixed)
             self._evaluate_together = None
         self._times[0] = origin

@@ -16,6 +16,7 @@ class MachineStep:
     Attributes:
         engine: `mujoco`.
         actuators: State of each actuator, as described in `Actuator`, shape (4, m).
+        gains: As of `HeldStep`.
     """
 
     engine = "mujoco"
@@ -32,7 +33,7 @@ class MachineStep:
             origin: Time of the plant when the world's time is 0 [s].
         """
         self._machine, self._origin = machine, origin
-        self._gains, self._lags = np.array(gains, dtype=float), np.array([each.lag for each in options])
+        self.gains, self._lags = np.array(gains, dtype=float), np.array([each.lag for each in options])
         m = len(options)
         self.actuators, self._kept, self._lost = np.zeros((4, m), order="F"), np.zeros((4, m)), np.zeros(m)
         self._rest = self._later = np.zeros(machine.size)
@@ -49,7 +50,7 @@ class MachineStep:
         h = duration / SECOND
         torques, impulse = after(self.actuators, now, self._lags, np.exp)
         self._kept[0], self._kept[2], self._kept[3] = torques, self.actuators[2], now
-        u = self._gains * impulse / h - self._lost
+        u = self.gains * impulse / h - self._lost
         following, self._later = self._machine.after(self._origin + (now - duration) / SECOND, x, self._rest, u, h)
         return following
 

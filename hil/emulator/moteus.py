@@ -28,6 +28,9 @@ _MODES_OF_MASTERS = (STOPPED, POSITION, ZERO_VELOCITY, BRAKE)
 
 OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102
 
+SHORTED = 200.0
+"""Rate at which shorted phases brake a motor [1/s]."""
+
 REPLY_BIT, EXTENDED = 0x8000, 1 << 29
 
 
@@ -230,7 +233,7 @@ class Moteus(EmulatedDrive):
             self.motor.disable()
         _, velocity = self._motion()
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
-        torque = -self._damping * velocity * tau
+        torque = -SHORTED * self.motor.inertia * velocity * tau
         self.motor.short(min(largest, max(-largest, torque)) if isfinite(torque) else 0.0)
         self._regulating = self.world.after(SECOND // 1000, self._short)
 

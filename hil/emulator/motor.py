@@ -9,19 +9,29 @@ from hil.loop.virtual_time import Event, World, cancel
 BRAKE_TIME = 100_000_000
 """Time that a brake takes to close [ns]."""
 
+BRAKE_TORQUE = 2.0
+"""Torque at which a closed brake slides [torque limit]."""
+
 
 class Motor:
     """Motor and brake of a drive.
 
     Attributes:
         enabled: Whether the drive makes torque.
-        braked: Whether the brake is closed; False without a brake.
+        stuck: Whether the brake does not open; faults set this and the following.
+        grip: Strength of the brake relative to that of a good one; with 0 it never closes.
         shorted: Whether its phases are shorted: its torque then comes from the motion, and ends with it.
         told: Called with `torque on` or `torque off` at each change.
     """
 
     def __init__(
-        self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings, brake_time: int = BRAKE_TIME
+        self,
+        world: World,
+        plant: SimulatedPlant,
+        index: int,
+        settings: DriveSettings,
+        brake_time: int = BRAKE_TIME,
+        brake_torque: float = BRAKE_TORQUE,
     ) -> None:
         """Starts without torque, with the brake closed if there is one.
 
@@ -31,14 +41,17 @@ class Motor:
             index: Number of the actuator.
             settings: Settings of the drive.
             brake_time: Time that the brake takes to close [ns].
+            brake_torque: Torque at which the closed brake slides [torque limit].
         """
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
-        self._brake_time = brake_time
+        self._brake_time, self._strength = brake_time, brake_torque * settings.torque_limit
         self._closing: Event | None = None
-        self.enabled = self.shorted = self.braked = False
+        self.enabled = self.shorted = self.stuck = False
+        self.grip = 1.0
+        self._pressed = 0.0
         self.told: Callable[[str], None] = lambda word: None
         self.actuator = plant.actuators[index]
-        self._brake(True)
+        self._press(True)
 
     def enable(self, torque: float) -> None:
         """Enables torque, at first this one [N m], and opens the brake."""
@@ -47,7 +60,7 @@ class Motor:
         self.enabled, self.shorted = True, False
         cancel(self._closing)
         self._closing = None
-        self._brake(False)
+        self._press(False)
         self._plant.command(self.index, torque, self._world.now)
 
     def command(self, torque: float) -> None:
@@ -65,13 +78,14 @@ class Motor:
         if not self.enabled:
             return
         self.enabled = False
+        self.release()
         self.told("torque off")
         self._plant.command(self.index, 0.0, self._world.now)
         self.close_brake()
 
     def close_brake(self) -> None:
         """Closes the brake, which takes its time; torque stays as it is meanwhile."""
-        if self._settings.brake and not self.braked and self._closing is None:
+        if self._settings.brake and not self._closed and self._closing is None:
             self._closing = self._world.after(self._brake_time, self._close)
 
     def short(self, torque: float) -> None:
@@ -82,26 +96,63 @@ class Motor:
 
     def _close(self) -> None:
         self._closing = None
-        self._brake(True)
+        self._press(True)
 
-    def _brake(self, closed: bool) -> None:
-        if self._settings.brake:
-            self.braked = closed
-            self._plant.brake(self.index, closed, self._world.now)
+    def _press(self, closed: bool) -> None:
+        self._closed = closed
+        self.refresh_brake()
+
+    def refresh_brake(self) -> None:
+        """Applies a change of `stuck` or `grip`."""
+        closed = self._settings.brake and (self._closed or self.stuck)
+        before, self._pressed = self._pressed, self._strength * self.grip if closed else 0.0
+        if self._pressed == before:
+            return
+        for strength, closes in ((before, False), (self._pressed, True)):
+            if strength:
+                self._plant.brake(self.index, closes, self._world.now, strength)
+
+    @property
+    def braked(self) -> bool:
+        """Whether the brake is closed; False without a brake."""
+        return self._pressed > 0.0
 
     def limit(self, torque: float) -> None:
         """Sets the largest torque [N m]."""
         self.actuator.limit = torque
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Applies a change of the actuator."""
         self._plant.refresh(self.index, self._world.now)
 
     def torque(self) -> float:
-        """Torque now [N m]."""
+        """Torque now, as the drive measures it [N m]."""
         self._plant.advance(self._world.now)
         return self.actuator.torque(self._world.now)
 
+    def torque_for(self, acceleration: float) -> float:
+        """Torque [N m] for an acceleration of the motor [rad/s^2], while the drive brakes by itself: see `Loads`."""
+        wanted = self._settings.joint_rate(acceleration)
+        return self._settings.motor_torque(self._plant.loads.torque(self.index, wanted, self._world.now))
+
+    def release(self) -> None:
+        """Notes that the drive does not brake by itself any more."""
+        self._plant.loads.release(self.index)
+
+    @property
+    def inertia(self) -> float:
+        """Inertia that the motor sees while the other joints are free [kg m^2]."""
+        return self._plant.loads.inertia(self.index, self._world.now) / self._settings.gear**2
+
     def joint_torque(self) -> float:
         """Torque or force that the motor makes at the joint now [actuator unit]."""
-        return self._settings.joint_torque(self.torque())
+        return self._settings.joint_torque(self.torque()) * float(self._plant.factors[self.index])
+
+    @property
+    def makes_torque(self) -> bool:
+        """Whether torque of the motor acts on the machine while its drive is on."""
+        return self.enabled and self.actuator.powered
 
     @property
     def saturated(self) -> bool:

@@ -4,6 +4,7 @@ Design: a node is a state machine, driven by frames and timers. It has a control
 a drive, a motor with a brake. Faults set its attributes and nothing else.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
 from functools import partial
@@ -12,18 +13,16 @@ from typing import Any, ClassVar, Protocol
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
+from hil.emulator.ramp import PERIOD, RAMP_TIME, Ramp
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
 from hil.frame import Frame
-from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import Event, World, cancel
 from servoctl.expression import constant
 
-FULL_TORQUE = 0.05
-"""A drive that brakes by itself uses all its torque above this fraction of its speed limit."""
-
-HOLDING = 10.0
-"""Stiffness of a drive that holds its position, divided by its damping [1/s]."""
+STANDSTILL = 0.01
+"""A motor stands still below this share of its speed limit."""
 
 
 class Medium(Protocol):
@@ -184,7 +183,6 @@ class EmulatedDrive(EmulatedNode):
         self.motor = motor
         self.refuses = self.wrong_mode = False
         self.torque_table = 1.0
-        self._damping = settings.torque_limit / (FULL_TORQUE * settings.speed_limit) / settings.gear**2
         self._braking: Event | None = None
         super().__init__(world, medium, settings, encoder, quirks)
 
@@ -201,32 +199,37 @@ class EmulatedDrive(EmulatedNode):
     def clear_fault(self) -> None:
         """Clears the fault; the drive is disabled then."""
 
-    def brake_down(self, ended: Callable[[], None] | None, limit: float = 0.0) -> None:
-        """Brakes by its own control, `u = -D v` within the torque limit, until it stands still.
+    def brake_down(
+        self, ended: Callable[[], None] | None, limit: float = 0.0, deceleration: float | None = None
+    ) -> None:
+        """Brakes by its own control: see `hil.emulator.ramp`.
 
         Args:
             ended: Called when it stands still, or after `limit`; None: it then holds its position.
             limit: Longest time [s].
+            deceleration: Deceleration of the motor [rad/s^2]; None: that from the speed limit in `RAMP_TIME`.
         """
         self.stop_braking()
         self.motor.told("brakes")
         end = self.world.now + nanoseconds(limit)
-        still = 0.01 * self.settings.speed_limit * self.settings.gear
+        fastest = abs(self.settings.motor_rate(self.settings.speed_limit))
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
-        held: float | None = None
+        steepest = fastest / RAMP_TIME if deceleration is None else deceleration
+        ramp = Ramp(*self.encoder.read(self.world.now), steepest)
 
         def go_on() -> None:
-            nonlocal held
             position, speed = self.encoder.read(self.world.now)
-            stands = not abs(speed) > still
+            stands = ramp.over and not abs(speed) > STANDSTILL * fastest
             if ended is not None and (stands or self.world.now >= end):
-                self._braking = None
+                self.stop_braking()
                 ended()
                 return
-            held = position if stands and held is None else held
-            torque = -self._damping * (speed + (0.0 if held is None else HOLDING * (position - held)))
-            self.motor.command(min(largest, max(-largest, torque)))
-            self._braking = self.world.after(SECOND // 1000, go_on)
+            torque = self.motor.torque_for(ramp.acceleration(position, speed))
+            if abs(torque) > largest:
+                torque = math.copysign(largest, torque)
+                ramp.wait(position, speed)
+            self.motor.command(torque)
+            self._braking = self.world.after(nanoseconds(PERIOD), go_on)
 
         go_on()
 
@@ -234,3 +237,4 @@ class EmulatedDrive(EmulatedNode):
         """Stops braking or holding."""
         cancel(self._braking)
         self._braking = None
+        self.motor.release()

@@ -3,32 +3,26 @@
     M q'' = Q + Qc + B tau
 
 Design: fixed steps of the classical Runge-Kutta method under the mean torque of each step, computed on demand. A
-reading between two steps takes a partial step, which is not kept, so readings never change the motion. Brakes are
-constraints: closing one removes the velocity along it by a plastic impulse; brakes that leave no freedom stop the
-integration.
+reading between two steps takes a partial step, which is not kept, so readings never change the motion. Friction and
+brakes act at the end of each step: see `hil.emulator.contacts`.
 """
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 
 import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
+from hil.emulator.contacts import Contacts
 from hil.emulator.displacements import TrueDisplacements
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
+from hil.emulator.loads import Loads
 from hil.emulator.machine_step import MachineStep
 from hil.loop.clock import SECOND
 from servoctl.mechanics.constraint import LARGE
-from servoctl.mechanics.friction import friction_loss
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
-
-FRICTION_SPEED = 0.01
-"""Speed around which dry friction changes sign, as a fraction of the speed limit: it is smooth, and creeps below."""
-
-RANK_TOLERANCE = 1e-9
-"""Relative singular value below which constraints count as dependent while brakes act."""
 
 
 class _Motion:
@@ -57,6 +51,8 @@ class SimulatedPlant:
         engine: Engine of its steps: `c`, `vm`, `numpy` or `mujoco`.
         actuators: One per input, in the plant's order.
         step: Step of the integration [ns].
+        loads: What it demands of drives that brake by themselves.
+        factors: True torque per torque of each motor, shape (m,): 1 unless its torque constant is wrong.
         diverged: Time at which the state was no longer finite [ns]; the machine stands still from then on; None: never.
         steps: Number of steps taken.
     """
@@ -69,7 +65,6 @@ class SimulatedPlant:
         engine: str = "auto",
         options: list[ActuatorOptions] | None = None,
         gains: list[float] | None = None,
-        friction_speed: list[float] | None = None,
     ) -> None:
         """Starts at the given state.
 
@@ -80,26 +75,26 @@ class SimulatedPlant:
             engine: As for `HeldStep`.
             options: Properties of each actuator; None: the usual ones.
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
-            friction_speed: Speed of each joint at which dry friction is tanh(1) of its size; None: 0.01.
         """
         loop_system = open_loop(system, start)
         self.model = loop_system.model
         m = self.model.m
         options = self._options = options or m * [ActuatorOptions()]
         gains = m * [1.0] if gains is None else gains
+        self._gains = np.array(gains, dtype=float)
         self._advance: HeldStep | MachineStep
         if system.machine is None:
             self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
         else:
             self._advance = MachineStep(system.machine, options, gains, float(start.t))
         self.engine = self._advance.engine
-        self._coulomb = np.array([each.coulomb for each in options])
-        self._viscous = np.array([each.viscous for each in options])
-        self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
         self._pushes = np.zeros(m)
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
+        coulomb, viscous = (np.array([getattr(each, kind) for each in options]) for kind in ("coulomb", "viscous"))
+        self._contacts = Contacts(self._matrices, self.displacements, coulomb, viscous)
+        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self._joint_torques)
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(loop_system).projected if projects else None
         self._origin, self.step = float(start.t), step
@@ -114,11 +109,14 @@ class SimulatedPlant:
             Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
         ]
         self._x, self._now, self.steps = self._start.copy(), 0, 0
-        self._rubs = bool(self._coulomb.any() or self._viscous.any())
+        self.factors = np.ones(self.model.m)
+        self._advance.gains[:] = self._gains
+        self._pushed = False
         self._pushes[:] = 0.0
         self._guide = None
-        self._brakes: dict[int, float] = {}
-        self._still = False
+        self._contacts.release()
+        self._asleep: Array | None = None
+        self.loads.begin()
         self.diverged: int | None = None
         self._seen: _Motion | None = None
 
@@ -133,11 +131,17 @@ class SimulatedPlant:
         self.advance(now)
         self.actuators[index].refresh(now)
 
+    def scale(self, index: int, factor: float, now: int) -> None:
+        """Makes the true torque of a motor a multiple of what its drive makes of it."""
+        self.advance(now)
+        self.factors[index], self._asleep = factor, None
+        self._advance.gains[index] = factor * self._gains[index]
+
     def push(self, index: int, torque: float, now: int) -> None:
         """Adds a torque or force of a hand at the joint of an actuator from now on [actuator unit]."""
         self.advance(now)
         self._pushes[index] += torque
-        self._rubs = True  # from now on each step is told what acts on it
+        self._pushed, self._asleep = True, None  # from now on each step is told what acts on it
 
     def guide(self, motion: Callable[[float], tuple[Array, Array]], now: int) -> None:
         """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
@@ -180,29 +184,27 @@ class SimulatedPlant:
             seen.coordinates = values[:n], values[n:]
         return seen.coordinates
 
-    def brake(self, index: int, closed: bool, now: int) -> None:
-        """Closes or opens the brake of an actuator at this instant."""
-        if closed == (index in self._brakes):
-            return
+    def brake(self, index: int, closed: bool, now: int, strength: float = inf) -> None:
+        """Closes or opens a brake at the joint of an actuator at this instant.
+
+        Args:
+            index: Number of the actuator.
+            closed: Whether to close it.
+            now: This instant [ns].
+            strength: Torque or force at which it slides [actuator unit]; it identifies the brake.
+        """
         self.advance(now)
         if self._now < now:
             self._take(now)
-        q, v, t = self._x[: self.model.n], self._x[self.model.n :], self._time(now)
-        if not closed:
-            del self._brakes[index]
-        else:
-            self._brakes[index] = float(self.displacements.motors(q)[index])
-            rows, M = self._rows(q, v, t)
-            self._x[self.model.n :] = v - _impulse(rows, M, rows[: len(self._brakes)] @ v)
-        self._still = self._nothing_moves()
-        if self._still:
-            self._x[self.model.n :] = 0.0
-        self._seen = None
+        self._contacts.brake(index, closed, strength, self._x[: self.model.n])
+        self._asleep = self._seen = None
+        if self._contacts.active:  # what never slides stops at once
+            self._x, _ = self._contacts(self._x, self._x, self._time(now), 0.0)
 
     @property
     def held(self) -> bool:
-        """Whether the closed brakes leave no freedom."""
-        return self._still
+        """Whether brakes hold the whole machine."""
+        return self._asleep is not None
 
     def _time(self, now: int) -> float:
         return self._origin + now / SECOND
@@ -215,17 +217,21 @@ class SimulatedPlant:
             if self._guide is not None:
                 x = np.concatenate(self._guide((now - self._guided_from) / SECOND))
             else:
-                x = self._x if now <= self._now or self._still else self._partial(now)
+                x = self._x if now <= self._now or self._asleep is not None else self._partial(now)
             seen = self._seen = _Motion(now, x)
         return seen
 
     def _partial(self, now: int) -> Array:
-        x = self._advance(self._x, now - self._now, now, self._friction())
-        return x if _finite(x) else self._x
+        x = self._advance(self._x, now - self._now, now, self._lost())
+        if not _finite(x):
+            return self._x
+        if self._contacts.active:
+            x, _ = self._contacts(self._x, x, self._time(now), (now - self._now) / SECOND, keep=False)
+        return x
 
     def _take_together(self) -> bool:
         """Takes `TOGETHER` steps in one call; returns False if something needs attention at each step."""
-        if self._rubs or self._brakes or self._still or self._closing or self.diverged is not None:
+        if self._pushed or self._contacts.active or self._closing or self.diverged is not None:
             return False
         then = self._now + TOGETHER * self.step
         x = self._advance.together(self._x, self.step, then)
@@ -238,67 +244,51 @@ class SimulatedPlant:
 
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
-        x = self._advance(self._x, then - self._now, then, self._friction())
+        elapsed = (then - self._now) / SECOND
+        x = self._advance(self._x, then - self._now, then, self._lost())
         self._advance.keep()
         self._now, self._seen = then, None
-        if self._still or self.diverged is not None:
+        if self.diverged is not None or (self._asleep is not None and np.array_equal(self._torques, self._asleep)):
             return
         self.steps += 1
+        self._asleep = None
         if not _finite(x):
             self.diverged = then
             x = self._x.copy()
             x[self.model.n :] = 0.0
-        elif self._brakes:
-            x = self._braked(x, self._time(then))
-        elif self._closing is not None:
+        elif self._contacts.active:
+            x, still = self._contacts(self._x, x, self._time(then), elapsed)
+            self._asleep = self._torques.copy() if still else None
+        if self._closing is not None and not self._contacts.pressed and self.diverged is None:
             x = self._closing(self._time(then), x)
         self._x = x
 
-    def _friction(self) -> Array | None:
-        """Friction torque at the joints, less what a hand adds; None if there was never any of them."""
-        if not self._rubs:
-            return None
-        n = self.model.n
-        rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
-        lost: Array = friction_loss(rates, self._coulomb, self._viscous, self._friction_speed) - self._pushes
-        return lost
+    @property
+    def _torques(self) -> Array:
+        """Torque and target of each motor; while they stay, what rests stays at rest."""
+        torques: Array = self._advance.actuators[[0, 2]]
+        return torques
 
-    def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
-        """Rows of closed brakes and of the passive constraints, and the mass matrix."""
+    def _joint_torques(self, now: int) -> Array:
+        return self._advance.gains * [actuator.torque(now) for actuator in self.actuators]
+
+    def _lost(self) -> Array | None:
+        """Torque that is missing at the joints: less what a hand adds; None if it never did."""
+        return -self._pushes if self._pushed else None
+
+    def _matrices(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array]:
+        return self._terms(q, v, t)[:3]
+
+    def _terms(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array, Array]:
+        """Mass matrix, rows of the motors, rows of the passive constraints, and force."""
         model, state = self.model, State(t, q, v)
         opaque = model.plant_kernel is None or model.n > LARGE
         matrices = model.matrices(state) if opaque else model.compiled_matrices(state)  # NumPy takes six times as long
-        return np.vstack([matrices.B.T[list(self._brakes)], matrices.passive.A]), matrices.M
-
-    def _nothing_moves(self) -> bool:
-        if not self._brakes:
-            return False
-        n = self.model.n
-        rows, _ = self._rows(self._x[:n], self._x[n:], self._time(self._now))
-        return int(np.linalg.matrix_rank(rows, tol=RANK_TOLERANCE * np.linalg.norm(rows))) == n
-
-    def _braked(self, x: Array, t: float) -> Array:
-        """x with the closed brakes at rest where they closed; their reaction acts as an impulse of this step.
-
-        Both corrections use the rows at the slipped position; the slip is of the order of the step squared.
-        """
-        n = self.model.n
-        q, v = x[:n], x[n:]
-        rows, M = self._rows(q, v, t)
-        slip = self.displacements.motors(q)[list(self._brakes)] - list(self._brakes.values())
-        change = _impulse(rows, M, np.column_stack([slip, rows[: len(slip)] @ v]))
-        return np.concatenate([q - change[:, 0], v - change[:, 1]])
+        M, A = matrices.M, matrices.passive.A
+        if matrices.singular:  # the motion along A is given, so this changes nothing else
+            M = M + np.trace(M) / np.sum(A * A) * A.T @ A
+        return M, matrices.B.T, A, matrices.Q
 
 
 def _finite(x: Array) -> bool:
     return isfinite(sum(x.tolist()))
-
-
-def _impulse(rows: Array, M: Array, motion: Array) -> Array:
-    """Smallest mass-weighted change that gives the first rows the values `motion` and the other rows zero."""
-    target = np.zeros((len(rows), *motion.shape[1:]))
-    target[: len(motion)] = motion
-    L = np.linalg.cholesky(M)
-    weighted = np.linalg.solve(L, rows.T).T
-    change: Array = np.linalg.solve(L.T, np.linalg.pinv(weighted, rcond=RANK_TOLERANCE) @ target)
-    return change

@@ -176,6 +176,9 @@ class Emulation(Section):
 
     current_lag: Time = Field(default=0.001, description="time constant of the current loop [s]")
     brake_time: Time = Field(default=0.1, description="time that a brake takes to close [s]")
+    brake_torque: Positive = Field(
+        default=2.0, description="torque at which a closed brake slides, in multiples of torque_limit"
+    )
     coulomb_friction: NotNegative = Field(
         default=0.0,
         description="dry friction at the joint [actuator unit]; coulomb and viscous friction, if one is above 0, take "

@@ -380,7 +380,7 @@ def test_a_brake_holds_until_the_drive_is_enabled_and_closes_after_it() -> None:
     tick(host, 0x00)
     tick(host, 0x00)
     assert abs(host.emulator.state[1][0]) > 0.1
-    host.collect(110.0)
+    host.collect(150.0)  # 100 ms until it closes; then it slides for 20 ms
     assert host.emulator.state[1][0] == pytest.approx(0.0, abs=1e-12)
 
 

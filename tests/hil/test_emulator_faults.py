@@ -331,10 +331,12 @@ def test_actuator_faults_change_its_torque(kind: str, protocol: str, factor: flo
     host.collect(1.0)
     enable(host, 2.0)
     host.collect(60.0)
-    assert host.emulator.drive("a").motor.torque() == pytest.approx(made)
-    assert host.emulator.drive("a").motor.saturated is (kind == "derating")
+    motor = host.emulator.drive("a").motor
+    assert motor.joint_torque() == pytest.approx(-2.0 * made)  # gear 2, sign -1
+    assert motor.torque() == pytest.approx(2.0 if kind == "torque_constant" else made)  # what the drive measures
+    assert motor.saturated is (kind == "derating")
     host.collect(100.0)
-    assert host.emulator.drive("a").motor.torque() == pytest.approx(2.0)
+    assert motor.joint_torque() == pytest.approx(-2.0 * 2.0)
 
 
 def test_another_range_table_makes_another_torque_than_the_drive_reports() -> None:

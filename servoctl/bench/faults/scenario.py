@@ -211,6 +211,7 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "torque constant wrong by little": (_fault("torque_constant", drive=ANY, factor=(0.95, 1.05)), PROTOCOLS),
     "torque table wrong": (_fault("torque_table", drive=ANY, factor=[0.5, 2.0]), PROTOCOLS),
     "coupling slips": (_fault("torque_constant", drive=ANY, factor=(0.0, 0.2)), PROTOCOLS),
+    "motor without torque": (_fault("no_torque", drive=ANY), PROTOCOLS),
     "joint blocked": (_fault("blocked", drive=ANY), PROTOCOLS),
     "hand pushes": (_fault("push", drive=ANY, torque=[-6.0, -3.0, 3.0, 6.0]), PROTOCOLS),
     # in the host

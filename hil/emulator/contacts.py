@@ -1,0 +1,170 @@
+"""Friction and closed brakes at the joints of the simulated machine, as impulses at the end of each step.
+
+    M (v - v+) = B (h C w+ + p) + A' s,    w+ = B' v+,    A v+ = A v,    |p| <= h limit
+
+C is viscous friction. p is dry friction and the brakes: the impulse that stops a joint where its limit allows that,
+else the limit, against the motion. A joint that a brake stops is also taken back to where the brake closed.
+
+Design: viscous friction is implicit and dry friction is a set-valued law, so both are stable on any joint, however
+light. Which joints slide is found by an active set: first none does; a joint that needs more than its limit slides, and
+one that would then turn round stands again. The formulation is our own arrangement of the usual time stepping for
+rigid bodies with dry friction.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from hil.emulator.displacements import TrueDisplacements
+from servoctl.types import Array
+
+RANK_TOLERANCE = 1e-9
+"""Relative singular value below which constraints count as dependent."""
+
+ROUNDING = 1e-12
+"""Relative size of rounding errors."""
+
+Matrices = Callable[[Array, Array, float], tuple[Array, Array, Array]]
+"""q, v, t -> mass matrix, rows of all motors (B transposed), rows of the passive constraints."""
+
+
+class Settled(NamedTuple):
+    """State after a step.
+
+    Attributes:
+        x: q and v, shape (2n,).
+        still: Whether nothing moves, and nothing can while torques stay as they are.
+    """
+
+    x: Array
+    still: bool
+
+
+class Contacts:
+    """Friction and brakes of all joints.
+
+    Attributes:
+        pressed: Joint -> torque or force at which each of its brakes slides [actuator unit]; infinite: never.
+    """
+
+    def __init__(self, matrices: Matrices, displacements: TrueDisplacements, coulomb: Array, viscous: Array) -> None:
+        """Starts with open brakes.
+
+        Args:
+            matrices: Matrices of the machine.
+            displacements: Displacements of the motors.
+            coulomb: Dry friction of each joint, shape (m,) [actuator unit].
+            viscous: Viscous friction of each joint, shape (m,) [actuator unit per its speed].
+        """
+        self._matrices, self._displacements = matrices, displacements
+        self._coulomb, self._viscous = coulomb, viscous
+        self._rubs = bool(coulomb.any() or viscous.any())
+        self.pressed: dict[int, list[float]] = {}
+        self._places: dict[int, float] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether any of them acts."""
+        return self._rubs or bool(self.pressed)
+
+    def release(self) -> None:
+        """Opens all brakes."""
+        self.pressed.clear()
+        self._places.clear()
+
+    def brake(self, index: int, closed: bool, strength: float, q: Array) -> None:
+        """Closes or opens a brake of this strength at the joint of an actuator [actuator unit]; q: the pose now."""
+        if closed:
+            self._places.setdefault(index, float(self._displacements.motors(q)[index]))
+            self.pressed.setdefault(index, []).append(strength)
+        elif strength in self.pressed.get(index, ()):
+            self.pressed[index].remove(strength)
+            if not self.pressed[index]:
+                del self.pressed[index], self._places[index]
+
+    def __call__(self, before: Array, x: Array, t: float, h: float, keep: bool = True) -> Settled:
+        """The state at the end of a step.
+
+        Args:
+            before: q and v at its beginning, shape (2n,).
+            x: q and v at its end if nothing rubbed, shape (2n,).
+            t: Time of its end [s].
+            h: Its length [s].
+            keep: Whether the step is taken; False: it is only looked at.
+        """
+        n = len(x) // 2
+        q, v = x[:n], x[n:]
+        M, B, A = self._matrices(q, v, t)
+        limits = self._coulomb + [sum(self.pressed.get(index, ())) for index in range(len(B))]
+        grips = np.flatnonzero(limits)
+        braked = [k for k, index in enumerate(grips) if index in self.pressed]
+        w = B @ v
+        L = np.linalg.cholesky(M + h * (B.T * self._viscous) @ B)
+        rows = np.linalg.solve(L, np.vstack([B[grips], A]).T).T
+        damped = np.linalg.solve(L, h * B.T @ (self._viscous * w))
+        bounds = np.array([inf if limit == inf else h * limit for limit in limits[grips]])
+        target = np.concatenate([w[grips], np.zeros(len(A))]) - rows @ damped
+        active = _ActiveSet(rows, target, bounds)
+        change = np.linalg.solve(L.T, damped + active.change)
+        stuck = [k for k in braked if not active.sliding[k]]
+        stands = active.full and not active.sliding.any()
+        if stands and not before[n:].any():
+            return Settled(before, True)
+        fastest, v = np.abs(v).max(), v - change
+        if stands and np.abs(v).max() <= ROUNDING * fastest:
+            v[:] = 0.0
+        q = q - h / 2 * change  # the position that belongs to the mean speed of the step
+        if stuck:
+            slip = np.zeros(len(rows))
+            moved = self._displacements.motors(q)
+            slip[stuck] = [moved[grips[k]] - self._places[grips[k]] for k in stuck]
+            pinned = [*stuck, *range(len(grips), len(rows))]
+            q = q - np.linalg.solve(L.T, np.linalg.pinv(rows[pinned], rcond=RANK_TOLERANCE) @ slip[pinned])
+        if keep:
+            moved = self._displacements.motors(q)
+            self._places.update({int(grips[k]): float(moved[grips[k]]) for k in braked if active.sliding[k]})
+        return Settled(np.concatenate([q, v]), False)
+
+
+class _ActiveSet:
+    """Solves `R y = target` for y in the range of R', where multipliers of the first rows have bounds.
+
+    Attributes:
+        change: y, shape (n,).
+        sliding: Sign of the multiplier of each bounded row that is at its bound; 0: the row is met.
+        full: Whether the rows that are met leave no freedom.
+    """
+
+    def __init__(self, rows: Array, target: Array, bounds: Array) -> None:
+        self._rows, self._target, self._bounds = rows, target, bounds
+        count = len(bounds)
+        self.sliding = np.zeros(count, dtype=int)
+        multipliers = self._solve()
+        for _ in range(4 * count + 4):
+            beyond = np.abs(multipliers[:count]) > bounds * (1 + ROUNDING)
+            left = target[:count] - rows[:count] @ self.change  # what remains of the motion
+            turned = self.sliding * left < 0
+            if not (beyond & (self.sliding == 0)).any() and not turned.any():
+                break
+            self.sliding[turned] = 0
+            again = beyond & (self.sliding == 0) & ~turned
+            self.sliding[again] = np.sign(multipliers[:count][again]).astype(int)
+            multipliers = self._solve()
+
+    def _solve(self) -> Array:
+        """Computes `change` and `full`; returns the multipliers of all rows."""
+        rows, count = self._rows, len(self._bounds)
+        met = np.concatenate([self.sliding == 0, np.ones(len(rows) - count, dtype=bool)])
+        multipliers = np.zeros(len(rows))
+        at_bound = np.flatnonzero(self.sliding)
+        multipliers[at_bound] = self.sliding[at_bound] * self._bounds[at_bound]
+        pushed = rows.T @ multipliers
+        U, sizes, V = np.linalg.svd(rows[met], full_matrices=False)
+        kept = sizes > RANK_TOLERANCE * sizes.max(initial=0.0)
+        parts = (U.T[kept] @ (self._target[met] - rows[met] @ pushed)) / sizes[kept]
+        multipliers[met] = U[:, kept] @ (parts / sizes[kept])
+        self.full = int(kept.sum()) == rows.shape[1]
+        self.change: Array = pushed + V[kept].T @ parts
+        return multipliers

@@ -1,0 +1,100 @@
+"""Friction and brakes of the emulated machine, and the ramp of a drive that brakes by itself."""
+
+import numpy as np
+import pytest
+from emulation import MILLISECOND, Axes, bench, drive_settings, system_of
+from rigs import RACK, RIGS, lift, play
+
+from hil.assembly.emulation import make_emulator
+from hil.assembly.prepare import load
+from hil.emulator.actuator import ActuatorOptions
+from hil.emulator.node import EmulatedDrive
+from hil.emulator.plant import SimulatedPlant
+from servoctl.types import State
+
+
+def axes(coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0) -> SimulatedPlant:
+    start = State(0.0, np.zeros(2), np.array([v, 0.0]))
+    options = ActuatorOptions(lag=0.0, coulomb=coulomb, viscous=viscous)
+    return SimulatedPlant(system_of(Axes(m=m, g=g), start), start, MILLISECOND, "vm", 2 * [options])
+
+
+def test_friction_is_stable_on_the_lightest_joint() -> None:
+    plant = axes(viscous=0.5, coulomb=0.1, m=1e-6)  # its time constant is 2 us, the step 1 ms
+    q, v = plant.state(50 * MILLISECOND)
+    assert v[0] == 0.0 and abs(q[0]) < 0.001  # it stands within the first step
+    plant.command(0, 0.6, 50 * MILLISECOND)
+    assert plant.state(100 * MILLISECOND)[1][0] == pytest.approx((0.6 - 0.1) / 0.5, rel=1e-6)
+
+
+def test_viscous_friction_follows_its_exponential() -> None:
+    plant = axes(viscous=4.0)  # v = exp(-2 t)
+    q, v = plant.state(500 * MILLISECOND)
+    assert v[0] == pytest.approx(np.exp(-1.0), rel=2e-3)  # first order: 2 1/s times a step of 1 ms
+    assert q[0] == pytest.approx((1 - np.exp(-1.0)) / 2, rel=2e-3)
+
+
+def test_dry_friction_holds_a_joint_for_good_below_its_size() -> None:
+    plant = axes(coulomb=4.0, g=3.9, v=0.0)
+    q, v = plant.state(5000 * MILLISECOND)
+    assert not q.any() and not v.any()
+    plant.command(0, -0.2, 5000 * MILLISECOND)  # 0.1 N more than friction holds
+    assert plant.state(5100 * MILLISECOND)[1][0] == pytest.approx(-0.1 / 2.0 * 0.1, rel=1e-6)
+
+
+def test_a_brake_slides_with_its_torque_and_then_holds_where_it_stands() -> None:
+    plant = axes(g=5.0)
+    plant.brake(0, True, 0, strength=15.0)
+    # 15 N against 1 m/s of 2 kg and 5 N of weight upwards: -10 m/s^2
+    assert plant.state(50 * MILLISECOND)[1][0] == pytest.approx(1.0 - 10.0 * 0.05, rel=1e-3)
+    q, v = (array.copy() for array in plant.state(200 * MILLISECOND))
+    assert v[0] == pytest.approx(0.0, abs=1e-12) and q[0] == pytest.approx(1.0 / 20.0, abs=1e-3)
+    assert plant.state(2000 * MILLISECOND)[0][0] == pytest.approx(q[0], abs=1e-12)
+    plant.brake(0, False, 2000 * MILLISECOND, strength=15.0)
+    assert plant.state(2100 * MILLISECOND)[1][0] == pytest.approx(-2.5 * 0.1, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["A", "S cia402", "V rack"])
+def test_drives_brake_by_themselves_down_a_ramp_and_hold_any_joint(name: str) -> None:
+    setup = load(RIGS[name].config, RIGS[name].overrides, "vm")
+    emulator = make_emulator(setup, "vm")
+    drives = [drive for drive in emulator.nodes.values() if isinstance(drive, EmulatedDrive)]
+    speeds = np.array([0.6 * drive.settings.speed_limit * (-1) ** k for k, drive in enumerate(drives)])
+    for drive in drives:
+        drive.motor.enable(0.0)
+    emulator.plant._x[emulator.plant.model.n :] = speeds
+    for drive in drives:
+        drive.brake_down(None)
+
+    def motion(milliseconds: int) -> tuple[np.ndarray, np.ndarray]:
+        emulator.clock.sleep_until(emulator.clock.now() + milliseconds * MILLISECOND)
+        positions, rates = emulator.plant.motion(emulator.world.now)
+        return np.array(positions), np.array(rates)
+
+    # 0.25 s from the speed limit: two thirds are left after 50 ms, nothing after 150 ms; the current loop takes 1 ms
+    assert motion(50)[1] == pytest.approx(speeds * 2 / 3, rel=0.05)
+    assert np.abs(motion(150)[1]).max() < 0.01 * np.abs(speeds).max()
+    where = motion(300)[0]
+    assert motion(500)[0] == pytest.approx(where, abs=1e-4)
+
+
+def test_a_motor_without_torque_is_on_for_its_drive_and_off_in_truth() -> None:
+    played = play(lift(RACK), faults=[{"kind": "no_torque", "drive": "F", "at": 0.5}])
+    lost = played["task_time"] > 0.51
+    assert (played["true_on.F"][lost] == 0).all() and np.abs(played["true_u.F"][lost]).max() < 1e-3
+    drive = play(lift(RACK), faults=[{"kind": "torque_constant", "drive": "F", "at": 0.5, "factor": -1}])
+    row = np.argmax(drive["task_time"] > 0.505)
+    assert drive["true_u.F"][row] < -300 and drive["torque.F"][row] > 300  # the drive measures its current
+
+
+@pytest.mark.parametrize(("kind", "held"), [("brake_stuck", True), ("brake_worn", False)])
+def test_a_brake_may_be_stuck_or_worn(kind: str, held: bool) -> None:
+    settings = drive_settings("cia402", brake=True)
+    host = bench(settings, plant=Axes(g=5.0), faults=[{"kind": kind, "drive": "a", "since": "power_on"}])
+    host.collect(1.0)
+    motor = host.emulator.drive("a").motor
+    motor.enable(0.0)
+    host.collect(100.0)
+    motor.disable()
+    host.collect(200.0)
+    assert motor.braked is held and bool(host.emulator.state[1][0]) is not held
