@@ -275,3 +275,45 @@ def test_a_late_bound_of_what_a_task_moves_gives_up_that_task_and_asks_for_no_en
     assert np.abs(run.u).max() < 20.0
     assert np.abs(run["violation.level"]).max() < 1e-9  # the other rows of the task cost nothing
     assert run["given_up.object_y"].max() > 1.0
+
+
+ONE = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class One(sc.Plant):
+    m: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+    def force(self, q, v, t):
+        return np.array([-0.5 * v[0]])
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+"""
+
+
+def test_a_machine_of_one_coordinate_stays_inside_the_limits_of_its_position(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(ONE)
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        'plant: {class: "one.py:One"}\ninitial: {q: {x: 0}, v: 0}\ntask: [{name: go, holonomic: "x - 0.5*sin(t)"}]\n'
+        "law: {correction: {baumgarte: {alpha: 5, beta: 5}}, limits: {F: 20}}\n"
+        "bounds: [{name: inside, position: {x: [-0.3, 0.3]}}]\nrun: {duration: 1, period: 0.002}\n"
+    )
+    run = run_of(path)
+    assert run["q.x"].max() == pytest.approx(0.3, abs=1e-3)  # it comes to rest there, short of sin(1)/2 = 0.42
+    assert check(sc.load(path, engine="vm")).to_dict()["bounds"]["inside"]["braking"] == pytest.approx(20.0)
+
+
+def test_an_acceleration_to_brake_with_is_taken_where_only_poses_that_the_run_never_visits_forbid_it() -> None:
+    bound = "bounds=[{name: p, position: {theta1: [-2, 2]}, acceleration: 20}]"
+    run = sc.load("coordinated_robots_limited", [bound, "run.duration=0.05"], engine="vm")
+    values = check(run).to_dict()["bounds"]["p"]
+    assert values["braking"] == 20.0 and values["weakest_braking"] < -20.0
+    assert run.simulate().metadata["status"] == "done"
+    with pytest.raises(ConfigError, match="or give acceleration if the run stays away from there"):
+        sc.load("coordinated_robots_limited", [bound.replace(", acceleration: 20", "")])

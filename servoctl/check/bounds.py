@@ -21,9 +21,10 @@ from servoctl.check.bound_path import exclusions
 from servoctl.check.bound_return import return_time
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.braking import braking
 from servoctl.laws.constraint_following import NEARBY
 from servoctl.laws.held_bounds import BoundRow
-from servoctl.mechanics.coordinate_bounds import CoordinateLimits
+from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
 from servoctl.simulation.numpy_loop import NumpyLoop
@@ -43,7 +44,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
     lines, values, warnings = [], {}, []
     late = 0.0 if held.commands is None else held.commands.delay
-    errors, paths, units = _errors(run, law), exclusions(run), _units(run)
+    errors, paths, units, weakest = _errors(run, law), exclusions(run), _units(run), _weakest(run, law)
     for i, name in enumerate(held.names):
         unit = units.get(name, "")
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
@@ -53,6 +54,12 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
             facts |= _of_row(law, row, period)
             parts += _in_words(held.rows[row], facts, period, unit)
             parts += _margin(law, name, errors, facts)
+            if weakest.get(name, 0.0) < 0.0:
+                facts["weakest_braking"] = weakest[name]
+                parts.append(
+                    f"before the limit there are poses where gravity takes more than the inputs give: "
+                    f"{weakest[name]:.3g}{unit}/s^2"
+                )
         if period is not None and name in passed:
             facts["between_samples"] = passed[name]
             parts.append(f"h falls below 0 by at most {passed[name]:.2g}{unit}, at samples and between them")
@@ -105,6 +112,21 @@ def _of_row(law: BoundConstraintFollowing, row: int, period: float | None) -> di
     facts: dict[str, Any] = {"rate": law.bound_rates[row], "kind": law.bounds.rows[row].kind}
     facts |= {} if period is None else {"rate_times_period": law.bound_rates[row] * period}
     return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
+
+
+def _weakest(run: Run, law: BoundConstraintFollowing) -> dict[str, float]:
+    """Name of a limit of a coordinate -> the least acceleration to brake with that was found on the way to it."""
+    model, found = run.system.model, dict[str, float]()
+    limits = dict(zip(model.plant.actuators, zip(law.lower, law.upper, strict=True), strict=False))
+    for group, of in model.bounds.items():
+        if isinstance(of, CoordinateRange):
+            rows = [i for i, row in enumerate(model.bound_rows) if row.group == group]
+            for i, most in zip(
+                rows, braking(model, run.start, of, limits, run.system.passive.rank_tolerance), strict=True
+            ):
+                name = of.reported(group, i - rows[0])
+                found[name] = min(most, found.get(name, np.inf))
+    return found
 
 
 def _units(run: Run) -> dict[str, str]:

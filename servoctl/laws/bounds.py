@@ -247,14 +247,16 @@ def _braking(name: str, bound: Bound, derived: Sequence[float]) -> tuple[list[fl
     for (coordinate, _, upper), most in zip(bound.of.limits, derived, strict=True):
         given = bound.acceleration
         wanted = given.get(coordinate) if isinstance(given, Mapping) else given
-        found.append(min(most, np.inf if wanted is None else float(wanted)))
+        # what is asked for holds where inputs cannot brake at every pose: the run may stay away from these
+        asked = np.inf if wanted is None else float(wanted)
+        found.append(asked if wanted is not None and most <= 0.0 else min(most, asked))
         if wanted is not None and not wanted > 0.0:
             problems[coordinate] = f"expected a positive acceleration [unit/s^2], got {wanted:g}"
-        elif not most > 0.0:
+        elif wanted is None and not most > 0.0:
             side = "upper" if upper else "lower"
             problems[coordinate] = (
                 f"gravity takes more than the drive gives: before its {side} limit {coordinate} can brake with at most "
-                f"{most:.3g} (raise law.limits, or move the limit)"
+                f"{most:.3g} (raise law.limits, move the limit, or give acceleration if the run stays away from there)"
             )
         elif not np.isfinite(found[-1]):
             problems[coordinate] = f"no acceleration to brake {coordinate} with (give acceleration, or law.limits)"

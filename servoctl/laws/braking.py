@@ -95,7 +95,11 @@ def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> flo
     first, others = by_inputs[j : j + 1], np.delete(by_inputs, j, axis=0)
     once = np.linalg.pinv(first)
     rest = others - (others @ once) @ first
-    again = np.linalg.pinv(rest, rcond=1e-9) if np.abs(rest).max(initial=0.0) > 1e-9 * np.abs(others).max() else 0.0
+    again = (
+        np.linalg.pinv(rest, rcond=1e-9)
+        if np.abs(rest).max(initial=0.0) > 1e-9 * np.abs(others).max(initial=0.0)
+        else 0.0
+    )
 
     def inputs(wanted: float, of_others: Array) -> Array:
         u = once[:, 0] * wanted
