@@ -94,7 +94,7 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
         max_violation: Largest allowed violation of a holonomic task row.
         loop: Gives the first command for the message; None: without it.
     """
-    problems = _not_finite(model, start)
+    problems = _not_finite(model, start, observed=loop is not None and loop.system.law is None)
     if problems:
         return problems
     at = consistency(model, start)
@@ -116,14 +116,15 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
     return problems
 
 
-def _not_finite(model: Model, start: State) -> list[str]:
-    """Rows that are not finite at the start."""
+def _not_finite(model: Model, start: State, observed: bool = False) -> list[str]:
+    """Rows that are not finite at the start; `observed`: the task is not followed, so that its rows may be anything."""
     m, problems = model.matrices(start), []
     q = ", ".join(f"{name} = {x:.6g}" for name, x in list(zip(model.plant.coordinates, start.q, strict=True))[:6])
-    singular = model.singularities(m.task)
+    singular = {} if observed else model.singularities(m.task)
     problems += [f"{task}: {sentence} at the start, {q} (move the start)" for task, sentence in singular.items()]
-    for field, names, rows in (("passive", model.passive_rows, m.passive), ("task", model.task_rows, m.task)):
-        for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=True):
+    task = [] if observed else model.task_rows
+    for field, names, rows in (("passive", model.passive_rows, m.passive), ("task", task, m.task)):
+        for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=False):
             if row.group not in singular and not (
                 np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)
             ):
@@ -159,9 +160,10 @@ def _not_assembled(model: Model, at: Consistency) -> list[str]:
 
 
 def required_rows(model: Model, law: BoundLaw | None) -> list[Row]:
-    """Task rows of priority 1, which a start must be able to follow."""
-    wishes = () if law is None else law.wishes
-    return [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
+    """Task rows of priority 1, which a start must be able to follow; none in an open loop."""
+    if law is None:
+        return []
+    return [row for i, row in enumerate(model.plain.task_rows) if i not in law.wishes]
 
 
 def _contradictions(model: Model, start: State, at: Consistency, among: Sequence[Row]) -> list[str]:

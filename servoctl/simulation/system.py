@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.simulation.machine import Machine
 from servoctl.simulation.realism import Realism
@@ -114,8 +115,13 @@ class System:
         return list(dict.fromkeys(sentence for sentence in sentences if sentence is not None))
 
     def terms(self, state: State, matrices: Matrices) -> Terms:
-        """Terms of motion, used by law and plant."""
-        return assemble(state, matrices, self.passive.rank_tolerance, self.passive.clearance)
+        """Terms of motion, used by law and plant.
+
+        In an open loop the task is only observed: it has no part in the motion, and may have no finite rows.
+        """
+        used = matrices if self.law is not None else replace(matrices, task=Rows.stack([], self.model.n))
+        terms = assemble(state, used, self.passive.rank_tolerance, self.passive.clearance)
+        return terms if used is matrices else replace(terms, matrices=matrices)
 
     def command(self, terms: Terms, memory: Array) -> Command:
         """The law's command, or the open loop's inputs."""
