@@ -377,7 +377,7 @@ def test_the_command_prints_share_and_margin_with_their_bounds(
     with pytest.raises(SystemExit):
         main(["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "6"])
     said = capsys.readouterr().out
-    assert re.search(r"gain_share \(at most 0.4\) +0.1 +0\.\d+", said), said
+    assert re.search(r"gain_share \(at most 40\) +% +10 +\d", said), said
     assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
     assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said
 

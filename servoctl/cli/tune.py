@@ -122,7 +122,7 @@ def _timed(tuning: "Tuning", overrides: "Sequence[Override]") -> "Tuning":
 
 
 def _say(tuning: "Tuning", phases: Phases) -> None:
-    say(_headline(tuning))
+    say(_headline(tuning, phases.total))
     say(str(phases))
     speed = _speed(tuning.summary())
     if speed:
@@ -135,14 +135,14 @@ def _say(tuning: "Tuning", phases: Phases) -> None:
         _say_nothing_feasible(tuning)
 
 
-def _headline(tuning: "Tuning") -> str:
+def _headline(tuning: "Tuning", total: float) -> str:
     counts = [f"{count} {status}" for status, count in tuning.counts().items() if count and status != "done"]
     planned = "" if tuning.status == "done" else f" of {tuning.problem.tune.trials}, {tuning.status}"
     several = f"{len(tuning.problem.scenarios) + len(tuning.problem.tune.sensitivity)} runs each, "
     engine = f" by engine {tuning.engine}" if tuning.engine else ""
     return (
         f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
-        f"{', '.join([*counts, '']) if counts else ''}in {tuning.total_time or tuning.wall_time:.3g} s{engine}"
+        f"{', '.join([*counts, '']) if counts else ''}in {total:.3g} s{engine}"
     )
 
 
@@ -197,13 +197,17 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
 
 def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -> list[str]:
     """One line of the table: an objective or a metric with its bound, before and after."""
+    from servoctl.config.tune import RESERVES
     from servoctl.sweep.metrics import greatest_is_best
 
     bound = tuning.problem.bounds.get(name)
     side = "at least" if greatest_is_best(name) else "at most"
-    label = name if bound is None else f"{name} ({side} {bound:g})"
     change = f"{100 * (after / before - 1):+.3g} %" if before and isfinite(before + after) else ""
-    return [label, tuning.unit(name), _number(before), _number(after), change]
+    unit = tuning.unit(name)
+    if name == RESERVES["share"]:  # of the gains that are stable
+        unit, bound, before, after = "%", *(None if x is None else 100.0 * x for x in (bound, before)), 100.0 * after
+    label = name if bound is None else f"{name} ({side} {bound:g})"
+    return [label, unit, _number(before), _number(after), change]
 
 
 def _number(value: Any) -> str:
