@@ -138,3 +138,28 @@ def test_drives_refuse_a_free_base_that_no_sensor_measures(config: Path) -> None
         "(give hil.sensors for all, or base: fixed)" in problem
         for problem in found
     )
+
+
+def test_links_that_do_not_move_count_for_the_centre_of_mass_and_are_named(config: Path) -> None:
+    run = load(config, "task=[{name: balance, com: [x], value: 0.1}]", "law.limits=null")
+    sentence = "balance: the centre of mass is that of every link, 8 kg, of which 5 kg do not move (ground)"
+    assert sentence in section(run, "robot")
+
+
+def test_the_limits_of_a_joint_that_follows_hold_for_the_joint_that_leads(config: Path) -> None:
+    path = config.parent / "files" / "small.urdf"
+    follower = (
+        '<link name="finger"><inertial><mass value="0.1"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-4" ixy="0" ixz="0" '
+        'iyz="0"/></inertial></link><joint name="follower" type="revolute"><parent link="fore"/><child link="finger"/>'
+        '<axis xyz="0 -1 0"/><limit lower="-1" upper="2" velocity="1" effort="5"/><mimic joint="elbow" multiplier="2"/>'
+        "</joint></robot>"
+    )
+    path.write_text(path.read_text().replace("</robot>", follower))
+    bounds = "bounds=[{name: fast, velocity: robot}]"
+    run = load(config, "run.period=0.005", bounds)
+    limits = run.system.model.bounds["fast"]
+    assert dict(zip(limits.coordinates, limits.upper, strict=True)) == {"shoulder": 3.0, "elbow": 0.5}  # type: ignore[attr-defined]
+    # elbow 1.2 rad leads the follower to 2.4 rad, above its 2
+    assert section(run, "robot")[0] == "joint limits: 1 of 2 joints start outside"
+    assert check(run).values["robot"]["joints"]["elbow"]["limits"] == [0.2, 1.0]
+    assert any("elbow = 1.2 rad, above its upper limit 1" in warning for warning in run.warnings)

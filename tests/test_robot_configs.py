@@ -249,3 +249,13 @@ def test_a_run_warns_of_an_inertia_that_no_body_has(moments: str, tmp_path: Path
     (warning,) = sc.load(config, engine="vm").warnings
     numbers = ", ".join(f"{float(x):g}" for x in (xx, yy, zz))
     assert warning.startswith(f"a: no rigid body has this inertia: its principal moments are {numbers} kg m^2 (")
+
+
+def test_a_task_with_the_name_of_a_passive_constraint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "small.urdf").write_text(small_urdf())
+    (tmp_path / "c.yaml").write_text(
+        "plant: {robot: {urdf: small.urdf, base: free}}\ninitial: {q: {base_qw: 1, elbow: 0.5}}\n"
+        'task: [{name: base, holonomic: "elbow - 0.5"}]\nlaw: none\nrun: {duration: 0.5}\n'
+    )
+    with pytest.raises(ConfigError, match=r"base: a constraint of the plant itself has this name \(rename the task\)"):
+        sc.load(tmp_path / "c.yaml", engine="vm")

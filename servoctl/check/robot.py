@@ -8,7 +8,9 @@ from servoctl.assembly.robot_checks import JointUse, joint_uses
 from servoctl.assembly.run import Run
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
+from servoctl.mechanics.spatial.model import WORLD
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.task import CentreOfMass
 
 
 def robot_section(run: Run) -> tuple[list[str], dict[str, Any]]:
@@ -18,10 +20,25 @@ def robot_section(run: Run) -> tuple[list[str], dict[str, Any]]:
         return [], {}
     joints = joint_uses(run.loop, run.start)
     lines = [*_nearest_limit(joints), *_largest_share(joints)]
-    notes = [*plant.tree.notes, *_frictionless(plant)]
+    notes = [*plant.tree.notes, *_frictionless(plant), *_weighed(run, plant)]
     lines += [note for note in notes if IMPOSSIBLE not in note]  # which is a warning
     values = {joint.name: _values(joint) for joint in joints}
     return lines, {"joints": values, "notes": notes}
+
+
+def _weighed(run: Run, plant: Robot) -> Iterator[str]:
+    """What a task on the centre of mass counts, where some of it cannot move."""
+    names = [name for name, constraint in run.system.model.task.items() if isinstance(constraint, CentreOfMass)]
+    fixed = [link.name for link in plant.tree.links if link.body == WORLD]
+    if names and fixed:
+        total, still = (
+            sum(getattr(plant, f"{link.name}_m") for link in plant.tree.links if link.name in of)
+            for of in ([link.name for link in plant.tree.links], fixed)
+        )
+        yield (
+            f"{', '.join(names)}: the centre of mass is that of every link, {total:.4g} kg, of which {still:.4g} kg do "
+            f"not move ({', '.join(fixed)})"
+        )
 
 
 def _frictionless(plant: Robot) -> Iterator[str]:

@@ -83,7 +83,9 @@ class Task(Section):
         default=None, description="[frame, frame] or [frame, [x, y, z]]: their distance becomes `value`: one row [m]"
     )
     com: Annotated[tuple[Literal["x", "y", "z"], ...], Field(min_length=1)] | None = Field(
-        default=None, description="coordinates of the centre of mass, such as [x, y]; they become `value` [m]"
+        default=None,
+        description="coordinates of the centre of mass, such as [x, y], of every link with mass, those of a fixed base "
+        "included; they become `value` [m]",
     )
     posture: ScalarOr[Literal["initial", "reference"], dict[str, EquationText]] | None = Field(
         default=None,

@@ -19,7 +19,7 @@ from servoctl.engine.fingerprint import fingerprint, function_fingerprint, struc
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.structured import Sparse, entries, smallest_eigenvalue, with_entries
-from servoctl.errors import PlantError, TraceError
+from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.complex_step import ComplexStep, by_complex_step
@@ -87,6 +87,11 @@ class Model:
         check_task(self.task, plant)
         check_task(self.bounds, plant)
         self._passive = passive_groups_at(plant, around)
+        if clashing := [name for name in self.task if name in self._passive]:
+            sentences = [
+                f"{name}: a constraint of the plant itself has this name (rename the task)" for name in clashing
+            ]
+            raise TaskError("\n".join(sentences))
         symbols = self.symbols()
         self.stepped: dict[str, ComplexStep] = {} if self.n <= LARGE else by_complex_step(self.task, around)
         self._key = stored.key_of(
