@@ -17,6 +17,7 @@ from hil.drives.base import Drive, Feedback, Node
 from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.pose_hold import FASTEST_POLE
+from hil.safety.rules import Rule, rules_of
 from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sample_errors import position_noise
@@ -63,6 +64,7 @@ class RigSetup:
         gravity_compensation: Computes the torques that hold a pose.
         falls: Whether the machine moves from rest without torque.
         bounds: Limits beyond which an event is reported.
+        rules: What is judged at every tick.
         live_gains: Gains that the operator may change.
         notes: What the operator should know before the run.
         reseeded: Seed that replaces the config's; None: the config's.
@@ -78,6 +80,7 @@ class RigSetup:
     gravity_compensation: GravityCompensation
     falls: bool
     bounds: SafetyBounds
+    rules: tuple[Rule, ...]
     live_gains: LiveGains
     notes: tuple[str, ...]
     reseeded: int | None = None
@@ -217,9 +220,10 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     bounds = SafetyBounds(
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
+    rules = rules_of(drives, sensors, bounds, sensing.displacements.units)
     return RigSetup(
-        run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, live_gains,
-        tuple(notes),
+        run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, rules,
+        live_gains, tuple(notes),
     )  # fmt: skip
 
 

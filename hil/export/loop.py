@@ -6,6 +6,7 @@ ordinary is not exported: such a tick ends the program, which switches every dri
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from hil.export.initialiser import initialiser, number, numbers
 from hil.export.talk import frame_of, talk
 from hil.loop import nanoseconds
 from hil.loop.controller import Controller
+from hil.safety import Reaction
 from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, TICK, text
@@ -40,12 +42,12 @@ RENAMED = """#if defined(__GNUC__)
 #define select chosen_of /* the C library has one too */
 """
 
-TABLES = ("message", "watch", "encoding", "channel", "drive")
+TABLES = ("message", "watch", "encoding", "channel", "drive", "rule")
 """Tables of a `tick`, and their sizes."""
 
 SETTINGS = (
-    "n", "m", "channels", "messages", "watched", "doubles", "integers", "predicts", "own_memory", "memory", "estimates",
-    "rate_start", "status_start", "period", "skew", "residual_tolerance", "window", "longest",
+    "n", "m", "channels", "messages", "watched", "rules", "doubles", "integers", "predicts", "own_memory", "memory",
+    "estimates", "rate_start", "status_start", "period", "skew", "residual_tolerance", "window", "longest",
     "memory_period", "margin", "steps", "stuck_travel", "stuck_time", "stuck_window", "stops",
 )  # fmt: skip
 """Numbers of a `tick` that stay."""
@@ -97,7 +99,7 @@ def export_loop(config: Any, overrides: Sequence[Override] = ()) -> LoopExport:
     """
     setup = load(config, [*overrides, "hil.tick=c"], "c")
     controller = Controller(setup.loop)
-    machine, why = machine_of(setup, controller)
+    machine, why = machine_of(_without_notes(setup), controller)
     if machine is None:
         raise ConfigError(f"{setup.run.name}: --loop: {why}")
     conversation = converse(setup)
@@ -105,6 +107,11 @@ def export_loop(config: Any, overrides: Sequence[Override] = ()) -> LoopExport:
     name = identifier(setup.run.name)
     body = _program(setup, controller, machine, conversation, name)
     return LoopExport(name, {f"{name}_loop.c": body}, list(setup.settings.buses))
+
+
+def _without_notes(setup: RigSetup) -> RigSetup:
+    """Without the rules that stop nothing: in the exported loop a broken rule ends the program."""
+    return replace(setup, rules=tuple(rule for rule in setup.rules if rule.kind.reaction >= Reaction.STOP))
 
 
 def _program(setup: RigSetup, controller: Controller, machine: CompiledTick, said: Conversation, name: str) -> str:
@@ -138,7 +145,8 @@ def _settings(setup: RigSetup, name: str) -> str:
     values = setup.settings.values
     period = nanoseconds(values.period)
     numbers_of = {
-        "PERIOD": f"{period}LL", "WAIT": f"{round(WAIT_SHARE * period)}LL", "LATE_TICKS": str(values.safety.late_ticks),
+        "PERIOD": f"{period}LL", "WAIT": f"{round(WAIT_SHARE * period)}LL",
+        "STALE": f"{setup.bounds.stale_age}LL", "LATE_TICKS": str(values.safety.late_ticks),
         "START_TOLERANCE": number(values.safety.start_tolerance), "DURATION": number(setup.run.settings.duration),
         "NODES": str(len(setup.drives) + len(setup.sensors)), "NAME": f'"{name}_loop"',
         "BUSES": '"' + ", ".join(comment(bus) for bus in setup.settings.buses) + '"',
@@ -151,6 +159,7 @@ def _tables(machine: CompiledTick) -> str:
     tick, ffi = machine.tick, machine.ffi
     sizes = {
         "message": tick.messages, "watch": tick.watched, "encoding": tick.m, "channel": tick.channels, "drive": tick.m,
+        "rule": tick.rules,
     }  # fmt: skip
     kinds = {"watch": "tick_watched"}
     lines = ["static tick machine;", "static tick_sockets wires;"]
@@ -173,7 +182,7 @@ def _set_up(setup: RigSetup, machine: CompiledTick, functions: Mapping[str, _Com
     """The function that connects the tables."""
     tick = machine.tick
     lines = [f"  machine.{name} = {_plain(getattr(tick, name))};" for name in SETTINGS]
-    lines.append(f"  machine.missed = {setup.bounds.stale_age}LL; /* an older sample ends the program */")
+    lines.append("  machine.old = INFINITY; /* only a stale sample ends the program */")
     lines += [f"  machine.{name} = {name}_table;" for name in TABLES]
     lines += ["  machine.factor = factors;", "  machine.factor_index = factor_indices;",
               "  machine.numbers = number_block;", "  machine.kept_numbers = kept_numbers;",

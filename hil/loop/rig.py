@@ -29,12 +29,14 @@ class Reading(NamedTuple):
     Attributes:
         q: Coordinates, shape (n,).
         v: Velocities, shape (n,).
-        ages: Age of each node's last sample, shape (nodes,) [s]; infinite before the first.
+        ages: Age of each node's last accepted sample, shape (nodes,) [s]; infinite before the first.
         valid: Whether q and v may be used.
         residual: Largest disagreement of redundant measurements [joint unit].
         positions: Displacement of each drive's joint, in the order of the actuators [joint unit]; NaN: not known.
         speeds: Speed of each drive's joint [joint unit/s]; NaN: not known.
         findings: Implausible samples and motions at this tick.
+        silences: Time since the last sign of life of each drive [s]; 0 before the first.
+        torques: Torque in each drive's last sample [actuator unit]; NaN: not known.
     """
 
     q: Array
@@ -45,6 +47,8 @@ class Reading(NamedTuple):
     positions: Sequence[float] = ()
     speeds: Sequence[float] = ()
     findings: Sequence[Implausibility] = ()
+    silences: Sequence[float] = ()
+    torques: Sequence[float] = ()
 
 
 class Rig(ABC):

@@ -97,7 +97,7 @@ class CanRig(DriveRig):
         self._enabling: Handshake | None = None
         self._guided = False
         self._cancelled = False
-        self._began = self._due = 0
+        self._began = self._due = self._sensed = 0
         self._written = 0
         self._command = np.zeros(len(self._drives))
 
@@ -178,6 +178,7 @@ class CanRig(DriveRig):
 
     def _sense(self) -> Reading:
         now, free = self.clock.now(), self._moves_freely
+        self._sensed = now
         measurement = self._sensing.read(
             now / SECOND,
             now,
@@ -205,7 +206,14 @@ class CanRig(DriveRig):
             measurement.positions[:count],
             measurement.rates[:count],
             measurement.findings,
+            [(now - drive.alive) / SECOND if drive.alive else 0.0 for drive in self._drives],
+            self.measured[2 * count :],
         )
+
+    @property
+    def present(self) -> tuple[int, float]:
+        now = self.clock.now()
+        return now, (now - self._sensed) / SECOND
 
     @property
     def _moves_freely(self) -> bool:
@@ -242,11 +250,12 @@ class CanRig(DriveRig):
         samples = [node.sample for node in self._nodes if node.sample is not None]
         return [("", sentence) for sentence in self._sensing.check_start(self._start.q, samples, self._tolerance)]
 
-    def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
+    def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
+        for drive, age in zip(self._drives, ages, strict=False):
+            if age >= monitor.bounds.stale_age / SECOND:
+                drive.out_of_touch()
+        monitor.rejections(self.clock.now())
         # In shadow another master commands the drives: their faults and their other master are not reported.
-        for node in monitor.feedback(self.clock.now(), since):
-            if isinstance(node, Drive):
-                node.out_of_touch()
         if self.sends:
             monitor.drives(self.clock.now(), working)
         if not self._dispatch.healthy:

@@ -19,6 +19,11 @@ class DriveRig(Rig):
     def drives(self) -> Sequence[Drive]:
         """Drives in the order of the plant's actuators."""
 
+    @property
+    @abstractmethod
+    def present(self) -> tuple[int, float]:
+        """Present time [ns], and the time since the last reading [s], by which its samples are older now."""
+
     def carried(self, command: Array) -> Array:
         """The torques in the frames that send these, shape (m,): the steps of the protocols round them."""
         return np.array([drive.carried(torque) for drive, torque in zip(self.drives, command.tolist(), strict=True)])
@@ -52,13 +57,13 @@ class DriveRig(Rig):
         """Drive and explanation for each encoder that contradicts the start pose."""
 
     @abstractmethod
-    def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
+    def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         """Reports the condition of nodes and buses.
 
         Args:
             monitor: Receives the events.
             now: Beginning of the tick [ns].
-            since: Samples are expected from this moment on [ns].
+            ages: Age of each node's sample [s]; 0 as long as none is expected.
             working: Whether every drive should be enabled.
         """
 

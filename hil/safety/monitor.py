@@ -3,55 +3,19 @@
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hil.bus.base import Health, Link
 from hil.drives.base import Condition, Drive, Node
 from hil.loop import SECOND, Tick
 from hil.safety.events import Event, EventKind, Reaction
-
-RUNAWAY = 1.2
-"""Share of the speed limit beyond which the drives are disabled without a controlled stop."""
+from hil.safety.plan import Phase
+from hil.safety.rules import Rule, SafetyBounds
 
 EVERY_TIME = (EventKind.STAGE, EventKind.GAIN, EventKind.OUTLIER)
 """Kinds that are recorded each time; of the other kinds only the first event of each subject is recorded."""
 
-MISSING_HEARTBEATS = 2.5
-"""Heartbeat periods without a heartbeat after which the drive counts as dead."""
-
 WINDOW = 0.5
 """Time over which clamped ticks are counted [s]."""
-
-
-@dataclass(frozen=True)
-class SafetyBounds:
-    """Limits beyond which an event is reported.
-
-    Attributes:
-        period: Period of the loop [s].
-        stale: Age of a sample that stops the machine [s].
-        lost: Age of a sample that disables the drives [s].
-        late_ticks: Largest number of consecutive ticks with skipped periods before them.
-        late_share: Largest share of skipped periods within 1 s.
-        clamped_stop: Whether long clamping stops the machine.
-    """
-
-    period: float
-    stale: float
-    lost: float
-    late_ticks: int = 5
-    late_share: float = 0.05
-    clamped_stop: bool = False
-
-    @property
-    def stale_age(self) -> int:
-        """Age of a stale sample, at least three periods [ns]."""
-        return round(max(3 * self.period, self.stale) * SECOND)
-
-    @property
-    def lost_age(self) -> int:
-        """Age after which samples count as lost, at least ten periods [ns]."""
-        return round(max(10 * self.period, self.lost) * SECOND)
 
 
 class Monitor:
@@ -61,7 +25,7 @@ class Monitor:
         drives: In the order of the actuators.
         sensors: Encoder nodes.
         bounds: Limits beyond which an event is reported.
-        units: Unit of each drive's displacement, for the sentences; None: they are left out.
+        rules: What is judged at every tick, in order.
 
     Attributes:
         counts: Kind -> number of events, also of those that are not recorded.
@@ -70,14 +34,11 @@ class Monitor:
     """
 
     def __init__(
-        self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, units: Sequence[str] | None = None
+        self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, rules: Sequence[Rule]
     ) -> None:
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
-        self._stale, self._lost = bounds.stale_age, bounds.lost_age
-        self._missed = missed_age(bounds.period)
-        self._units = [""] * len(self._drives) if units is None else [f" {unit}" for unit in units]
         self._rejected = [node.rejected for node in self._nodes]
-        self._fast = [0] * len(self._drives)
+        self._rules, self._beyond = list(rules), [0] * len(rules)
         window = max(1, round(WINDOW / bounds.period))
         self._clamped: deque[Sequence[bool]] = deque(maxlen=window)
         self._changed = [0] * len(self._drives)
@@ -102,33 +63,30 @@ class Monitor:
         self.events.append(event)
         return event
 
-    def feedback(self, now: int, since: int) -> list[Node]:
-        """Checks the age and the validity of each node's samples; returns the nodes whose samples are stale or lost.
+    def judge(self, now: int, measured: Sequence[Sequence[float]], phase: Phase) -> None:
+        """Judges every rule.
 
         Args:
             now: Present time [ns].
-            since: Samples are expected from this moment on [ns].
+            measured: Numbers of each node, in the order of `Measured`.
+            phase: Present phase.
         """
-        stale: list[Node] = []
-        for i, node in enumerate(self._nodes):
-            sample = node.sample
-            age = now - (since if sample is None or sample.time < since else sample.time)
-            if age <= self._missed and node.rejected == self._rejected[i]:
+        beyond = self._beyond
+        for i, rule in enumerate(self._rules):
+            value = measured[rule.measured][rule.node]
+            if not (value < rule.lower or value > rule.upper) or phase not in rule.phases:
+                beyond[i] = 0
                 continue
-            name = node.settings.name
-            if age > self._missed:
-                detail = f"{age / 1e6:.1f} ms old"
-                self.report(now, EventKind.MISSED, name, detail)
-                if age >= self._stale:
-                    stale.append(node)
-                if age >= self._lost:
-                    self.report(now, EventKind.LOST, name, detail)
-                elif age >= self._stale:
-                    self.report(now, EventKind.STALE, name, detail)
+            beyond[i] += 1
+            if beyond[i] >= rule.ticks:
+                self.report(now, rule.kind, rule.subject, rule.tell(value))
+
+    def rejections(self, now: int) -> None:
+        """Reports the invalid frames that were dropped since the last call."""
+        for i, node in enumerate(self._nodes):
             if node.rejected != self._rejected[i]:
-                self.report(now, EventKind.REJECTED, name, f"{node.rejected - self._rejected[i]} frames")
+                self.report(now, EventKind.REJECTED, node.settings.name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
-        return stale
 
     def drives(self, now: int, working: bool) -> None:
         """Checks the condition of each drive.
@@ -139,14 +97,8 @@ class Monitor:
         """
         enabled = Condition.ENABLED
         for drive in self._drives:
-            silence = now - drive.alive
-            dead = (
-                drive.heartbeat is not None
-                and bool(drive.alive)  # 0 before the first sign of life
-                and silence > MISSING_HEARTBEATS * drive.heartbeat * SECOND
-            )
             problem = drive.fault or drive.foreign or (working and (drive.saturated or drive.condition is not enabled))
-            if not (dead or problem):
+            if not problem:
                 continue
             name = drive.settings.name
             if drive.fault and not drive.quiet:
@@ -157,27 +109,6 @@ class Monitor:
                 self.report(now, EventKind.SATURATED, name)
             if drive.foreign:
                 self.report(now, EventKind.FOREIGN, name, drive.foreign)
-            if dead:
-                self.report(now, EventKind.HEARTBEAT, name, f"{silence / 1e9:.3f} s ago")
-
-    def motion(self, now: int, positions: Sequence[float], speeds: Sequence[float]) -> None:
-        """Checks the position and speed of each joint against its limits; NaN reports nothing."""
-        for i, drive in enumerate(self._drives):
-            limits, position, speed, unit = drive.settings, positions[i], abs(speeds[i]), self._units[i]
-            lower, upper = limits.position_limits
-            if lower <= position <= upper and speed <= limits.speed_limit:
-                self._fast[i] = 0
-                continue
-            if position < lower or position > upper:
-                self.report(
-                    now, EventKind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}{unit}"
-                )
-            rate = unit and f"{unit}/s"
-            if speed > RUNAWAY * limits.speed_limit:
-                self.report(now, EventKind.RUNAWAY, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}{rate}")
-            self._fast[i] = self._fast[i] + 1 if speed > limits.speed_limit else 0
-            if self._fast[i] >= 2:
-                self.report(now, EventKind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}{rate}")
 
     def torques(self, now: int, clamped: Sequence[bool]) -> None:
         """Counts the torques that a limit has changed."""
@@ -207,7 +138,7 @@ class Monitor:
             count: Number of ticks; no limit has changed a torque in the others, and `clamps` was False before.
         """
         self.lateness(tick)
-        self._fast = [0] * len(self._fast)
+        self._beyond = [0] * len(self._beyond)
         unchanged = (False,) * len(self._drives)
         for _ in range(count - 1):
             self.torques(tick.began, unchanged)
@@ -249,11 +180,6 @@ class Monitor:
         if any(event.kind is EventKind.NOT_CONFIRMED for event in self.events):
             return EventKind.NOT_CONFIRMED.origin.value
         return next((event.kind.origin.value for event in self.verdicts()), 0)
-
-
-def missed_age(period: float) -> int:
-    """Age of a sample after which one was missed, at a period of the loop [s]; in [ns]."""
-    return round(1.5 * period * SECOND)
 
 
 def finite(values: Sequence[float]) -> bool:

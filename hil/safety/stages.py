@@ -179,13 +179,14 @@ class Stages:
     def _watch(self, tick: Tick, reading: Reading) -> None:
         """Reports every event of this tick and reacts to the worst."""
         monitor, now = self._monitor, tick.began
-        since = now if self._silent else 0
+        present, waited = self._rig.present
+        ages = [0.0 if self._silent else age + waited for age in reading.ages.tolist()]
+        silences = [silence + waited for silence in reading.silences]
         if self._stop_request is not None:
             monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
         monitor.lateness(tick)
-        self._rig.watch(monitor, now, since, self.mode in WORKING)
-        if self.mode is not Phase.WAITING and self.mode not in WATCHING:
-            monitor.motion(now, reading.positions, reading.speeds)
+        monitor.judge(present, (reading.positions, reading.speeds, ages, silences, reading.torques), self.mode)
+        self._rig.watch(monitor, now, ages, self.mode in WORKING)
         # signs and zeros that contradict each other are what a calibration is for
         if self.mode is not Phase.CALIBRATE:
             for finding in reading.findings:

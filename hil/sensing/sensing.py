@@ -1,8 +1,8 @@
 """How the state of the machine follows from the samples of a tick.
 
 Design: each sample is checked by itself, then extrapolated to the present instant with its speed, and only then are
-the samples combined. So one bad sample is simply left out, and an old one is as accurate as its age allows. A channel
-without a new sample is extrapolated; the safety rules limit how old a sample may become.
+the samples combined. So one bad sample is simply left out. A channel whose accepted sample is older than `OLD` periods
+follows the model instead, with the torques that were sent; the safety rules limit how old a sample may become.
 """
 
 import math
@@ -24,6 +24,9 @@ from hil.sensing.rates import RateFilter, Track
 from hil.sensing.tracking import TrackingMonitor
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+
+OLD = 1.5
+"""Age from which on a channel follows the model instead of its last sample, in periods."""
 
 SAMPLING = 2
 """Default time constant of the rate filter, in periods."""
@@ -98,6 +101,7 @@ class Sensing:
         skew: Uncertainty of a sample's age [s].
         residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
         tracking: Checks whether the machine follows its model; None: not checked.
+        old: Age from which on a channel follows the model [s].
 
     Raises:
         ConfigError: A channel fits no actuator or coordinate, or a degree of freedom is not measured.
@@ -127,6 +131,7 @@ class Sensing:
         self._model, self._motion, self.filtered = model, motion, filtered
         self.tracking = tracking
         self.skew = period if skew is None else skew
+        self.old = round(OLD * period * SECOND) / SECOND
         self.filter_times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
         ]
@@ -190,8 +195,8 @@ class Sensing:
                 q, v, carry = predicted_q, predicted_v, 0.0
                 expected = self.displacements.speeds(plant, q, v, t)
         findings: list[Implausibility] = []
-        y, ages, slack = [], [], []
-        complete, skew = True, self.skew
+        y, ages, slack, rates = [], [], [], self._rates
+        complete, skew, predicted = True, self.skew, None
         for i, sample in enumerate(samples):
             last = None if sample is None else self._accept(i, sample, expected[i], findings)
             if last is None:
@@ -201,14 +206,19 @@ class Sensing:
                 slack.append(0.0)
                 continue
             rate, age = self._rates[i], (now - last.time) / SECOND
-            y.append(last.position + rate * age)
+            if age > self.old and math.isfinite(expected[i]):
+                predicted = self.displacements(plant, q) if predicted is None else predicted
+                rates = [*rates[:i], expected[i], *rates[i + 1 :]]
+                y.append(float(predicted[i]))
+            else:
+                y.append(last.position + rate * age)
             ages.append(age)
             # error of the extrapolation: the uncertain age, and the change of the speed since the sample
             slack.append(abs(rate) * skew + abs(rate - self._before[i]) * (age if age < 1.0 else 1.0))
         if not complete:
             predicted = self.displacements(plant, q + carry * v)
             y = [a if not math.isnan(a) else b for a, b in zip(y, predicted, strict=True)]
-        estimate = self.coordinates(t, carry, q, v, y, self._rates, slack)
+        estimate = self.coordinates(t, carry, q, v, y, rates, slack)
         finite = _finite(estimate.q, estimate.v)
         contradiction = self._redundancy.judge(estimate) if complete else None
         if contradiction is not None:
@@ -223,7 +233,7 @@ class Sensing:
         if finite:
             self._q, self._v, self._now = estimate.q, estimate.v, now
         valid = complete and finite and estimate.rank == self._model.n
-        return Measurement(estimate, np.array(ages), findings, y, self._rates, valid)
+        return Measurement(estimate, np.array(ages), findings, y, rates, valid)
 
     def _accept(self, i: int, sample: Sample, expected: float, findings: list[Implausibility]) -> Sample | None:
         """Checks a channel's sample; returns the last good one, None if there is none."""

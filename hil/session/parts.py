@@ -91,8 +91,7 @@ def assemble(
         RunFolderError: The folder cannot be made.
     """
     nodes = [*setup.drives, *setup.sensors]
-    units = setup.sensing.displacements.units[: len(setup.drives)]
-    monitor = Monitor(setup.drives, setup.sensors, setup.bounds, units)
+    monitor = Monitor(setup.drives, setup.sensors, setup.bounds, setup.rules)
     faults = environment.faults
     controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
     setup.live_gains.begin(controller.take_law)

@@ -50,8 +50,8 @@ def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | 
     stops_on = frozenset[int]() if law is None else law.stops_on
     try:
         machine = CompiledTick(
-            setup.drives, nodes, wires, buses, setup.sensing, setup.prediction, controller, setup.bounds,
-            setup.settings.values.prediction, stops_on,
+            setup.drives, nodes, wires, buses, setup.sensing, setup.prediction, controller, setup.bounds.period,
+            setup.rules, setup.settings.values.prediction, stops_on,
         )  # fmt: skip
     except CompileError as error:
         return None, str(error)

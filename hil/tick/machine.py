@@ -7,9 +7,9 @@ import numpy as np
 
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.wire import Wire
-from hil.loop import SECOND
 from hil.loop.controller import Controller
-from hil.safety.monitor import MISSING_HEARTBEATS, SafetyBounds, missed_age
+from hil.safety.plan import Phase
+from hil.safety.rules import Rule
 from hil.sensing import plausibility, tracking
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
@@ -34,7 +34,8 @@ class CompiledTick:
         sensing: Computes q and v.
         prediction: Predicts the model's motion.
         controller: Evaluates the law.
-        bounds: Limits beyond which an event is reported.
+        period: Period of the loop [s].
+        rules: What is judged at every tick.
         predicts: Whether the law gets the predicted state.
         stops_on: Codes of the statuses of the law that stop the run.
 
@@ -56,7 +57,8 @@ class CompiledTick:
         sensing: Sensing,
         prediction: Prediction,
         controller: Controller,
-        bounds: SafetyBounds,
+        period: float,
+        rules: Sequence[Rule],
         predicts: bool,
         stops_on: frozenset[int],
     ) -> None:
@@ -66,10 +68,11 @@ class CompiledTick:
         self._kept: list[Any] = []
         n, m = len(controller.tick.q), len(drives)
         self._sizes(n, m, len(nodes))
-        self._settings(sensing, bounds, predicts)
+        self._settings(sensing, period, predicts)
         self._law(controller, stops_on)
         self._channels(nodes, buses, sensing)
         self._drives(drives, wires, nodes, buses)
+        self._rules(rules)
         for name, entry in (
             ("predict", prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
         ):  # fmt: skip
@@ -100,7 +103,7 @@ class CompiledTick:
         tick.kept_numbers = self.pointer("double", np.zeros_like(block))
         tick.kept_times = self.pointer("long long", np.zeros_like(moments))
         results = dict.fromkeys(("law_q", "law_v"), n) | dict.fromkeys(("torques", "raw", "allowed"), m)
-        results |= dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
+        results |= {"silences": m} | dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
         more, _ = self._block(results, float)
         self.numbers |= more
         self.clamped = np.zeros(m, dtype=np.int32)
@@ -132,10 +135,10 @@ class CompiledTick:
         target.arguments = self.ffi.cast("double **", entry.arguments)
         target.results = self.ffi.cast("double **", entry.results)
 
-    def _settings(self, sensing: Sensing, bounds: SafetyBounds, predicts: bool) -> None:
+    def _settings(self, sensing: Sensing, period: float, predicts: bool) -> None:
         tick, follows = self.tick, sensing.tracking
         tolerance = sensing.residual_tolerance
-        tick.period, tick.skew = bounds.period, sensing.skew
+        tick.period, tick.skew, tick.old = period, sensing.skew, sensing.old
         tick.residual_tolerance = np.nan if tolerance is None else tolerance
         tick.predicts, tick.tracks = predicts, follows is not None
         if follows is not None:
@@ -143,7 +146,6 @@ class CompiledTick:
         tick.window, tick.longest = tracking.WINDOW, 0.0 if follows is None else follows.longest
         tick.margin, tick.steps, tick.stuck_travel = plausibility.MARGIN, plausibility.STEPS, plausibility.STUCK_TRAVEL
         tick.stuck_time, tick.stuck_window = plausibility.STUCK_TIME, plausibility.STUCK_WINDOW
-        tick.missed = missed_age(bounds.period)
 
     def _tracking(self, follows: TrackingMonitor) -> None:
         tick, call = self.tick, follows.observer.buffered()
@@ -193,9 +195,7 @@ class CompiledTick:
         for i, drive in enumerate(drives):
             place, each = tick.drive[i], drive.settings
             place.torque_limit, place.torque_rate_limit = each.torque_limit, each.torque_rate_limit
-            place.speed_limit, (place.lower, place.upper) = each.speed_limit, each.position_limits
-            heartbeat = drive.heartbeat
-            place.silence = -1 if heartbeat is None else int(MISSING_HEARTBEATS * heartbeat * SECOND)
+            place.lower, place.upper = each.position_limits
         messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
         tick.message, tick.messages = self._array("tick_message", len(messages)), len(messages)
         for k, (i, message) in enumerate(messages):
@@ -206,6 +206,13 @@ class CompiledTick:
         for k, (mask, value, bus, extended) in enumerate(watched):
             place = tick.watch[k]
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
+
+    def _rules(self, rules: Sequence[Rule]) -> None:
+        rules = [rule for rule in rules if Phase.FULL in rule.phases]
+        self.tick.rule, self.tick.rules = self._array("tick_rule", len(rules)), len(rules)
+        for i, rule in enumerate(rules):
+            place = self.tick.rule[i]
+            place.measured, place.node, place.lower, place.upper = rule.measured, rule.node, rule.lower, rule.upper
 
     def take_commands(self, wires: Sequence[Wire]) -> None:
         """Takes the commands as the drivers would send them now; the encodings stay where they are."""

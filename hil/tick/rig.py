@@ -198,11 +198,12 @@ class TickRig(CanRig):
     def _reading(self) -> Reading:
         """State of the machine as C found it."""
         positions, velocities, torques, displacements, speeds = [part.tolist() for part in self._of_drives]
-        self.measured = positions + velocities + torques
+        self.measured, self._sensed = positions + velocities + torques, int(self._times["now"][0])
         x = self._numbers
         return Reading(
-            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds
-        )
+            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds,
+            (), x["silences"].tolist(), torques,
+        )  # fmt: skip
 
     def decide(self, tick: Tick) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide."""

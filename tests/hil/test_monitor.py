@@ -10,6 +10,8 @@ from hil.drives import Condition, Drive, DriveSettings, Feedback, Sample
 from hil.frame import Frame
 from hil.loop import Tick
 from hil.safety import EventKind, Monitor, Reaction, SafetyBounds
+from hil.safety.plan import Phase
+from hil.safety.rules import rules_of
 
 MS = 1_000_000
 PERIOD = 0.0025
@@ -62,8 +64,15 @@ def drive() -> Silent:
     return found
 
 
-def monitor(drive: Silent, **bounds: Any) -> Monitor:
-    return Monitor([drive], [], SafetyBounds(PERIOD, 0.005, 0.02, **bounds))
+def monitor(drive: Silent, units: Sequence[str] | None = None, **bounds: Any) -> Monitor:
+    limits = SafetyBounds(**{"period": PERIOD, "stale": 0.005, "lost": 0.02, **bounds})
+    return Monitor([drive], [], limits, rules_of([drive], [], limits, units))
+
+
+def judge(
+    watched: Monitor, now: int = 0, position: float = 0.0, speed: float = 0.0, age: float = 0.0, silence: float = 0.0
+) -> None:
+    watched.judge(now, ([position], [speed], [age], [silence], [0.0]), Phase.FULL)
 
 
 def kinds(watched: Monitor) -> list[EventKind]:
@@ -78,21 +87,21 @@ def kinds(watched: Monitor) -> list[EventKind]:
         (7.4, [EventKind.MISSED], Reaction.NOTE),
         (7.5, [EventKind.MISSED, EventKind.STALE], Reaction.STOP),
         (24.9, [EventKind.MISSED, EventKind.STALE], Reaction.STOP),
-        (25.0, [EventKind.MISSED, EventKind.LOST], Reaction.DISABLE),
+        (25.0, [EventKind.MISSED, EventKind.STALE, EventKind.LOST], Reaction.DISABLE),
     ],
 )
 def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[EventKind], worst: Reaction) -> None:
     watched = monitor(drive)
-    watched.feedback(round(age * MS), 0)
+    judge(watched, age=age / 1e3)
     assert kinds(watched) == found
     assert watched.worst is worst
 
 
 def test_thresholds_given_in_seconds_hold_where_they_are_longer(drive: Silent) -> None:
-    watched = Monitor([drive], [], SafetyBounds(0.001, 0.005, 0.02))
-    watched.feedback(round(4.9 * MS), 0)
+    watched = monitor(drive, period=0.001)
+    judge(watched, age=0.0049)
     assert EventKind.STALE not in kinds(watched)
-    watched.feedback(5 * MS, 0)
+    judge(watched, age=0.005)
     assert EventKind.STALE in kinds(watched)
 
 
@@ -139,34 +148,33 @@ def test_a_drive_at_its_own_limit_and_another_master(drive: Silent) -> None:
 
 def test_a_silent_heartbeat(drive: Silent) -> None:
     watched = monitor(drive)
-    drive.alive = 1
-    watched.drives(250 * MS, working=True)
+    judge(watched, silence=0.25)
     assert kinds(watched) == []
-    watched.drives(250 * MS + 2, working=True)
+    judge(watched, silence=0.250_000_001)
     assert kinds(watched) == [EventKind.HEARTBEAT]
     assert watched.worst is Reaction.DISABLE
 
 
 def test_position_speed_and_runaway(drive: Silent) -> None:
     watched = monitor(drive)
-    watched.motion(0, [2.0], [6.1])
+    judge(watched, 0, 2.0, 6.1)
     assert kinds(watched) == []
-    watched.motion(1, [2.01], [6.1])
+    judge(watched, 1, 2.01, 6.1)
     assert kinds(watched) == [EventKind.POSITION, EventKind.SPEED]
-    watched.motion(2, [0.0], [-7.3])
+    judge(watched, 2, 0.0, -7.3)
     assert kinds(watched)[2:] == [EventKind.RUNAWAY]
 
 
 def test_one_fast_sample_is_no_overspeed(drive: Silent) -> None:
     watched = monitor(drive)
     for speed in (6.1, 5.9, 6.1, 5.9):
-        watched.motion(0, [0.0], [speed])
+        judge(watched, 0, 0.0, speed)
     assert kinds(watched) == []
 
 
 def test_numbers_that_are_missing_are_no_news(drive: Silent) -> None:
     watched = monitor(drive)
-    watched.motion(0, [float("nan")], [float("nan")])
+    judge(watched, 0, float("nan"), float("nan"))
     assert kinds(watched) == []
 
 
@@ -247,7 +255,7 @@ def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> No
 
 
 def test_positions_and_speeds_are_reported_with_their_units(drive: Silent) -> None:
-    watched = Monitor([drive], [], SafetyBounds(PERIOD, 0.005, 0.02), ["rad"])
-    watched.motion(0, [2.5], [13.0])
+    watched = monitor(drive, ["rad"])
+    judge(watched, 0, 2.5, 13.0)
     details = [event.detail for event in watched.events]
     assert details[0] == "2.5, limits -2 to 2 rad" and details[1] == "13, limit 6 rad/s"

@@ -11,6 +11,7 @@ from hil.loop import Implausibility, Reading, Tick
 from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
 from hil.safety.drive_rig import DriveRig
 from hil.safety.plan import Phase, RunPlan, Stage
+from hil.safety.rules import rules_of
 from hil.safety.stages import Stages
 from hil.sensing.gravity import Hold
 from servoctl.types import Array, Status
@@ -29,10 +30,15 @@ class Bench(DriveRig):
         self.reports: list[EventKind] = []
         self.refuses, self.stubborn, self.pose = False, False, list[tuple[str, str]]()
         self.enabled_with: list[float] | None = None
+        self.now = 0
 
     @property
     def drives(self) -> list[Drive]:
         return self._drives
+
+    @property
+    def present(self) -> tuple[int, float]:
+        return self.now, 0.0
 
     def start(self, deadline: int) -> None:
         pass
@@ -66,7 +72,7 @@ class Bench(DriveRig):
     def start_problems(self) -> list[tuple[str, str]]:
         return self.pose
 
-    def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
+    def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         monitor.drives(now, working)
         for kind in self.reports:
             monitor.report(now, kind, "u1")
@@ -102,7 +108,8 @@ class Run:
 
     def __init__(self, stage: Stage = Stage.FULL, hold: float = 0.0, **plan: Any) -> None:
         self.machine, self.law, self.error = Bench(), Law(), 0.0
-        self.monitor = Monitor(self.machine.drives, [], SafetyBounds(0.0025, 0.005, 0.02))
+        bounds = SafetyBounds(0.0025, 0.005, 0.02)
+        self.monitor = Monitor(self.machine.drives, [], bounds, rules_of(self.machine.drives, [], bounds))
         given = {"duration": 0.05, "zero_time": 0.01, "ramp_time": 0.02, "stop_time": 0.1, "engage_tolerance": 0.01}
         self.plan = RunPlan(
             stage,
@@ -122,7 +129,10 @@ class Run:
     def tick(self) -> Array | None:
         now = self.number * PERIOD
         zero = np.zeros(2)
-        reading = Reading(zero, zero, self.ages, self.valid, 0.0, self.positions, self.speeds, self.findings)
+        self.machine.now = now
+        reading = Reading(
+            zero, zero, self.ages, self.valid, 0.0, self.positions, self.speeds, self.findings, [0.0, 0.0]
+        )
         for drive in self.machine.drives:
             drive.sample = Sample(0, 0, 0, now)
         sent = self.stages.decide(Tick(self.number, now, now, PERIOD, 0), reading)

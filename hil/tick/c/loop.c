@@ -46,7 +46,7 @@ static int begin_task(void)
       return 0;
     }
   for (int i = 0; i < K->channels; ++i) {
-    if (!K->sample_time[i] || now - K->sample_time[i] > K->missed) return say(nodes[i].name, "has sent no new sample"), 0;
+    if (!K->sample_time[i] || now - K->sample_time[i] > STALE) return say(nodes[i].name, "has sent no new sample"), 0;
     if (!(fabs(K->position[i] - nodes[i].start) <= START_TOLERANCE)) {
       fprintf(stderr, "%s: at the start pose %.6g is expected, measured is %.6g (start_tolerance %g)\n", nodes[i].name,
               nodes[i].start, K->position[i], START_TOLERANCE);
@@ -100,9 +100,9 @@ static int end_task(void)
       break;
     }
   for (int i = 0; i < K->channels; ++i)
-    if (now - K->sample_time[i] > K->missed)
+    if (now - K->sample_time[i] > STALE)
       fprintf(stderr, "%s: last sample %.1f ms ago, at most %.1f ms are allowed\n", nodes[i].name,
-              (double)(now - K->sample_time[i]) / 1e6, (double)K->missed / 1e6);
+              (double)(now - K->sample_time[i]) / 1e6, (double)STALE / 1e6);
   return EXIT_RIG;
 }
 

@@ -87,11 +87,13 @@ int tick_sense(tick *k, long long now)
       speed = speed + k->factor[j] * v[k->factor_index[j]];
     k->expected[i] = speed;
   }
+  for (int i = 0; i < k->m; ++i) k->silences[i] = k->alive[i] ? seconds(now - k->alive[i]) : 0.0;
   for (int i = 0; i < m; ++i) {
     long long time = k->channel[i].synced ? sampled(k, k->sample_time[i]) : k->sample_time[i];
     double age, rate;
     if (time != k->seen[i] && tick_accept(k, i, time)) return GIVEN_BACK;
     age = seconds(now - k->accepted_time[i]);
+    if (age > k->old) return give_back(k, "an old sample");
     rate = k->rates[i];
     k->ages[i] = age;
     k->displacements[i] = k->accepted_position[i] + rate * age;

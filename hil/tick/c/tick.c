@@ -28,20 +28,31 @@ static double clamp(const tick_drive *d, double wanted, double last, double step
   return smaller(larger(torque, last - step), last + step);
 }
 
+/* What a rule judges, in the order of hil.safety.rules.Measured, and why a tick is given back when one is broken. */
+static const double *measured(const tick *k, int quantity)
+{
+  switch (quantity) {
+  case 0: return k->displacements;
+  case 1: return k->rates;
+  case 2: return k->ages;
+  case 3: return k->silences;
+  default: return k->torque;
+  }
+}
+
+static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyond its limits", "an old sample",
+                                     "a missing heartbeat", "a torque beyond its limits"};
+
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
   int n = k->n, m = k->m;
-  double since = seconds(now - *k->limits_time), step = smaller(since, k->period);
+  double since = seconds(now - *k->limits_time), waited = seconds(now - *k->now), step = smaller(since, k->period);
   double *row = k->law.results[0], *x = k->law.arguments[1];
-  for (int i = 0; i < k->channels; ++i)
-    if (now - k->sample_time[i] > k->missed) return give_back(k, "an old sample");
-  for (int i = 0; i < m; ++i) {
-    const tick_drive *d = &k->drive[i];
-    double position = k->displacements[i];
-    if (d->silence >= 0 && k->alive[i] && now - k->alive[i] > d->silence) return give_back(k, "a missing heartbeat");
-    if (!(d->lower <= position && position <= d->upper && fabs(k->rates[i]) <= d->speed_limit))
-      return give_back(k, "a joint beyond its limits");
+  for (int i = 0; i < k->rules; ++i) {
+    const tick_rule *each = &k->rule[i];
+    double value = measured(k, each->measured)[each->node] + (each->measured == 2 || each->measured == 3 ? waited : 0.0);
+    if (value < each->lower || value > each->upper) return give_back(k, BROKEN[each->measured]);
   }
   k->law.arguments[0][0] = task_time;
   memcpy(x, k->law_q, n * sizeof *x);

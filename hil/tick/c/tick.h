@@ -61,19 +61,24 @@ typedef struct { /* a measured displacement, and what a sample of it is checked 
 } tick_channel;
 
 typedef struct { /* a drive and its limits */
-  double torque_limit, torque_rate_limit, lower, upper, speed_limit;
-  long long silence; /* longest time without a sign of life [ns] */
+  double torque_limit, torque_rate_limit, lower, upper;
 } tick_drive;
+
+typedef struct { /* a row of hil.safety.rules */
+  int measured, node;
+  double lower, upper;
+} tick_rule;
 
 typedef struct {
   /* sizes */
-  int n, m, channels, messages, watched, doubles, integers;
+  int n, m, channels, messages, watched, rules, doubles, integers;
   /* tables */
   tick_message *message;
   tick_watched *watch;
   tick_encoding *encoding;
   tick_channel *channel;
   tick_drive *drive;
+  tick_rule *rule;
   const int *factor_index;
   const double *factor;
   tick_call predict, sense, law, disturbance;
@@ -81,10 +86,9 @@ typedef struct {
   /* settings */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
   int law_size, rate_start, status_start;
-  double period, skew, residual_tolerance, window, longest, memory_period; /* NaN: none */
+  double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
   double margin, steps, stuck_travel, stuck_time, stuck_window;
-  long long missed;
   unsigned long long stops; /* bit: status of the law that Python handles */
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
@@ -98,7 +102,7 @@ typedef struct {
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
   long long *limits_time, *due, *began, *written, *beyond, *windows;
   /* results of a tick */
-  double *law_q, *law_v, *ages, *displacements, *torques, *controller_memory, *memory_start;
+  double *law_q, *law_v, *ages, *silences, *displacements, *torques, *controller_memory, *memory_start;
   double *slack, *expected, *raw, *allowed;
   int *clamped;
   double residual;

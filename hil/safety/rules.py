@@ -1,0 +1,152 @@
+"""The rules that are judged at every tick: what is measured, its limits, for how long, in which phases, which event.
+
+Design: one table for Python and C. C compares the same numbers with the same limits, and gives a tick back as soon as
+one is outside them; Python then judges that tick and counts how long. So a rule that is added here runs in every tick.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from hil.drives.base import Drive, Node
+from hil.loop import SECOND
+from hil.safety.events import EventKind
+from hil.safety.plan import Phase
+
+RUNAWAY = 1.2
+"""Share of the speed limit beyond which the drives are disabled without a controlled stop."""
+
+MISSING_HEARTBEATS = 2.5
+"""Heartbeat periods without a heartbeat after which the drive counts as dead."""
+
+EVERYWHERE = frozenset(Phase)
+COMMANDED = EVERYWHERE - {Phase.SHADOW, Phase.CALIBRATE}
+"""Phases in which this run commands the drives; in the others another master may."""
+STARTED = COMMANDED - {Phase.WAITING}
+
+
+class Measured(IntEnum):
+    """What a rule judges, one number per node, drives first; `measured` in `c/tick.c` has the same order."""
+
+    POSITION = 0  # of the joint [joint unit]
+    SPEED = 1  # of the joint [joint unit/s]
+    AGE = 2  # of the last accepted sample [s]
+    SILENCE = 3  # time since the last sign of life [s]
+    TORQUE = 4  # in the last sample [actuator unit]
+
+
+class Rule(NamedTuple):
+    """A rule for one number of one node; a number that is NaN breaks none.
+
+    Attributes:
+        kind: Event that it reports.
+        subject: Name of the node.
+        measured: What is judged.
+        node: Whose, as an index into drives and encoder nodes.
+        lower, upper: Limits.
+        tell: Number -> detail of the event.
+        ticks: Ticks in a row beyond a limit from which on it is reported.
+        phases: Phases in which it holds.
+    """
+
+    kind: EventKind
+    subject: str
+    measured: Measured
+    node: int
+    lower: float
+    upper: float
+    tell: Callable[[float], str]
+    ticks: int = 1
+    phases: frozenset[Phase] = STARTED
+
+
+@dataclass(frozen=True)
+class SafetyBounds:
+    """Limits beyond which an event is reported.
+
+    Attributes:
+        period: Period of the loop [s].
+        stale: Age of a sample that stops the machine [s].
+        lost: Age of a sample that disables the drives [s].
+        late_ticks: Largest number of consecutive ticks with skipped periods before them.
+        late_share: Largest share of skipped periods within 1 s.
+        clamped_stop: Whether long clamping stops the machine.
+    """
+
+    period: float
+    stale: float
+    lost: float
+    late_ticks: int = 5
+    late_share: float = 0.05
+    clamped_stop: bool = False
+
+    @property
+    def missed_age(self) -> int:
+        """Age of a sample after which one was missed [ns]."""
+        return round(1.5 * self.period * SECOND)
+
+    @property
+    def stale_age(self) -> int:
+        """Age of a stale sample, at least three periods [ns]."""
+        return round(max(3 * self.period, self.stale) * SECOND)
+
+    @property
+    def lost_age(self) -> int:
+        """Age after which samples count as lost, at least ten periods [ns]."""
+        return round(max(10 * self.period, self.lost) * SECOND)
+
+
+def rules_of(
+    drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, units: Sequence[str] | None = None
+) -> tuple[Rule, ...]:
+    """The rules of a rig.
+
+    Args:
+        drives: In the order of the actuators.
+        sensors: Encoder nodes.
+        bounds: Ages of samples.
+        units: Unit of each drive's displacement, for the sentences; None: they are left out.
+    """
+    rules = [rule for i, node in enumerate((*drives, *sensors)) for rule in _ages(node.settings.name, i, bounds)]
+    for i, drive in enumerate(drives):
+        unit = "" if units is None else f" {units[i]}"
+        rules += _motion(drive, i, unit)
+        if drive.heartbeat is not None:
+            silent, name = MISSING_HEARTBEATS * drive.heartbeat, drive.settings.name
+            rules.append(
+                Rule(EventKind.HEARTBEAT, name, Measured.SILENCE, i, 0.0, silent, "{:.3f} s ago".format, 1, COMMANDED)
+            )
+    return tuple(rules)
+
+
+def _ages(name: str, node: int, bounds: SafetyBounds) -> list[Rule]:
+    def rule(kind: EventKind, most: int) -> Rule:
+        return Rule(kind, name, Measured.AGE, node, 0.0, most / SECOND, _milliseconds, 1, EVERYWHERE)
+
+    stale, lost = bounds.stale_age - 1, bounds.lost_age - 1  # from these ages on, not only beyond them
+    return [rule(EventKind.MISSED, bounds.missed_age), rule(EventKind.STALE, stale), rule(EventKind.LOST, lost)]
+
+
+def _milliseconds(age: float) -> str:
+    return f"{age * 1e3:.1f} ms old"
+
+
+def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
+    settings = drive.settings
+    (lower, upper), most, rate = settings.position_limits, settings.speed_limit, unit and f"{unit}/s"
+
+    def speed(kind: EventKind, limit: float, ticks: int) -> Rule:
+        def tell(value: float) -> str:
+            return f"{abs(value):.4g}, limit {most:.4g}{rate}"
+
+        return Rule(kind, settings.name, Measured.SPEED, node, -limit, limit, tell, ticks)
+
+    def tell(value: float) -> str:
+        return f"{value:.4g}, limits {lower:.4g} to {upper:.4g}{unit}"
+
+    return [
+        Rule(EventKind.POSITION, settings.name, Measured.POSITION, node, lower, upper, tell),
+        speed(EventKind.RUNAWAY, RUNAWAY * most, 1),
+        speed(EventKind.SPEED, most, 2),  # one fast sample may be noise
+    ]

@@ -1,0 +1,53 @@
+"""A rule runs in every tick, whoever does it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hil.assembly import prepare
+from hil.safety import EventKind
+from hil.safety.plan import Phase
+from hil.safety.rules import Measured, Rule, rules_of
+from tests.hil.test_tick_in_c import assert_equal, run
+
+LIMIT = 0.1
+"""Speed that the first joint of the shipped pair of arms passes in its first 0.2 s [rad/s]."""
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of this test: the first joint is slow for all but two ticks in a row."""
+
+    def rules(*arguments: Any) -> tuple[Rule, ...]:
+        mine = Rule(EventKind.SPEED, "made up", Measured.SPEED, 0, -LIMIT, LIMIT, "{:.4f}".format, 3)
+        return (*rules_of(*arguments), mine)
+
+    monkeypatch.setattr(prepare, "rules_of", rules)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_rule_that_is_added_fires_in_ordinary_ticks_in_c_at_the_right_tick() -> None:
+    left = run("coordinated_robots", "auto", duration=0.4)
+    assert_equal(run("coordinated_robots", "python", duration=0.4), left)
+    assert left["code"] == EventKind.SPEED.origin.value and left["ticks"] > 20
+    assert list(left["given_back"]) == ["a joint beyond its limits"]
+    speeds, stages = (np.frombuffer(left["columns"][name]) for name in ("speed.u1", "stage"))
+    first, second, third = np.flatnonzero(np.abs(speeds) > LIMIT)[:3]
+    full, stopping = (list(Phase).index(phase) for phase in (Phase.FULL, Phase.STOPPING))
+    assert (second, third) == (first + 1, first + 2) and stages[[first, second, third]].tolist() == [
+        full, full, stopping
+    ]  # fmt: skip
+    event = next(event for event in left["events"] if event.subject == "made up")
+    assert event.detail == f"{speeds[third]:.4f}"
+
+
+def test_rejected_samples_do_not_renew_the_age_so_an_axis_without_an_encoder_is_stale_and_then_lost() -> None:
+    fault = "hil.faults=[{kind: encoder_jump, drive: u3, at: 0.05, delta: 0.5}]"
+    python, c = (run("coordinated_robots", tick, fault, duration=0.4) for tick in ("python", "auto"))
+    assert_equal(python, c)
+    first = {(event.kind, event.subject): event.time for event in reversed(c["events"])}
+    rejected, lost = first[EventKind.IMPLAUSIBLE, "u3"], first[EventKind.LOST, "u3"]
+    assert first[EventKind.ENCODER, "u3"] < first[EventKind.STALE, "u3"] < lost
+    # lost from ten periods of 2.5 ms on; the last good sample is one period older than the first that was rejected
+    assert lost - rejected <= 10 * 2_500_000
