@@ -12,8 +12,9 @@ from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing, resolved_steps
 from hil.assembly.pose import check_fall, check_limits, guiding_of
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
+from hil.bus.base import QUEUE
 from hil.bus.open import is_loopback
-from hil.drives.base import Drive, Feedback, Node
+from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.pose_hold import FASTEST_POLE
@@ -193,7 +194,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives, sensors = settings.build()
-    notes += [*_shared_replies(drives), *_unreadable(settings, drives)]
+    notes += [*_full_queues(drives), *_unreadable(settings, drives)]
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
@@ -268,17 +269,18 @@ def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]
     return [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
 
 
-def _shared_replies(drives: Sequence[Drive]) -> list[str]:
-    """Notes on drives whose replies share one CAN id."""
-    users: dict[tuple[str, int], list[str]] = {}
-    for drive in drives:
-        for identity in drive.identities if drive.feedback is Feedback.REPLY else ():
-            users.setdefault((drive.settings.bus, identity), []).append(drive.settings.name)
+def _full_queues(drives: Sequence[Drive]) -> list[str]:
+    """Notes on buses on which more frames go out at once than the queue of a controller usually holds."""
+    at_once: dict[str, int] = {}
+    for bus in {drive.settings.bus: None for drive in drives}:
+        here = [drive for drive in drives if drive.settings.bus == bus]
+        heartbeats = {feed.frame for drive in here if (wire := drive.wire()) for feed in wire.feeds or ()}
+        at_once[bus] = len(here) + len(heartbeats)
     return [
-        f"{', '.join(names)}: reply with the same id, 0x{identity:03X}: replies that start at the same instant destroy "
-        "each other (give each drive its own reply id if it has this setting)"
-        for (_, identity), names in users.items()
-        if len(names) > 1
+        f"bus {bus}: {count} frames go out at once, and a queue usually holds {QUEUE}: the loop waits to send the rest "
+        f"(on SocketCAN: ip link set NAME txqueuelen {2 * count})"
+        for bus, count in at_once.items()
+        if count > QUEUE
     ]
 
 

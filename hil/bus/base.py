@@ -8,6 +8,12 @@ from typing import NamedTuple
 from hil.frame import Frame
 from servoctl.errors import RigError
 
+QUEUE = 10
+"""Frames that usually can wait to be sent: the default `txqueuelen` of a SocketCAN interface."""
+
+PATIENCE = 2_000_000
+"""Longest wait for room in the queue of a controller [ns]: a frame takes 0.16 ms at 1 Mbit/s, 1.3 ms at 125 kbit/s."""
+
 
 class BusError(RigError):
     """A bus cannot be opened, or is down: it sends no frame."""
@@ -52,6 +58,10 @@ class Health(NamedTuple):
 class Bus(ABC):
     """One CAN bus, open.
 
+    Design: frames that go out at once may be more than the queue of the controller holds (SocketCAN: 10 by default).
+    The rest are sent as room comes. A queue without room for `PATIENCE` counts as down, and is not waited for again
+    until a frame gets through.
+
     Attributes:
         name: Its name in the config.
     """
@@ -60,10 +70,10 @@ class Bus(ABC):
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
-        """Hands a frame to the controller, without waiting.
+        """Hands a frame to the controller; waits for room in its queue, at most `PATIENCE`.
 
         Raises:
-            BusError: The bus is down, or the queue of the controller is full, which counts as down.
+            BusError: The bus is down, or the queue of the controller stays full, which counts as down.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A python-can bus as a `Bus`: it never waits to send, starts no thread, and stays down once it is down.
+"""A python-can bus as a `Bus`: it waits to send only for room, starts no thread, and stays down once it is down.
 
 Time of a frame: the kernel stamps frames with the system time, which may be set at any moment. Only the age of a frame
 is taken from that stamp, and only within what is certain: the frame came after the queue was last seen empty, after
@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import can
 
-from hil.bus.base import Bus, BusError, Health, Link
+from hil.bus.base import PATIENCE, Bus, BusError, Health, Link
 from hil.bus.channel import FrameChannel, PythonCanChannel, Received, SocketCanChannel, UnreadableError
 from hil.bus.echoes import Echoes
 from hil.bus.error_frames import report, worse
@@ -67,7 +67,7 @@ class PythonCanBus(Bus):
         self._sent_lately = Echoes() if echoes else None
         self._link, self._reason = Link.ACTIVE, ""
         self._sent = self._received = self._echoes = self._errors = self._refused = self._invalid = self._lost = 0
-        self._closed = False
+        self._closed, self._patient = False, True
         try:
             descriptor: int | None = bus.fileno()
         except NotImplementedError:
@@ -80,12 +80,12 @@ class PythonCanBus(Bus):
             self._channel = socket_channel(self._socket)
 
     def send(self, frame: Frame) -> None:
-        """Hands a frame to the controller, without waiting.
+        """Hands a frame to the controller; waits for room in its queue, at most `PATIENCE`.
 
         A bus that is down is tried again: frames that disable a drive may still get through.
 
         Raises:
-            BusError: The bus is down, or the queue of the controller is full, which counts as down.
+            BusError: The bus is down, or the queue of the controller stays full, which counts as down.
             ValueError: The payload has a size that no such frame has, or the bus carries no FD frames.
         """
         if frame.fd or len(frame.data) > CLASSIC_SIZE:
@@ -93,13 +93,28 @@ class PythonCanBus(Bus):
         self._must_be_open()
         moment = self._clock.now()
         try:
-            self._channel.send(frame)
+            self._send(frame, moment + PATIENCE)
         except (can.CanError, OSError) as error:
             self._refused += 1
             raise self._down(error) from error
         self._sent += 1
         if self._sent_lately is not None:
             self._sent_lately.add(frame, moment)
+
+    def _send(self, frame: Frame, until: int) -> None:
+        """Sends a frame, when there is room for it, until a moment [ns]."""
+        while True:
+            try:
+                self._channel.send(frame)
+            except (can.CanError, OSError) as error:
+                full = not _FULL.isdisjoint(_numbers(error))
+                if full and self._patient and (now := self._clock.now()) < until:
+                    self._clock.sleep_until(min(now + _RETRY, until))
+                    continue
+                self._patient = self._patient and not full
+                raise
+            self._patient = True
+            return
 
     def _check(self, frame: Frame) -> None:
         if frame.fd and not self._fd:
@@ -253,9 +268,19 @@ _REASONS = {
 }
 
 
+_FULL = frozenset({errno.ENOBUFS, errno.EAGAIN})
+
+_RETRY = 50_000
+"""Interval between two tries to send into a full queue [ns]."""
+
+
+def _numbers(error: Exception) -> list[int | None]:
+    """Numbers of an error and of its cause."""
+    return [getattr(each, name, None) for each in (error, error.__cause__) for name in ("error_code", "errno")]
+
+
 def _reason(error: Exception) -> str:
-    numbers = (getattr(each, name, None) for each in (error, error.__cause__) for name in ("error_code", "errno"))
-    for number in numbers:
+    for number in _numbers(error):
         if number in _REASONS:
             return _REASONS[number]
     cause = f" ({error.__cause__})" if error.__cause__ is not None else ""

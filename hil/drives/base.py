@@ -225,8 +225,9 @@ class Drive(Node):
         alive: Time of the last such frame [ns].
         foreign: Evidence of another master on the bus, in words; empty if there is none.
         enable_requested: Whether this run has begun to enable it.
-        quiet: Whether its watchdog is to run out: until this is False again, the loop sends it no command, and the bus
-            no frame of `alive_frames`.
+        quiet: Whether its watchdog is to run out: until this is False again, it gets no command and no frame of
+            `alive_frames`; neither do the others on its bus that share its heartbeat.
+        shares_heartbeat: Whether one frame feeds all drives of its protocol on a bus.
         fed: Number of ticks up to now, where `alive_frames` counts them.
     """
 
@@ -235,6 +236,7 @@ class Drive(Node):
     heartbeat: float | None = None
     watchdog = True
     watchdog_known = True
+    shares_heartbeat = False
     unverified = ""
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
@@ -302,6 +304,10 @@ class Drive(Node):
         Args:
             torque: Torque that holds the joint [actuator unit], for a drive that must be enabled for the test.
         """
+
+    def rearm(self) -> Steps:
+        """Makes the drive ready again after the watchdogs of all drives have been tested, when all of them are fed."""
+        yield from ()
 
     @abstractmethod
     def enable(self, torque: float) -> Steps:

@@ -71,6 +71,7 @@ class Cia402Drive(Cia402Encoder, Drive):
     _options: Cia402Options
     Options = Cia402Options
     heartbeat = setup.HEARTBEAT
+    shares_heartbeat = True
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -243,7 +244,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield from Cia402Encoder.identify(self, exchange)
 
     def configure(self, exchange: Exchange) -> Steps:
-        """Resets the communication, sets everything and reads it back, and starts the node."""
+        """Resets the communication, sets everything and reads it back, starts the node, and clears its fault."""
         from hil.drives.sdo import Objects  # canopen is slow to import
 
         self._exchange, self._started, self._restarted, self._status = exchange, False, False, None
@@ -264,22 +265,25 @@ class Cia402Drive(Cia402Encoder, Drive):
         running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
+        yield from self.reset()
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
-        """Stops our heartbeat, checks that the drive notices, and configures it again, which an EPOS4 needs.
+        """Stops our heartbeat and checks that the drive notices.
 
         Raises:
             DriveError: `configure` has not run before.
         """
         if self._exchange is None:
             raise DriveError("its watchdog is not armed yet (configure it first)")
-        yield from self.reset()
         limit = 1.1 * self.settings.watchdog + 2 * setup.HEARTBEAT
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
         with silent(self):
             yield HandshakeStep([], self._noticed_loss, limit, lost)
-        yield from self.configure(self._exchange)
-        yield from self.reset()
+
+    def rearm(self) -> Steps:
+        """Configures the drive again, which an EPOS4 needs after a lost heartbeat, when all drives get it again."""
+        if self._exchange is not None:
+            yield from self.configure(self._exchange)
 
     def _noticed_loss(self) -> bool:
         """Whether the drive reports that our heartbeat is lost, or has left NMT state operational because of it."""

@@ -1,8 +1,9 @@
 """How an MIT drive is enabled, commanded by torque alone, and disabled: one reply to each command.
 
-All motors reply with the id of the host, and have their own id in the first byte. A motor without status counts as
-enabled or disabled after it has answered the command to do so. A watchdog that the config declares counts only after it
-has run out in a test. Only a Damiao reports which ranges it uses; of others a wrong table cannot be found here.
+A motor replies with the id of its host, one for each motor, and has its own id in the first byte. Without status it
+counts as enabled or disabled after it has answered the command to do so. A watchdog that the config declares counts
+only after it has run out in a test. Only a Damiao reports which ranges it uses; of others a wrong table cannot be found
+here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +83,8 @@ class MitDrive(Drive):
     def reserved_ids(settings: SensorSettings) -> Ids:
         options = options_of(MitOptions, settings)
         registers = {damiao.REQUEST} if options.status == "damiao" else set()
-        return Ids(frozenset({settings.node}), frozenset({options.host} | registers))
+        # replies of two motors that start at the same instant destroy each other, where they share an id
+        return Ids(frozenset({settings.node, options.host}), frozenset(registers))
 
     @property
     def identities(self) -> frozenset[int]:

@@ -73,7 +73,7 @@ class MitOptions(RangeOptions):
     """Options of a drive.
 
     Attributes:
-        host: Id of all replies.
+        host: Id of its replies, as it is set in the motor; on one bus each motor needs another.
         status: Kind of status in a reply: `cubemars`, `damiao` or `none`.
         drive_watchdog: Whether the drive stops by itself when commands stop; None: unknown, which is refused on a real
             bus.

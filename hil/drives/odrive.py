@@ -222,7 +222,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         refuse_fault(self)
 
     def reset(self) -> Steps:
-        """Clears errors, repeatedly: the watchdog expires again while the watchdog of another drive is tested.
+        """Clears errors, repeatedly: a watchdog that was fed late expires again.
 
         Raises:
             DriveError: They stay.

@@ -3,13 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 
-from hil.bus.base import Bus, BusError, Health, Link
+from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link
 from hil.bus.error_frames import report, worse
 from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
-
-QUEUE = 10
-"""Largest number of frames that wait to be sent: the default `txqueuelen` of a SocketCAN interface."""
 
 
 class EmulatedBus(Bus):
@@ -34,7 +31,7 @@ class EmulatedBus(Bus):
         self.station.report = self._inbox.append
         self._link, self._reason = Link.ACTIVE, ""
         self._sent = self._received = self._errors = self._refused = 0
-        self._closed = False
+        self._closed, self._patient = False, True
         self._enough: list[Frame] = []  # the last frame that is wanted: time then stops
 
     def send(self, frame: Frame) -> None:
@@ -42,14 +39,27 @@ class EmulatedBus(Bus):
             raise BusError(f"bus {self.name}: closed")
         if frame.fd and not self._wire.rates.fd:
             raise ValueError(f"{frame}: an FD frame, but bus {self.name} is classic")
-        if not self.station.send(frame):
+        if not (self.station.send(frame) or (self._has_room() and self.station.send(frame))):
             self._refused += 1
             off = self.station.link is Link.OFF
             self._link = worse(self._link, Link.OFF if off else Link.DOWN)
             why = "bus-off" if off else f"{len(self.station.queue)} frames wait, no buffer space left"
             self._reason = self._reason or why
             raise BusError(f"bus {self.name}: {frame} not sent: {why} (check cables, termination and bit rate)")
-        self._sent += 1
+        self._sent, self._patient = self._sent + 1, True
+
+    def _has_room(self) -> bool:
+        """Waits for room in the queue of the controller."""
+        world, station = self._world, self.station
+        end = world.now + PATIENCE if self._patient else world.now
+        while station.link is not Link.OFF and len(station.queue) >= QUEUE:
+            due = world.next_event
+            if due is None or due > end:
+                world.advance(end)
+                self._patient = False
+                return False
+            world.advance(due)
+        return station.link is not Link.OFF
 
     def receive(self, until: int) -> Frame | None:
         inbox = self._inbox

@@ -89,7 +89,7 @@ class Dispatch:
     def keep_alive(self) -> None:
         """Resets the watchdogs of all drives, each distinct frame once per bus.
 
-        A bus is left out while a handshake keeps one of its drives quiet.
+        While a handshake keeps a drive quiet, it is left out, and so are those that share its heartbeat.
         """
         if not self.commands:
             for node in self.nodes:
@@ -97,10 +97,15 @@ class Dispatch:
                     self.send(node.settings.bus, frame)
             return
         for bus, drives in self._drives.items():
-            if not any([drive.quiet for drive in drives]):
-                frames = [frame for drive in drives for frame in drive.alive_frames()]
-                for frame in dict.fromkeys(frames) if frames else ():
-                    self.send(bus, frame)
+            shared = any([drive.quiet and drive.shares_heartbeat for drive in drives])
+            frames = [
+                frame
+                for drive in drives
+                if not (drive.quiet or (shared and drive.shares_heartbeat))
+                for frame in drive.alive_frames()
+            ]
+            for frame in dict.fromkeys(frames) if frames else ():
+                self.send(bus, frame)
 
     def service(self, period: int) -> int:
         """Sends SYNC and resets watchdogs while no tick loop runs, at most once per period [ns].

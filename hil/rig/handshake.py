@@ -10,7 +10,7 @@ from hil.loop import Clock, nanoseconds
 
 BURST = 5
 """Frames sent on one bus per call of `advance`, with one for each of its drives, which is fed in the same tick: half of
-SocketCAN's default transmit queue (10 frames). At least one is sent."""
+`QUEUE`. At least one is sent."""
 
 
 class StepInProgress(NamedTuple):

@@ -135,7 +135,8 @@ class CanRig(DriveRig):
         self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
         holding = dict(zip(self.drives, self._holding, strict=True))
         self._perform({drive: drive.test_watchdog(_held(drive, holding[drive])) for drive in self.drives}, deadline)
-        # While the watchdog of one drive runs out, the others on its bus are not asked for samples.
+        self._perform({drive: drive.rearm() for drive in self.drives}, deadline)
+        # While the watchdog of a drive runs out, it is not asked for samples.
         self._perform({drive: _sampled(drive) for drive in self.drives if drive.feedback is Feedback.REPLY}, deadline)
 
     def _perform(self, steps: Mapping[Node, Steps], deadline: int) -> None:
@@ -223,6 +224,7 @@ class CanRig(DriveRig):
 
     def write(self, command: Array) -> None:
         self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
+        self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
             for drive, torque in zip(self._drives, command.tolist(), strict=True):
@@ -230,7 +232,6 @@ class CanRig(DriveRig):
                     send(drive.settings.bus, drive.command(torque))
         if self.sends or self._asks:
             self._dispatch.keep_alive()
-        self._written = self.clock.now()
 
     def begin_enable(self, torques: Sequence[float]) -> None:
         for drive in self.drives:

@@ -242,11 +242,11 @@ class TickRig(CanRig):
             self._dispatch.keep_alive()
             return
         send = self._dispatch.send
+        self._written = self._times["written"][0] = self._now()
         for bus, like, encoded in self._encoded:
             identity, data = encoded()
             send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
         self._dispatch.keep_alive()
-        self._written = self._times["written"][0] = self._now()
 
     def _count(self) -> None:
         why = "" if self.machine is None else self.machine.trouble

@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     ),
     "a brake on another axis than the one that falls": (
         SCARA,
-        [(", brake: true", ""), ("node: 3, gear: 1,", "node: 3, gear: 1, brake: true,")],
+        [(", brake: true", ""), ("gear: 1, sign", "gear: 1, brake: true, sign")],
         "with its brakes closed q4 still falls; without a brake: tau1, tau2, F4 (set brake: true ",
     ),
     "a start pose beyond a limit": (

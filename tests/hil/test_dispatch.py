@@ -111,7 +111,7 @@ def test_sync_goes_only_where_somebody_waits_for_it() -> None:
     assert [frame.id for frame in rig.buses["b"].sent] == [0x80]
 
 
-def test_a_quiet_drive_silences_the_life_signs_of_its_bus_alone() -> None:
+def test_a_quiet_drive_silences_those_that_share_its_heartbeat_on_its_bus_alone() -> None:
     rig = Rig()
     for name, node in rig.nodes.items():
         node.alive_frames = lambda name=name: [Frame(0x77F)]  # type: ignore[method-assign,misc]

@@ -209,7 +209,7 @@ def test_a_pdo_is_mapped_in_the_order_that_cia_301_prescribes() -> None:
     assert drive.condition is Condition.DISABLED and drive.fault == "" and drive.foreign == ""
 
 
-def test_configuration_resets_the_communication_first_and_starts_the_node_last() -> None:
+def test_configuration_resets_the_communication_first_and_starts_the_node_and_clears_its_fault_last() -> None:
     drive, talk = conversation(Axis())
     talk.run(drive.configure(talk))
     talk.pump(lambda: False, 0.01)
@@ -219,7 +219,7 @@ def test_configuration_resets_the_communication_first_and_starts_the_node_last()
         RX 705  00      # boot-up
         """
     )
-    assert talk.lines[-9:] == on_the_wire(
+    assert talk.lines[talk.lines.index("TX 605 23 16 10 01 32 00 7F 00") :] == on_the_wire(
         """
         TX 605  23 16 10 01 32 00 7F 00   # consumer heartbeat: node 127, 50 ms
         RX 585  60 16 10 01 00 00 00 00
@@ -230,6 +230,9 @@ def test_configuration_resets_the_communication_first_and_starts_the_node_last()
         TX 77F  05                        # our heartbeat
         RX 185  00 FC FF FF 3C 00 00 00   # position -1024, velocity 60
         RX 285  40 02 14 00 00 00         # switch on disabled, torque 20
+        TX 205  00 00 00 00               # fault reset by an edge, though there is no fault
+        TX 205  80 00 00 00
+        TX 205  00 00 00 00
         """
     )
 
@@ -323,6 +326,7 @@ def test_enabling_makes_three_state_transitions_with_the_torque_from_the_start()
     drive, talk = brought_up(axis)
     talk.torque = 5.0
     talk.forget()
+    axis.torques.clear()
     talk.run(drive.enable(5.0))
     assert talk.of(0x205, 0x285) == on_the_wire(
         """
@@ -368,18 +372,17 @@ def test_the_watchdog_test_stops_our_heartbeat_and_configures_the_drive_again() 
     talk.torque = 0.0
     talk.forget()
     talk.run(drive.test_watchdog())
+    talk.run(drive.rearm())
     assert talk.of(0x000, 0x085, 0x205, 0x285, 0x705) == on_the_wire(
         """
-        TX 205  00 00 00 00               # fault reset by an edge, though there is no fault yet
-        RX 285  40 02 14 00 00 00
-        TX 205  80 00 00 00
-        TX 205  00 00 00 00
-        RX 705  05                        # operational; our heartbeat stops here
+        RX 285  40 02 14 00 00 00         # our heartbeat is silent
+        RX 705  05                        # operational
         RX 085  30 81 01 00 00 00 00 00   # emergency 0x8130: heartbeat lost
         TX 000  82 05                     # NMT reset communication
         RX 705  00                        # boot-up
         TX 000  01 05                     # NMT start
         RX 705  05                        # operational
+        TX 205  00 00 00 00
         RX 285  08 02 14 00 30 81         # fault 0x8130
         TX 205  80 00 00 00               # fault reset
         RX 285  40 02 14 00 00 00         # switch on disabled

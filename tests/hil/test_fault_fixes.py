@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from hil.assembly.prepare import _shared_replies
 from hil.bus import BusError, Link
 from hil.bus.base import Bus, Health
 from hil.drives import DriveSettings, Feedback, Sample
@@ -95,14 +94,6 @@ def test_encoders_that_contradict_each_other_never_reach_the_coordinates() -> No
         sight = eyes.read(0.0, now, samples, np.zeros(2))
         np.testing.assert_allclose(sight.estimate.q, [0.3, 0.8], atol=1e-5)
         assert [finding.stops for finding in sight.findings] == {10: [False], 11: [True]}.get(k, [])
-
-
-def test_drives_that_reply_with_one_id_are_named() -> None:
-    same = [odrive("mit", node, motor="ak80-9") for node in (1, 2)]
-    (note,) = _shared_replies(same)
-    assert note.startswith("u1, u2: reply with the same id, 0x000")
-    assert not _shared_replies([odrive("mit", node, motor="ak80-9", host=16 + node) for node in (1, 2)])
-    assert not _shared_replies([odrive(node=1), odrive(node=2)])
 
 
 def test_a_renewed_rig_keeps_nothing_of_the_run_before() -> None:

@@ -4,6 +4,8 @@
 enum { BATCH = 16, CLASSIC_RECORD = 16, FD_RECORD = 72 };
 enum { SENT = 1, EXTENDED = 2, REMOTE = 4, ERROR_FRAME = 8, FD = 16, BRS = 32 }; /* as in hil.recorder.memory */
 
+static const long long PATIENCE = 2000000; /* Longest wait for room in the queue of a controller, as in hil.bus.base. */
+
 static const long long SPIN = 25000; /* Looking for frames costs less than to be woken by them, so long [ns]. */
 
 static const unsigned LONG_ID = 0x80000000u, ASKS = 0x40000000u, REPORTS = 0x20000000u; /* linux/can.h */
@@ -56,8 +58,24 @@ static int unpack_record(const unsigned char *record, size_t size, int fd, tick_
   return 1;
 }
 
-/* Sends frames in their order, without waiting; returns how many the buses refused. One call for all of them costs as
-   much as one for each, and the time of each would be that of the last. */
+/* Sends a record, when the queue of the controller has room for it. */
+static ssize_t send_record(const tick_sockets *s, const tick_bus *bus, const unsigned char *record, size_t size)
+{
+  static const struct timespec again = {0, 50000};
+  long long until = 0;
+  for (;;) {
+    ssize_t done = send(bus->socket, record, size, MSG_DONTWAIT);
+    if (done >= 0) return done;
+    if (errno == EINTR) continue;
+    if ((errno != ENOBUFS && errno != EAGAIN) || bus->error) return done;
+    if (!until) until = sockets_now(s) + PATIENCE;
+    if (sockets_now(s) >= until) return done;
+    nanosleep(&again, 0);
+  }
+}
+
+/* Sends frames in their order; returns how many the buses refused. One call for all of them costs as much as one for
+   each, and the time of each would be that of the last. */
 int sockets_send(tick_sockets *s, const tick_frame *frames, int count)
 {
   int refused = 0;
@@ -65,10 +83,7 @@ int sockets_send(tick_sockets *s, const tick_frame *frames, int count)
     tick_bus *bus = &s->bus[frames[i].bus];
     unsigned char record[FD_RECORD];
     size_t size = pack_record(&frames[i], record);
-    ssize_t done;
-    do done = send(bus->socket, record, size, MSG_DONTWAIT);
-    while (done < 0 && errno == EINTR);
-    if (done < 0) {
+    if (send_record(s, bus, record, size) < 0) {
       bus->error = errno;
       ++bus->refused;
       ++refused;

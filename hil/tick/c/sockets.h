@@ -2,7 +2,7 @@
 
 typedef struct {
   int socket, fd, synced;                    /* fd: it carries FD frames; synced: SYNC starts its samples */
-  int error;                                 /* errno of the last failure; 0: none */
+  int error;                                 /* errno of the last failure; 0: none; then a full queue is not waited for */
   long long earliest;                        /* the next frame comes after this moment [ns] */
   long long sent, received, refused, invalid; /* since Python took note of them */
 } tick_bus;

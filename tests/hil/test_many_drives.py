@@ -1,0 +1,166 @@
+"""Many drives on one bus, of one protocol or several: every watchdog is fed, and no frame is lost in a full queue."""
+
+import errno
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import can
+import pytest
+from test_drive_fuzz import OPTIONS
+
+from hil.assembly.prepare import load
+from hil.bus.base import PATIENCE, QUEUE, BusError, Link
+from hil.bus.python_can import PythonCanBus
+from hil.bus.rates import BusRates
+from hil.emulator.bus import EmulatedBus
+from hil.emulator.wire import EmulatedWire
+from hil.frame import Frame
+from hil.loop import VirtualClock
+from hil.loop.virtual_time import World
+from hil.session.ending import RunResult
+from hil.session.start import Request, start
+from servoctl.errors import ConfigError
+
+PLANT = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from servoctl import Plant
+
+
+@dataclass(frozen=True)
+class Carts(Plant):
+    coordinates: ClassVar = {f"x{i}": "m" for i in range(1, N + 1)}
+    actuators: ClassVar = {f"a{i}": "N" for i in range(1, N + 1)}
+
+    def mass_matrix(self, q, t):
+        return np.eye(N)
+
+    def force(self, q, v, t):
+        return np.zeros(N)
+
+    def actuation(self, q, t):
+        return np.eye(N)
+"""
+LIMITS = {
+    "bus": "main", "gear": 10, "torque_limit": 40, "torque_rate_limit": 4000, "speed_limit": 2,
+    "position_limits": [-1, 2], "rated_torque": 1,
+}  # fmt: skip
+
+
+def carts(folder: Path, protocols: Sequence[str], period: float, watchdog: float, **options: Any) -> Path:
+    """A config of carts, each pushed by a drive of its own."""
+    count = len(protocols)
+    (folder / "carts.py").write_text(f"N = {count}\n{PLANT}")
+    drives = [
+        {"actuator": f"a{i}", "protocol": protocol, "node": i, **LIMITS, **OPTIONS[protocol], **options}
+        for i, protocol in enumerate(protocols, 1)
+    ]
+    tasks = [{"name": f"t{i}", "holonomic": f"x{i} - 0.01*(1 - cos(t))"} for i in range(1, count + 1)]
+    safety = {
+        "stale": 3 * period, "lost": 10 * period, "drive_watchdog": watchdog, "zero_time": 0.02, "ramp_time": 0.05,
+        "engage_tolerance": 0.1, "tracking": 0.05,
+    }  # fmt: skip
+    config = {
+        "plant": {"class": "carts.py:Carts"}, "initial": {"q": 0}, "task": tasks,
+        "law": {"correction": {"baumgarte": {"alpha": 4, "beta": 4}}},
+        "run": {"duration": 0.1, "integrator": {"method": "rk4", "step": 0.001}},
+        "hil": {"period": period, "buses": {"main": {"interface": "emulated"}}, "drives": drives, "safety": safety},
+    }  # fmt: skip
+    path = folder / "carts.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def played(path: Path, tick: str = "python") -> RunResult:
+    engine = "vm" if tick == "python" else "auto"
+    return start(Request(path, (f"hil.tick={tick}",), engine=engine)).run(None, lambda event: None)
+
+
+@pytest.mark.parametrize(
+    ("protocols", "period", "watchdog"),
+    [
+        (["cia402"] * 6, 0.01, 0.03),
+        (["cia402", "odrive"], 0.0025, 0.05),
+        (["odrive", "cia402", "robstride"] * 2, 0.01, 0.03),
+    ],
+)
+def test_no_drive_starves_while_others_are_brought_up_even_at_three_periods(
+    protocols: list[str], period: float, watchdog: float, tmp_path: Path
+) -> None:
+    result = played(carts(tmp_path, protocols, period, watchdog))
+    assert (result.exit_code, result.unconfirmed) == (0, ())
+
+
+def test_frames_that_a_queue_does_not_hold_are_sent_as_room_comes_by_both_ticks(tmp_path: Path) -> None:
+    path = carts(tmp_path, ["cia402"] * 11, 0.01, 0.05)
+    notes = load(path, (), "vm").notes
+    assert [note for note in notes if "12 frames go out at once" in note and "txqueuelen 24" in note]
+    python, c = played(path), played(path, "auto")
+    for result in (python, c):
+        assert (result.exit_code, result.unconfirmed) == (0, ())
+        (bus,) = result.trajectory.summary()["bus"].values()
+        assert (bus["refused"], bus["errors"], bus["link"]) == (0, 0, "error active")
+    assert python.trajectory.summary()["drives"] == c.trajectory.summary()["drives"]
+    assert (c.trajectory.summary()["ticks_in_c"] > 0, len(python.trajectory)) == (True, len(c.trajectory))
+
+
+def test_motors_that_would_reply_with_one_id_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mit a2 and mit a1 on bus 'main' both use id 0x000 .*host"):
+        load(carts(tmp_path, ["mit", "mit"], 0.01, 0.05), (), "vm")
+
+
+def test_a_queue_that_stays_full_counts_as_down_and_is_waited_for_once() -> None:
+    world = World()
+    wire = EmulatedWire(world, "main", BusRates.classic(1_000_000))
+    bus = EmulatedBus(wire)  # no other node acknowledges a frame
+    for _ in range(QUEUE):
+        bus.send(Frame(0x10, bytes(8)))
+    for since in (0, PATIENCE):
+        assert world.now == since
+        with pytest.raises(BusError, match="10 frames wait"):
+            bus.send(Frame(0x11))
+    assert (world.now, bus.health.refused) == (PATIENCE, 2)
+
+
+class FullFor(can.BusABC):
+    """A bus whose queue is full for so many tries."""
+
+    def __init__(self, tries: int) -> None:
+        self.tries = tries
+        self.sent = 0
+
+    def send(self, message: can.Message, timeout: float | None = None) -> None:
+        if self.tries:
+            self.tries -= 1
+            raise can.CanOperationError("Failed to transmit", errno.ENOBUFS)
+        self.sent += 1
+
+    def _recv_internal(self, timeout: float | None) -> tuple[None, bool]:
+        return None, False
+
+    def fileno(self) -> int:
+        raise NotImplementedError
+
+    def shutdown(self) -> None:
+        self._is_shutdown = True
+
+
+def test_a_socket_waits_for_room_and_tells_a_queue_that_stays_full() -> None:
+    full, clock = FullFor(7), VirtualClock()
+    bus = PythonCanBus("main", full, clock)
+    bus.send(Frame(0x10))
+    assert (full.sent, bus.health.link, bus.health.refused) == (1, Link.ACTIVE, 0)
+    assert 0 < clock.now() < PATIENCE
+    full.tries, began = 1_000_000, clock.now()
+    for _ in range(3):
+        with pytest.raises(BusError, match="transmit queue full"):
+            bus.send(Frame(0x10))
+    assert clock.now() - began == PATIENCE
+    full.tries = 0
+    bus.send(Frame(0x10))
+    bus.close()
