@@ -86,7 +86,7 @@ def played(path: Path, tick: str = "python") -> RunResult:
     [
         (["cia402"] * 6, 0.01, 0.03),
         (["cia402", "odrive"], 0.0025, 0.05),
-        (["odrive", "cia402", "robstride"] * 2, 0.01, 0.03),
+        (["cia402", "robstride", "odrive"] * 2, 0.01, 0.03),
     ],
 )
 def test_no_drive_starves_while_others_are_brought_up_even_at_three_periods(

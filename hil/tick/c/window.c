@@ -43,9 +43,10 @@ static void keep_window(tick *k, const double *d, const double *allowed)
 static int end_window(tick *k, double t, const double *q)
 {
   int n = k->n, m = k->m;
-  double **in = k->disturbance.arguments, *d = k->disturbance.results[0], used = -INFINITY, swing = -INFINITY;
+  double **in = k->disturbance.arguments, *d, used = -INFINITY, swing = -INFINITY;
   double *allowed = k->allowed;
-  if (!k->ends_windows) return give_back(k, "the end of a window");
+  if (!k->ends_windows) return give_back(k, "the end of a window"); /* its function is not compiled */
+  d = k->disturbance.results[0];
   for (int i = 0; i < m; ++i) {
     used = larger(used, larger(k->most[i], -k->least[i]) / k->torque_limits[i]);
     swing = larger(swing, (k->most[i] - k->least[i]) / k->torque_limits[i]);
