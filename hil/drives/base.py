@@ -8,7 +8,7 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from math import nan
+from math import inf, nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
@@ -60,6 +60,22 @@ class HandshakeStep(NamedTuple):
     limit: float
     expected: str
     answers: Sequence[Answer] = ()
+
+
+class FrameEnds(NamedTuple):
+    """The largest numbers that the frames of a drive can say of the shaft that they describe, to either side of zero.
+
+    A number at the end of its range counts as beyond it: whatever is larger looks like it.
+
+    Attributes:
+        position: Angle [rad].
+        speed: Speed [rad/s].
+        torque: Torque [N m].
+    """
+
+    position: float = inf
+    speed: float = inf
+    torque: float = inf
 
 
 Steps = Generator[HandshakeStep, None, None]
@@ -249,6 +265,11 @@ class Drive(Node):
         self.enable_requested = False
         self.quiet = False
         self.fed = 0
+
+    @staticmethod
+    def ends(settings: DriveSettings) -> FrameEnds:
+        """The largest numbers in the frames of a drive with these settings, which have no problems."""
+        return FrameEnds()
 
     @property
     def confirmed_off(self) -> bool:

@@ -13,7 +13,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, HandshakeStep, Steps
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
@@ -91,6 +91,13 @@ class Cia402Drive(Cia402Encoder, Drive):
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
         return Cia402Encoder.problems(settings, options, period) + drive_problems(settings, options, period)
+
+    @staticmethod
+    def ends(settings: DriveSettings) -> FrameEnds:
+        options, most = options_of(Cia402Options, settings), setup.MOST_COUNTS - 1
+        rated = settings.rated_torque or 0.0  # without it the settings have a problem
+        position, speed = most * setup.TURN / options.counts_per_turn, most * options.velocity_unit
+        return FrameEnds(position, speed, 0x7FFF * rated / 1000)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

@@ -177,10 +177,6 @@ def drive_problems(settings: DriveSettings, options: Cia402Options, period: floa
     elif not 1 <= (most := most_torque(settings)) <= 0x7FFF:
         what = f"{settings.torque_limit} at the joint is {most} thousandths of the motor's rated torque"
         problems.append(Problem(("torque_limit",), f"{what} (the wire takes 1 to 32767: check gear and rated_torque)"))
-    turns = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
-    if turns * options.counts_per_turn >= MOST_COUNTS:
-        what = f"{settings.position_limits} is {turns:.4g} turns of the motor"
-        problems.append(Problem(("position_limits",), f"{what}, more than 32 bits count (check gear and offset)"))
     if (slowest := options.status_every * period) > SLOWEST_STATUS:
         what = f"{options.status_every} SYNCs are {slowest:g} s from status to status"
         problems.append(Problem(("status_every",), f"{what} (at most {SLOWEST_STATUS} s)"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from hil.codecs.field import Field
 from hil.codecs.mit import Ranges
+from hil.drives.base import FrameEnds
 from hil.drives.mit_options import EXPECTED, RangeOptions
 from hil.drives.settings import DriveSettings
 from hil.drives.wire import (
@@ -40,13 +41,15 @@ def range_problems(settings: DriveSettings, options: RangeOptions, most: int) ->
         what = "both are given" if options.motor else "is missing, and so is `ranges`"
         yield Problem(("motor",), f"{what} (give either motor, or {EXPECTED})")
         return
-    ranges = options.table
-    torque, half_step = abs(settings.motor_torque(settings.torque_limit)), ranges.torque / most
-    what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the motor"
-    if torque > ranges.torque:
-        yield Problem(("torque_limit",), f"{what}, its range ends at {ranges.torque:g} N m (lower it)")
-    elif torque < half_step:
+    torque, half_step = abs(settings.motor_torque(settings.torque_limit)), options.table.torque / most
+    if torque < half_step:
+        what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the motor"
         yield Problem(("torque_limit",), f"{what}, the smallest on the wire is {half_step:.4g} N m (raise it)")
+
+
+def linear_ends(ranges: Ranges, most: int) -> FrameEnds:
+    """The ends of ranges whose speeds are integers up to `most`; a position is followed over the ends of its range."""
+    return FrameEnds(speed=ranges.velocity * (1.0 - 2.0 / most), torque=ranges.torque)
 
 
 def linear(largest: float, most: int) -> Chain:

@@ -12,11 +12,11 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.ids import Ids
-from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
+from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
@@ -78,6 +78,10 @@ class MitDrive(Drive):
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
         return [*problems, *range_problems(settings, options, codec.MOST_12)]
+
+    @staticmethod
+    def ends(settings: DriveSettings) -> FrameEnds:
+        return linear_ends(options_of(MitOptions, settings).table, codec.MOST_12)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

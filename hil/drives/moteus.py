@@ -16,7 +16,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, bounds, refuse_bounds
@@ -99,6 +99,10 @@ class MoteusDrive(Drive):
     def problems(settings: SensorSettings, options: MoteusOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings)
         return list(settings_problems(settings, options))
+
+    @staticmethod
+    def ends(settings: DriveSettings) -> FrameEnds:
+        return FrameEnds(torque=registers.LARGEST_TORQUE)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

@@ -56,11 +56,6 @@ def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterat
         what = f"{options.timeout_mode}: the shaft coasts when commands stop, and no brake is declared"
         yield Problem(("timeout_mode",), f"{what} ({SET_TIMEOUT_MODE}; or declare brake: true)")
     yield from _watchdog_problems(settings)
-    torque = abs(settings.motor_torque(settings.torque_limit))
-    most = registers.LARGEST_TORQUE
-    if torque > most:
-        what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the shaft of the drive"
-        yield Problem(("torque_limit",), f"{what}, a command holds at most {most:.6g} N m (lower it)")
 
 
 def _watchdog_problems(settings: DriveSettings) -> Iterator[Problem]:

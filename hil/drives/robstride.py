@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault, silent, tested_time
 from hil.drives.ids import IdFamily, Ids
-from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_sample, range_problems
+from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import Flag, options_of
 from hil.drives.sample import Sample
@@ -82,6 +82,10 @@ class RobstrideDrive(Drive):
         if options.host == settings.node:
             problems.append(Problem(("host",), f"{options.host} is the motor's own id (the loop needs another)"))
         return [*problems, *range_problems(settings, options, MOST_16)]
+
+    @staticmethod
+    def ends(settings: DriveSettings) -> FrameEnds:
+        return linear_ends(options_of(RobstrideOptions, settings).table, MOST_16)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
+RUNAWAY = 1.2
+"""Share of the speed limit beyond which the drives are disabled without a controlled stop."""
+
 
 @dataclass(frozen=True)
 class SensorSettings:

@@ -1,10 +1,12 @@
 """The nodes that a config asks for: their drivers, their problems and their emulation."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import floor, log10
+from typing import cast
 
-from hil.drives.base import Node
+from hil.drives.base import Drive, FrameEnds, Node
 from hil.drives.options import in_sentences, read_options
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
 from hil.emulator.twins import Twin
 from hil.protocols.registry import BUILT_IN, protocol
 from servoctl.config.document import Problem
@@ -56,7 +58,38 @@ def problems(settings: SensorSettings, period: float) -> list[Problem]:
     """
     kind = node_class(settings)
     options, wrong = read_options(kind.Options, settings.options)
-    return wrong if options is None else kind.problems(settings, options, period)
+    wrong = wrong if options is None else kind.problems(settings, options, period)
+    if wrong or not isinstance(settings, DriveSettings):
+        return wrong
+    return list(_beyond_frames(settings, cast(type[Drive], kind).ends(settings)))
+
+
+def _beyond_frames(settings: DriveSettings, ends: FrameEnds) -> Iterator[Problem]:
+    """Limits that the frames of a drive cannot say: whatever is beyond them would look like the end of the range."""
+    gear, limit = settings.gear, settings.speed_limit
+    position = max(abs(settings.motor(each)) for each in settings.position_limits)
+    if position > ends.position:
+        what = f"{settings.position_limits} at the joint is up to {position:.4g} rad at the motor"
+        yield Problem(
+            ("position_limits",), f"{what}, its range ends at {ends.position:.4g} rad (check gear and offset)"
+        )
+    if (torque := settings.torque_limit / gear) > ends.torque:
+        what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the motor"
+        yield Problem(("torque_limit",), f"{what}, its range ends at {ends.torque:.6g} N m (lower it)")
+    if (speed := RUNAWAY * limit * gear) > ends.speed:
+        what = f"{RUNAWAY:g} times {limit:g}, from where on the drives go off, is {speed:.4g} rad/s at the motor"
+        most = _rounded_down(ends.speed / gear / RUNAWAY)
+        remedy = f"lower it to at most {most:g}, or take a motor or gear for more"
+        yield Problem(
+            ("speed_limit",),
+            f"{what}, its range ends at {ends.speed:.4g} rad/s, and all that is faster looks like that ({remedy})",
+        )
+
+
+def _rounded_down(value: float) -> float:
+    """A limit in three digits, not above the value."""
+    step = 10.0 ** (floor(log10(value)) - 2)
+    return floor(value / step) * step
 
 
 def options_problems(settings: SensorSettings) -> list[Problem]:

@@ -10,12 +10,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
+from hil.drives.settings import RUNAWAY
 from hil.loop import SECOND
 from hil.safety.events import EventKind
 from hil.safety.plan import Phase
-
-RUNAWAY = 1.2
-"""Share of the speed limit beyond which the drives are disabled without a controlled stop."""
 
 MISSING_HEARTBEATS = 2.5
 """Heartbeat periods without a heartbeat after which the drive counts as dead."""

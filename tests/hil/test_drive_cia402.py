@@ -630,7 +630,7 @@ WRONG = [
     ({"rated_torque": None}, "rated_torque: is missing"),
     ({"torque_limit": 1000.0}, "torque_limit: 1000.0 at the joint is 40000 thousandths"),
     ({"torque_limit": 0.02}, "torque_limit: 0.02 at the joint is 0 thousandths"),
-    ({"position_limits": (-1e6, 0.0)}, "position_limits: (-1000000.0, 0.0) is 7.958e+06 turns"),
+    ({"position_limits": (-1e6, 0.0)}, "position_limits: (-1000000.0, 0.0) at the joint is up to"),
     ({"watchdog": 66.0}, "watchdog: 66.0 s is more than 16 bits of milliseconds"),
     ({"options": OPTIONS | {"status_every": 200}}, "status_every: 200 SYNCs are 0.2 s"),
 ]

@@ -372,7 +372,7 @@ REFUSED = [
     ({"options": {"home": "roter"}}, r"home: expected output, rotor or relative, got 'roter' \(did you mean 'rotor'"),
     ({"watchdog": 0.025}, r"u1: protocol: hil\.safety\.drive_watchdog is 0\.025 s .*multiples of 0\.01 s"),
     ({"watchdog": 1.3}, r"drive_watchdog is 1\.3 s"),
-    ({"torque_limit": 4000.0}, r"torque_limit: 4000\.0 at the joint is 500 N m .* at most 327\.67 N m \(lower it\)"),
+    ({"torque_limit": 4000.0}, r"is 500 N m at the motor, its range ends at 327\.67 N m \(lower it\)"),
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from hil.safety.rules import RUNAWAY
+from hil.drives.settings import RUNAWAY
 from servoctl.bench.faults.scenario import BEFORE, PERIOD, WATCHDOG, Scenario
 
 GOES_ON = "goes on"
