@@ -1,8 +1,10 @@
 """Compiled functions of named arrays, on CasADi's virtual machine or in C.
 
-Design: a `Kernel` owns its buffers, so a call allocates only its results. It is not thread-safe: one per thread.
+Design: a `Kernel` has buffers of its own in each thread, so a call allocates only its results, and threads that share a
+kernel never see each other's numbers.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +88,7 @@ class Kernel:
         """Names the inputs and outputs of a CasADi function, which must be dense and have these shapes."""
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
         self._library: Library | None = None
-        self._evaluate: Callable[[], object]
-        self._prepare()
+        self._call = _Call(self)
 
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
@@ -115,16 +116,6 @@ class Kernel:
         given = self.function.sx_in()
         return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
 
-    def _prepare(self) -> None:
-        self._arguments = [np.zeros(shape, order="F") for shape in self.inputs.values()]
-        self._results = [np.zeros(shape, order="F") for shape in self.outputs.values()]
-        self._evaluate = self._evaluate_first
-
-    def _evaluate_first(self) -> object:
-        """The first evaluation; until then a deferred function need not be made."""
-        self._evaluate = self.bound(self._arguments, self._results)
-        return self._evaluate()
-
     def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
         """A call that reads and writes these arrays, which are in column order."""
         if self._library is not None:
@@ -145,11 +136,12 @@ class Kernel:
     def run_on(self, library: "Library") -> None:
         """Evaluates numbers by a library in C from now on; symbols as before."""
         self._library = library
-        self._prepare()
+        self._call = _Call(self)
 
     def __call__(self, *values: Any) -> list[Array]:
         """Evaluates on numbers (copies of the results) or on symbols (inlined into their expressions)."""
-        for array, value in zip(self._arguments, values, strict=True):
+        call = self._call
+        for array, value in zip(call.arguments, values, strict=True):
             kind = value.__class__
             if kind is np.ndarray and value.dtype is _FLOAT and value.shape == array.shape:
                 array[...] = value
@@ -157,8 +149,8 @@ class Kernel:
                 array.fill(value)
             else:
                 return self._convert(values)
-        self._evaluate()
-        return [array.copy() for array in self._results]
+        call.evaluate()
+        return [array.copy() for array in call.results]
 
     def _convert(self, values: Sequence[Any]) -> list[Array]:
         """`__call__` for symbols, and for numbers of another type or shape."""
@@ -166,18 +158,34 @@ class Kernel:
             results = self.function(*[to_sx(value) for value in values])
             results = results if isinstance(results, (tuple, list)) else (results,)
             return [from_sx(sx, shape) for sx, shape in zip(results, self.outputs.values(), strict=True)]
-        for array, value in zip(self._arguments, values, strict=True):
+        call = self._call
+        for array, value in zip(call.arguments, values, strict=True):
             if np.size(value) != array.size:
                 self._refuse(values)
             array[...] = value
-        self._evaluate()
-        return [array.copy() for array in self._results]
+        call.evaluate()
+        return [array.copy() for array in call.results]
 
     def _refuse(self, values: Sequence[Any]) -> None:
         """Raises ValueError for the first value of the wrong size, which NumPy would broadcast."""
         for (name, shape), value in zip(self.inputs.items(), values, strict=True):
             if np.size(value) != np.prod(shape, dtype=int):
                 raise ValueError(f"{self.function.name()}: {name}: expected shape {shape}, got {np.shape(value)}")
+
+
+class _Call(threading.local):
+    """A kernel's call on numbers, with buffers of its own in each thread."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.arguments = [np.zeros(shape, order="F") for shape in kernel.inputs.values()]
+        self.results = [np.zeros(shape, order="F") for shape in kernel.outputs.values()]
+        self.evaluate: Callable[[], object] = self._first
+
+    def _first(self) -> object:
+        """The first evaluation; until then a deferred function need not be made."""
+        self.evaluate = self._kernel.bound(self.arguments, self.results)
+        return self.evaluate()
 
 
 def _view(array: Array) -> Any:

@@ -51,15 +51,15 @@ class _Written:
     """What a method of a plant returned last on symbols: tracing it once serves all groups."""
 
     def __init__(self) -> None:
-        self._arguments: tuple[Any, ...] = ()
-        self._groups: Mapping[str, Any] = {}
+        self._last: tuple[tuple[Any, ...], Mapping[str, Any]] = (), {}  # one value: threads see both or neither
 
     def traced(self, plant: Plant, method: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
         """Name -> values of a method at these arguments, which may be those of the last call."""
-        now = (plant, *arguments)
-        if len(now) != len(self._arguments) or any(a is not b for a, b in zip(now, self._arguments, strict=True)):
-            self._groups, self._arguments = trace(method, *arguments), now
-        return self._groups
+        now, (last, groups) = (plant, *arguments), self._last
+        if len(now) != len(last) or any(a is not b for a, b in zip(now, last, strict=True)):
+            groups = trace(method, *arguments)
+            self._last = now, groups
+        return groups
 
 
 def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> dict[str, PassiveGroup]:

@@ -1,0 +1,61 @@
+"""Threads that share a plant, and so its compiled functions, never see each other's numbers."""
+
+import sys
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.engine.kernel import Kernel, inputs
+
+
+@dataclass(frozen=True)
+class Pendulum(sc.LagrangianPlant):
+    """Two coupled angles."""
+
+    m: float = 1.0
+    coordinates = {"a": "rad", "b": "rad"}  # noqa: RUF012
+    actuators = {}  # noqa: RUF012
+
+    def kinetic_energy(self, q, v, t):  # type: ignore[no-untyped-def]
+        return 0.5 * self.m * (v[0] ** 2 * (1.5 + np.cos(q[1])) + v[1] ** 2 * 0.5 + v[0] * v[1] * 0.5 * np.cos(q[1]))
+
+
+@pytest.fixture
+def often() -> object:
+    """Threads change places every microsecond."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def wrong(calls: list, count: int = 30_000) -> list[int]:  # type: ignore[type-arg]
+    """How many of so many calls in each of several threads differ from the first one of its own."""
+    expected, found = [call() for call in calls], [0] * len(calls)
+
+    def work(i: int) -> None:
+        for _ in range(count):
+            found[i] += not np.array_equal(calls[i](), expected[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_two_threads_get_the_mass_matrices_of_their_own_poses(often: object) -> None:
+    plant = Pendulum()
+    poses = [np.array([0.1, 0.2]), np.array([0.1, 1.4])]
+    assert wrong([lambda q=q: plant.mass_matrix(q, 0.0) for q in poses]) == [0, 0]
+
+
+def test_two_threads_share_a_kernel_that_was_called_by_neither(often: object) -> None:
+    symbols = inputs({"x": (2,)})
+    kernel = Kernel.compile("square", symbols, {"y": symbols["x"] ** 2})
+    values = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
+    assert wrong([lambda x=x: kernel(x)[0] for x in values]) == [0, 0]
