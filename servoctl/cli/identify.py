@@ -41,7 +41,7 @@ def identify(
     Writes identified.yaml, to be laid over the config by --set-file.
     """
     from servoctl.identification import identify as identified
-    from servoctl.identification.files import IDENTIFIED, save
+    from servoctl.identification.files import IDENTIFIED, MACHINE, save
     from servoctl.run_folder.files import CONFIG, study_folder
 
     names = None if parameters is None else [name.strip() for name in parameters.split(",") if name.strip()]
@@ -54,7 +54,8 @@ def identify(
         return
     _say(result)
     say(f"\nwritten to {quote(str(folder))}: {', '.join(files)}")
-    say(f"next: servoctl run {quote(str(runs[0] / CONFIG))} --set-file {quote(str(folder / IDENTIFIED))}")
+    over = [f"--set-file {quote(str(folder / name))}" for name in (IDENTIFIED, MACHINE) if name in files]
+    say(f"next: servoctl run {quote(str(runs[0] / CONFIG))} {' '.join(over)}")
 
 
 def _say(result: "Identification") -> None:

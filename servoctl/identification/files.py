@@ -11,11 +11,11 @@ from servoctl.identification.pictures import pictures
 from servoctl.identification.result import Identification
 from servoctl.run_folder.files import replace
 
-IDENTIFIED, RESULT = "identified.yaml", "identification.json"
+IDENTIFIED, MACHINE, RESULT = "identified.yaml", "machine.yaml", "identification.json"
 
 
 def save(result: Identification, folder: Path) -> list[str]:
-    """Writes `identified.yaml`, the pictures and, last, `identification.json`.
+    """Writes `identified.yaml`, `machine.yaml` for a simulated log, the pictures and, last, `identification.json`.
 
     Args:
         result: The result.
@@ -30,6 +30,11 @@ def save(result: Identification, folder: Path) -> list[str]:
     try:
         replace(folder / IDENTIFIED, lambda file: file.write(to_paste(result).encode()))
         names = [IDENTIFIED]
+        kept = {} if result.machine is None else result.machine.sections(result.numbers, result.friction is not None)
+        if kept:
+            content = f"# keeps the simulated machine of the log as it was\n{_as_yaml(kept)}".encode()
+            replace(folder / MACHINE, lambda file: file.write(content))
+            names.append(MACHINE)
         for name, figure in pictures(result):
             replace(folder / name, lambda file, figure=figure: figure.savefig(file, format="png"))  # type: ignore[misc]
             names.append(name)
@@ -47,5 +52,9 @@ def to_paste(result: Identification) -> str:
         plant["armature"] = result.armature
     if result.friction is not None:
         plant["friction"] = result.friction
-    text = yaml.safe_dump({"plant": plant}, sort_keys=False, width=10_000, default_flow_style=None)
-    return f"# identified from {', '.join(result.runs)}: {result.verdict}\n{text}"
+    return f"# identified from {', '.join(result.runs)}: {result.verdict}\n{_as_yaml({'plant': plant})}"
+
+
+def _as_yaml(values: dict[str, Any]) -> str:
+    text: str = yaml.safe_dump(values, sort_keys=False, width=10_000, default_flow_style=None)
+    return text

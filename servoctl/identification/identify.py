@@ -10,6 +10,7 @@ from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
 from servoctl.identification.fit import fit
 from servoctl.identification.log import read_logs
+from servoctl.identification.machine import simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import Raw, cutoff_of, raw_rows
 from servoctl.identification.selection import select
@@ -60,4 +61,6 @@ def identify(
         raise ServoctlError(f"{folders[0]}: the fit failed: {error}") from error
     shown = set(found.unknowns.names)
     missing = tuple(name for name in unknowns.names if name not in shown)
-    return Identification(run.name, tuple(map(str, folders)), plant, found, left_out, missing, cutoff)
+    return Identification(
+        run.name, tuple(map(str, folders)), plant, found, left_out, missing, cutoff, simulated_machine(run)
+    )

@@ -36,9 +36,15 @@ def moments_of_pseudo_inertia(P: Array) -> Array:
     return np.array([P[3, 3], *P[:3, 3], *diagonal, -P[0, 1], -P[0, 2], -P[1, 2]])
 
 
-def is_physical(moments: Array) -> bool:
-    """Whether a rigid body has these ten numbers."""
-    return bool(np.linalg.eigvalsh(pseudo_inertia(moments))[0] > 0.0)
+def is_physical(moments: Array, tolerance: float = 0.0) -> bool:
+    """Whether a rigid body has these ten numbers.
+
+    Args:
+        moments: The ten numbers.
+        tolerance: How far outside they may be, relative to the largest eigenvalue of P.
+    """
+    values = np.linalg.eigvalsh(pseudo_inertia(moments))
+    return bool(values[0] > -tolerance * values[-1])
 
 
 def _eta(moments: Array) -> Array:
@@ -90,7 +96,8 @@ def physical_fit(R: Array, z: Array, start: Array, links: list[int], positive: l
     def slope(y: Array) -> Array:
         return R @ unpacked(y)[1]
 
-    done = least_squares(
-        error, y, slope, bounds=(lower, np.inf), x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-12, max_nfev=500
-    )
+    with np.errstate(all="ignore"):  # a step too far overflows, and is taken back
+        done = least_squares(
+            error, y, slope, bounds=(lower, np.inf), x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-12, max_nfev=500
+        )
     return unpacked(done.x)[0]

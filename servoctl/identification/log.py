@@ -154,9 +154,10 @@ def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -
     if on_drives:
         delay, sure = 1.5 * h, False
     found = []
-    for part in _parts(t, h):
+    # a simulated run has no gaps, only steps of any length
+    for part in _parts(t, h) if on_drives else [slice(None)]:
         if len(t[part]) >= SHORTEST:
-            even = _even(t[part], h, clock[part], measured[part], u[part])
+            even = _even(t[part], h, clock[part], measured[part], u[part], smooth=not on_drives and period is None)
             found.append(Log(str(folder), h, *even, delay, sure))
     if not found:
         problems.append(f"{folder}: too short: no {SHORTEST} rows without a gap")
@@ -201,12 +202,22 @@ def _parts(t: Array, h: float) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(cuts)]
 
 
-def _even(t: Array, h: float, clock: Array, q: Array, u: Array) -> tuple[Array, Array, Array]:
-    """Clock, positions and torques at a constant spacing; the last row is left out if it comes early."""
+def _even(t: Array, h: float, clock: Array, q: Array, u: Array, smooth: bool) -> tuple[Array, Array, Array]:
+    """Clock, positions and torques at a constant spacing; the last row is left out if it comes early.
+
+    Args:
+        t, clock, q, u: As logged.
+        h: The spacing [s].
+        smooth: Whether the torques change continuously; else each is held until the next.
+    """
     if len(t) > 2 and t[-1] - t[-2] < h * (1.0 - EVEN):
         t, clock, q, u = t[:-1], clock[:-1], q[:-1], u[:-1]
     grid = t[0] + h * np.arange(len(t))
     if np.abs(grid - t).max() <= EVEN * h * max(1.0, len(t) * 1e-3):
         return clock, q, u
     grid = grid[grid <= t[-1]]
-    return np.interp(grid, t, clock), CubicSpline(t, q)(grid), u[: len(grid)]
+    if smooth:
+        torques = CubicSpline(t, u)(grid)
+    else:
+        torques = np.column_stack([np.interp(grid, t, column) for column in u.T])
+    return np.interp(grid, t, clock), CubicSpline(t, q)(grid), torques

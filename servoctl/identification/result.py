@@ -7,7 +7,8 @@ import numpy as np
 
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
-from servoctl.identification.inertias import is_physical
+from servoctl.identification.inertias import FLOOR, is_physical
+from servoctl.identification.machine import SimulatedMachine
 from servoctl.identification.solution import Fit
 from servoctl.identification.unknowns import MOMENTS
 from servoctl.mechanics.plant import Plant
@@ -38,6 +39,7 @@ class Identification:
         left_out: Parameter -> why it was not estimated.
         not_significant: Names of friction that the logs do not show.
         bandwidth: Cut-off frequency of the positions [Hz].
+        machine: What moved in the logs, if it was simulated; None: the law's own plant, or a real machine.
     """
 
     config: str
@@ -47,6 +49,7 @@ class Identification:
     left_out: dict[str, str]
     not_significant: tuple[str, ...]
     bandwidth: float
+    machine: SimulatedMachine | None = None
 
     @property
     def values(self) -> dict[str, float]:
@@ -134,16 +137,17 @@ class Identification:
     @property
     def plant_parameters(self) -> dict[str, float | list[float]]:
         """The plant's parameters to paste, as a config has them, without the rotors."""
-        return {name: value for name, value in self._numbers.items() if name != FIELD}
+        return {name: value for name, value in self.numbers.items() if name != FIELD}
 
     @property
-    def _numbers(self) -> dict[str, float | list[float]]:
+    def numbers(self) -> dict[str, float | list[float]]:
+        """Parameter of the plant -> identified value, the rotors in the order of the actuators."""
         return numbers_of(self.fit.unknowns, self.fit.x)
 
     @property
     def armature(self) -> dict[str, float] | None:
         """`plant.armature` of a config, by actuator; None: it was not estimated."""
-        rotors = self._numbers.get(FIELD)
+        rotors = self.numbers.get(FIELD)
         return None if rotors is None else dict(zip(self.plant.actuators, rotors, strict=True))  # type: ignore[arg-type]
 
     @property
@@ -164,12 +168,10 @@ class Identification:
         for number, link in enumerate(unknowns.links):
             first = len(unknowns.single) + len(MOMENTS) * number
             ten = slice(first, first + len(MOMENTS))
-            if not is_physical(self.fit.x[ten]) and not np.array_equal(self.fit.x[ten], unknowns.before[ten]):
+            if not is_physical(self.fit.x[ten], FLOOR) and not np.array_equal(self.fit.x[ten], unknowns.before[ten]):
                 return f"no rigid body has the mass and inertia of {link}"
         try:
-            changed = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in self._numbers.items()
-            }
+            changed = {name: tuple(value) if isinstance(value, list) else value for name, value in self.numbers.items()}
             other: Any = dataclasses.replace(self.plant, **changed)  # type: ignore[type-var]
         except (Exception, SystemExit) as error:  # a class may raise anything in its own checks
             return f"{type(self.plant).__name__} refuses them: {in_one_line(error)}"

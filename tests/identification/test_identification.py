@@ -286,7 +286,7 @@ def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(ar
     assert written["unidentifiable"] == []
     assert set(written["parameters"]) >= {"m1", "I1", "friction.coulomb.u1"}
     assert {path.name for path in folder.iterdir()} == {
-        "identified.yaml", "identification.json", "torque.png", "parameters.png",
+        "identified.yaml", "machine.yaml", "identification.json", "torque.png", "parameters.png",
     }  # fmt: skip
     # the machine as it was: the law's new numbers must not move it
     values = {"m1": 2.6, "m2": 1.2, "I1": 0.39, "I2": 0.12}
@@ -367,3 +367,55 @@ def test_a_bad_log_is_refused_by_name_and_nothing_is_written(
     assert main(["identify", str(log), "--classes", str(arm_log.parent), "--out", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+WHEEL = """<robot name="wheel"><link name="ground"/><link name="wheel"><inertial><mass value="1"/>
+<inertia ixx="0.006" iyy="0.006" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="turn" type="revolute"><parent link="ground"/><child link="wheel"/><axis xyz="0 0 1"/>
+<limit lower="-3" upper="3" velocity="9" effort="5"/></joint></robot>"""
+
+WHEEL_RUN = """
+plant: {robot: {urdf: wheel.urdf}}
+initial: {q: {turn: 0}, v: {turn: 3.6}}
+task: [{name: t, holonomic: "turn - 0.5*sin(3*t) - 0.3*sin(7*t)"}]
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 4, period: 0.005, integrator: {method: rk4, step: 0.005}}
+realism: {parameter_error: {wheel_I: 1.0}, noise: {q: 1e-6}}
+"""
+
+
+def test_identified_bodies_can_exist_and_the_next_run_keeps_the_simulated_machine(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wheel.urdf").write_text(WHEEL)
+    Path("c.yaml").write_text(WHEEL_RUN)
+    before = sc.load("c.yaml", engine="vm").simulate(Path("log"))
+    with pytest.raises(SystemExit) as ended:
+        main(["identify", "log", "--out", "found"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    # only Izz turns: 0.02 in truth, which no body with Ixx = Iyy = 0.006 can have
+    plant = sc.load("log/config.yaml", [Path("found/identified.yaml"), Path("found/machine.yaml")], engine="vm")
+    xx, yy, zz, *_ = plant.system.model.plant.wheel_I  # type: ignore[attr-defined]
+    assert zz == pytest.approx(0.02, rel=0.02) and zz <= (xx + yy) * (1.0 + 1e-6)
+    assert "\ngood: " in said and not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+    assert "next: servoctl run log/config.yaml --set-file found/identified.yaml --set-file found/machine.yaml" in said
+    machine = plant.system.simulated.plant  # type: ignore[union-attr]
+    assert machine.wheel_I == pytest.approx((0.012, 0.012, 0.02, 0, 0, 0), rel=1e-9, abs=1e-12)  # type: ignore[attr-defined]
+    after = plant.simulate()
+    errors = [np.abs(run["violation.t"][run.t > 2.0]).max() for run in (before, after)]
+    assert errors[1] < 0.1 * errors[0]  # the law knows the machine that it had not known
+
+
+def test_torques_of_a_log_with_uneven_steps_are_taken_at_the_times_of_the_positions(tmp_path: Path) -> None:
+    (tmp_path / "wheel.urdf").write_text(WHEEL)
+    text = WHEEL_RUN.split("run:")[0] + "run: {duration: 4, integrator: {method: radau}}\n"
+    (tmp_path / "c.yaml").write_text(text)
+    sc.load(tmp_path / "c.yaml", engine="vm").simulate(tmp_path / "log")
+    found = sc.identify(tmp_path / "log", ["wheel_I[2]"])
+    assert found.values["wheel_I[2]"] == pytest.approx(0.01, rel=1e-3)  # what the interpolation costs
+    assert found.validation_rms < 5e-3 * found.torque_rms
