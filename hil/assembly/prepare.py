@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hil.assembly.addresses import EMULATED
+from hil.assembly.falling import refuse_fall, task_states
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing, resolved_steps
 from hil.assembly.pose import check_fall, check_limits, guiding_of
@@ -90,6 +92,11 @@ class RigSetup:
     def loop(self) -> Loop:
         """Closed loop of the law."""
         return self.run.loop
+
+    @cached_property
+    def task_states(self) -> list[State]:
+        """States of the model while the law does the task, evenly in time, the start first."""
+        return task_states(self)
 
     @property
     def tasks(self) -> dict[str, list[str]]:
@@ -222,10 +229,13 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
     rules = rules_of(drives, sensors, bounds, sensing.displacements.units)
-    return RigSetup(
+    setup = RigSetup(
         run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, rules,
         live_gains, tuple(notes),
     )  # fmt: skip
+    if not all(drive.brake for drive in settings.drives):
+        refuse_fall(setup, setup.task_states, "the task leads")
+    return setup
 
 
 def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:

@@ -7,7 +7,7 @@ from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 
 ROOM = 0.1
-"""A drive whose holding torque leaves less of its limit does not keep the others from braking [share of torque_limit]."""
+"""A drive whose holding torque leaves less room does not keep the others from braking [share of torque_limit]."""
 
 
 class Limits:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.environment import Environment
+from hil.assembly.falling import refuse_fall, states_within_limits
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness, hand
@@ -259,6 +260,8 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     stage = default if request.stage is None else Stage[request.stage.upper()]
     if request.armed and stage not in UNPOWERED:
         notes += preflight(setup, stage, request.overrides)
+    if stage is Stage.FLOAT:
+        refuse_fall(setup, states_within_limits(setup), "a hand may lead it in stage float")
     if stage is Stage.CALIBRATE:
         notes += instructions(setup, request.duration or DURATION, environment.emulated)
     if environment.emulated:

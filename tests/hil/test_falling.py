@@ -1,0 +1,44 @@
+"""Whether a machine falls without torque is judged over the poses that it can reach, and it is held in every stop."""
+
+from math import radians
+
+import numpy as np
+import pytest
+
+from hil.assembly.prepare import load
+from hil.session.start import Request, start
+from servoctl.errors import ConfigError
+from tests.hil.rigs import RIGS, play
+
+LINK = RIGS["L"].config
+NO_BRAKE = "hil.drives.0.brake=false"
+HALF_WAY = "hil.drives.0.position_limits=[-1, 1]"
+A_LITTLE = "references.up.waypoints.1.phi=5*deg"
+
+
+def test_a_link_that_hangs_at_the_start_and_is_led_up_is_refused_without_a_brake() -> None:
+    with pytest.raises(
+        ConfigError, match=r"link\.yaml:\d+: hil\.drives: tau: without torque it falls from phi = 1\.\d+ rad"
+    ):
+        load(LINK, [NO_BRAKE], "vm")
+
+
+def test_a_link_that_hangs_and_swings_a_little_needs_no_brake_except_where_a_hand_may_lift_it() -> None:
+    sets = (NO_BRAKE, A_LITTLE)
+    load(LINK, sets, "vm")
+    with pytest.raises(ConfigError, match=r"tau: without torque it falls from phi = .* stage float"):
+        start(Request(LINK, sets, stage="float", engine="vm"))
+
+
+def test_a_link_that_was_led_up_is_held_in_a_stop() -> None:
+    played = play("L", stop_at=1.6)
+    stop = np.flatnonzero(played.rows_in("stopping"))
+    assert played["true_q.phi"][stop[0]] == pytest.approx(radians(137), abs=0.01)
+    assert np.abs(played["true_v.phi"][stop]).max() < 0.05
+    holding = played["true_u.tau"][stop[-1]]
+    assert holding == pytest.approx(played["true_u.tau"][stop[0]], rel=0.05) and abs(holding) > 1.0
+
+
+@pytest.mark.parametrize("config", ["flexible_joint_drive", "two_mass_spring_drive", "two_arms_damiao", "scara_drive"])
+def test_a_shipped_machine_that_swings_slowly_or_lies_still_needs_no_brake(config: str) -> None:
+    load(config, [], "vm")
