@@ -8,9 +8,9 @@ from tests.hil.rigs import Played, play
 LEFT = 0.05
 """Share of the speed at the beginning of a stop that may be left at its end."""
 
-STEPS = 0.06
-"""Speed that steps of the torque on the wire, and its delay, may give the lightest joint, until the feedback takes it
-back: 2 % of its speed_limit [rad/s]."""
+LIGHT = 0.06
+"""Share of the fastest joint's speed that the lightest joint may take on: steps of its torque on the wire, and the delay
+of all torques, move it until the feedback takes that back."""
 
 
 def speeds_in_the_stop(played: Played) -> np.ndarray:
@@ -29,7 +29,7 @@ def test_every_joint_comes_to_rest_and_none_speeds_up(rig: str, stop_at: float |
     assert played.exit_code == (0 if stop_at is None else 130)
     assert speeds[0].max() > 0.2
     assert speeds[-1].max() < LEFT * speeds[0].max()
-    assert (speeds.max(axis=0) <= 1.1 * speeds[0] + STEPS).all()
+    assert (speeds.max(axis=0) <= 1.1 * speeds[0] + LIGHT * speeds[0].max()).all()
 
 
 def test_the_joints_beside_a_drive_in_a_fault_come_to_rest() -> None:
@@ -37,7 +37,7 @@ def test_the_joints_beside_a_drive_in_a_fault_come_to_rest() -> None:
     played = play("AF", faults=[{"kind": "drive_fault", "drive": "joint2", "at": 0.3}])
     speeds = np.abs(speeds_in_the_stop(played))
     assert speeds[0].max() > 1.5
-    assert np.delete(speeds[-1], 1).max() < 0.01 * speeds[0].max()
+    assert np.delete(speeds[-1], 1).max() < 0.02 * speeds[0].max()
 
 
 def test_joints_that_are_stopped_beyond_their_limits_come_to_rest() -> None:
@@ -48,4 +48,4 @@ def test_joints_that_are_stopped_beyond_their_limits_come_to_rest() -> None:
     assert "position" in played.kinds
     assert speeds[0].max() > 0.5
     assert speeds[-1].max() < LEFT * speeds[0].max()
-    assert (speeds.max(axis=0) <= 1.1 * speeds[0] + STEPS).all()
+    assert (speeds.max(axis=0) <= 1.1 * speeds[0] + LIGHT * speeds[0].max()).all()
