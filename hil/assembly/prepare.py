@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hil.assembly.addresses import EMULATED
+from hil.assembly.braking import with_decelerations
 from hil.assembly.falling import refuse_fall, task_states
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing, resolved_steps
@@ -200,9 +201,10 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     on_vm = take_engine_at_once(run.loop, engine)
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
+    tolerance = run.system.passive.rank_tolerance
+    settings = with_decelerations(settings, GravityCompensation(model, tolerance, "numpy")(start.t, start.q))
     drives, sensors = settings.build()
     notes += [*_full_queues(drives), *_unreadable(settings, drives)]
-    tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
         estimator = run.system.estimator

@@ -144,7 +144,7 @@ def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> Drive
         {name: _number(value) for name, value in drive.options.items()},
         torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
         speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
-        watchdog=values.safety.drive_watchdog, brake=drive.brake,
+        watchdog=values.safety.drive_watchdog, brake=drive.brake, brake_time=drive.brake_time,
         stops=(-inf if drive.stops.lower is None else drive.stops.lower,
                inf if drive.stops.upper is None else drive.stops.upper),
         **frames,

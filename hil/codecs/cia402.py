@@ -35,6 +35,7 @@ DISABLE_VOLTAGE = 0x00
 QUICK_STOP = 0x02
 SHUTDOWN = 0x06
 SWITCH_ON = 0x07
+"""Controlword; where operation is enabled: disable operation."""
 ENABLE_OPERATION = 0x0F
 FAULT_RESET = 0x80
 
@@ -95,6 +96,7 @@ _FEEDBACK = layout(POSITION, VELOCITY)
 _STATUS = layout(STATUSWORD, TORQUE, ERROR)
 FEEDBACK_SIZE, STATUS_SIZE = _FEEDBACK.size, _STATUS.size
 _EMERGENCY = Struct("<HB5s")
+_SDO = Struct("<BHBI")
 
 
 class Cia402State(Enum):
@@ -192,6 +194,24 @@ def status(data: bytes) -> Cia402Status | None:
 def emergency(data: bytes) -> tuple[int, int, bytes] | None:
     """Decodes an emergency: error code (0x00xx: the error is over), error register, five bytes of the vendor."""
     return _EMERGENCY.unpack(data) if len(data) == 8 else None
+
+
+def request_status() -> bytes:
+    """Payload of the SDO request that reads the statusword."""
+    return _SDO.pack(0x40, 0x6041, 0, 0)
+
+
+def write_controlword(controlword: int) -> bytes:
+    """Payload of the SDO request that sets the controlword: PDOs are obeyed in NMT state operational alone."""
+    return _SDO.pack(0x2B, 0x6040, 0, controlword)
+
+
+def read_status(data: bytes) -> Cia402State | None:
+    """The state in the answer to `request_status`; None for any other answer."""
+    if len(data) != 8:
+        return None
+    head, index, sub, value = _SDO.unpack(data)
+    return state_of(value & 0xFFFF) if head & 0xE2 == 0x42 and (index, sub) == (0x6041, 0) else None
 
 
 def nmt_state(data: bytes) -> int | None:

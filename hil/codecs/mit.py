@@ -10,7 +10,6 @@ Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_
 """
 
 from math import ceil, floor
-from struct import Struct
 from typing import NamedTuple
 
 from hil.codecs.field import Field
@@ -18,8 +17,8 @@ from hil.codecs.field import Field
 ENABLE, DISABLE, CLEAR_FAULT = 0xFC, 0xFD, 0xFB
 
 _SPECIAL = b"\xff" * 7
-_NO_MOTION = bytes.fromhex("7fff7ff00000")
-"""First six bytes of a torque command: position and velocity 0 (half a step below), kp = kd = 0; torque bits 0."""
+_NO_MOTION = bytes.fromhex("7fff7ff000")
+"""First five bytes of a torque command: position and velocity 0 (half a step below), kp = 0."""
 
 COMMAND_TORQUE = Field(6, 2, big=True, bits=12)
 """The torque in a command."""
@@ -35,7 +34,6 @@ SIZES = (6, 8)
 MOST_12 = 0xFFF
 MOST_16 = 0xFFFF
 
-_TORQUE = Struct(">H")
 _position, _velocity, _torque = POSITION.reader(), VELOCITY.reader(), TORQUE.reader()
 
 CUBEMARS_FAULTS = {
@@ -112,16 +110,22 @@ def is_special(data: bytes) -> bool:
     return data[:6] == _SPECIAL[:6] and data[7:] in (bytes((ENABLE,)), bytes((DISABLE,)), bytes((CLEAR_FAULT,)))
 
 
-def torque_command(ranges: Ranges, torque: float) -> bytes:
-    """Payload of a command of torque alone, rounded towards zero.
+def torque_command(ranges: Ranges, torque: float, damping: float = 0.0) -> bytes:
+    """Payload of a command of torque, rounded towards zero, and of damping, kd, with velocity zero.
 
-    Position, velocity and gains are 0, so it never looks like a special command, which starts with six bytes FF.
+    Position, velocity and kp are 0, so it never looks like a special command, which starts with six bytes FF.
     Zero lies between the steps 2047 and 2048 of the 12 bits; it is sent as 2047, half a step below zero.
 
     Raises:
         ValueError: The torque is not finite, or out of range.
     """
-    return _NO_MOTION + _TORQUE.pack(torque_bits(ranges.torque, torque, MOST_12))
+    bits = torque_bits(ranges.torque, torque, MOST_12) | gain_bits(ranges.kd, damping, MOST_12) << 12
+    return _NO_MOTION + bits.to_bytes(3, "big")
+
+
+def gain_bits(largest: float, gain: float, most: int) -> int:
+    """A gain from 0 to `largest` as an integer up to `most`, rounded down; larger gains are cut off."""
+    return int(min(gain, largest) * most / largest) if largest else 0
 
 
 def carried(ranges: Ranges, torque: float) -> float:

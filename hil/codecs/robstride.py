@@ -14,7 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from hil.codecs.field import Field, layout
-from hil.codecs.mit import MOST_16, Ranges, number_of, torque_bits
+from hil.codecs.mit import MOST_16, Ranges, gain_bits, number_of, torque_bits
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
@@ -96,8 +96,8 @@ def identifier(kind: int, data: int, target: int) -> int:
     return kind << 24 | data << 8 | target
 
 
-def torque_command(ranges: Ranges, node: int, torque: float) -> tuple[int, bytes]:
-    """Id and payload of a command of torque alone, rounded towards zero.
+def torque_command(ranges: Ranges, node: int, torque: float, damping: float = 0.0) -> tuple[int, bytes]:
+    """Id and payload of a command of torque, rounded towards zero, and of damping, kd, with velocity zero.
 
     Zero lies between the steps 32767 and 32768; it is sent as 32767, half a step below zero.
 
@@ -105,7 +105,7 @@ def torque_command(ranges: Ranges, node: int, torque: float) -> tuple[int, bytes
         ValueError: The torque is not finite, or out of range.
     """
     bits = torque_bits(ranges.torque, torque, MOST_16)
-    return identifier(MOTION, bits, node), _FOUR.pack(_MIDDLE, _MIDDLE, 0, 0)
+    return identifier(MOTION, bits, node), _FOUR.pack(_MIDDLE, _MIDDLE, 0, gain_bits(ranges.kd, damping, MOST_16))
 
 
 def feedback_identifier(node: int, host: int, mode: int = RESET) -> int:

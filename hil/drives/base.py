@@ -78,6 +78,22 @@ class FrameEnds(NamedTuple):
     torque: float = inf
 
 
+class StopSteps(NamedTuple):
+    """What a protocol does on each step from torque to off, in words for the operator and the documentation.
+
+    Attributes:
+        ramp: How the drive brakes by its own control.
+        brake: When a brake on its axis closes.
+        off: How it goes off, and what proves it.
+        silence: What it does when nothing comes from the loop any more, and what the test of the watchdog proves.
+    """
+
+    ramp: str
+    brake: str
+    off: str
+    silence: str
+
+
 Steps = Generator[HandshakeStep, None, None]
 """A handshake in progress. It raises `DriveError` if the answers of the drive are wrong."""
 
@@ -245,6 +261,11 @@ class Drive(Node):
             `alive_frames`; neither do the others on its bus that share its heartbeat.
         shares_heartbeat: Whether one frame feeds all drives of its protocol on a bus.
         fed: Number of ticks up to now, where `alive_frames` counts them.
+        ramps: Whether `quick_stop_frames` makes it brake by itself.
+        ramp_needs_encoder: Whether it brakes by its encoder, which must then be trusted.
+        holds_while_braking: Whether it closes its brake on `brake_frames` and holds torque until the brake is closed.
+        stop_steps: What its protocol does on each step from torque to off.
+        doubts: What bring-up has found about how it stops that differs from `stop_steps`, as sentences.
     """
 
     settings: DriveSettings
@@ -254,6 +275,15 @@ class Drive(Node):
     watchdog_known = True
     shares_heartbeat = False
     unverified = ""
+    ramps: ClassVar[bool] = False
+    ramp_needs_encoder: ClassVar[bool] = True
+    holds_while_braking: ClassVar[bool] = False
+    stop_steps: ClassVar[StopSteps] = StopSteps(
+        "it cannot brake by itself: it coasts",
+        "its brake closes only once the drive is off",
+        "it is disabled until it reports that it is off",
+        "not known",
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -265,6 +295,7 @@ class Drive(Node):
         self.enable_requested = False
         self.quiet = False
         self.fed = 0
+        self.doubts: list[str] = []
 
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:
@@ -342,6 +373,31 @@ class Drive(Node):
     def disable_frames(self) -> Sequence[Frame]:
         """Frames that disable the drive from any condition; they may be sent repeatedly."""
 
-    def quick_stop_frames(self) -> Sequence[Frame]:
-        """Frames that make the drive brake by itself; those of `disable_frames` if it cannot, so that it coasts."""
+    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
+        """Frames that make the drive brake by itself; those of `disable_frames` if it cannot, so that it coasts.
+
+        They may be sent repeatedly, and nothing of them enables a drive that is off.
+
+        Args:
+            torque: Torque that holds the joint, for a drive whose braking does not find it by itself [actuator unit].
+        """
+        return self.disable_frames()
+
+    def ramp_ended(self, stands: bool) -> bool:
+        """Whether it has ended its own braking.
+
+        Args:
+            stands: Whether its joint stands still by samples that are not stale.
+        """
+        return stands or self.confirmed_off
+
+    def brake_frames(self, torque: float, trusted: bool) -> Sequence[Frame]:
+        """Frames that close its brake; those of `disable_frames` if the brake closes only once the drive is off.
+
+        They may be sent repeatedly, and nothing of them enables a drive that is off.
+
+        Args:
+            torque: Torque that holds the joint meanwhile [actuator unit].
+            trusted: Whether its encoder is trusted, so that it may hold the joint by its own control.
+        """
         return self.disable_frames()

@@ -13,7 +13,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
@@ -51,6 +51,9 @@ CONDITIONS = {
     Cia402State.FAULT: Condition.FAULT,
 }
 
+OFF = (Cia402State.NOT_READY, Cia402State.SWITCH_ON_DISABLED, Cia402State.FAULT)
+"""States that prove that the drive is off after it was told to: in other states it may still close its brake."""
+
 STATE_TRANSITIONS = (
     (codec.SHUTDOWN, Cia402State.READY),
     (codec.SWITCH_ON, Cia402State.SWITCHED_ON),
@@ -72,6 +75,17 @@ class Cia402Drive(Cia402Encoder, Drive):
     Options = Cia402Options
     heartbeat = setup.HEARTBEAT
     shares_heartbeat = True
+    ramps = holds_while_braking = True
+    stop_steps = StopSteps(
+        "quick stop (controlword 0x02) by the ramp 0x6085, then off by itself (0x605A = 2); its statusword reports it",
+        "disable operation (controlword 0x07): it ramps down (0x605C = 1), closes its brake and holds torque until its "
+        "own brake delay is over; by 0x06 without a ramp (0x605B = 0) where the encoder is in doubt; the delay is a "
+        "setting of its maker and must be at least brake_time",
+        "disable voltage (controlword 0x00); a statusword that came after it proves it, over SDO where it has left "
+        "NMT state operational",
+        "its heartbeat consumer (0x1016) triggers a quick stop (0x6007 = 3); the test is done while it is disabled: it "
+        "proves that the loss is noticed, not that the shaft is braked",
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -80,6 +94,9 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._controlword = codec.DISABLE_VOLTAGE
         self._status: codec.Cia402Status | None = None
         self._statuses = 0
+        self._told_off: int | None = None  # number of statuses when it was first told to stop; None: it was not
+        self._asked = 0  # requests over SDO since it was told to stop
+        self._reports_ramp = True
         self._emergency = self._last_emergency = 0
         self._boots = 0
         self._started = self._restarted = False
@@ -112,6 +129,7 @@ class Cia402Drive(Cia402Encoder, Drive):
             codec.TPDO2 + node: self._on_status,
             codec.EMERGENCY + node: self._on_emergency,
             codec.NMT: self._on_nmt,
+            codec.SDO_ANSWER + node: self._on_answer,
             **dict.fromkeys((*only_master, codec.HEARTBEAT + self._options.master), self._on_foreign),
         }
 
@@ -143,6 +161,17 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._torque = self.settings.joint_torque(status.torque * self._rated / 1000)
         self.saturated = status.limited
         self._judge()
+        return True
+
+    def _on_answer(self, frame: Frame) -> bool:
+        """Takes its statusword over SDO, once the loop asks for it; before that, answers are those of bring-up."""
+        state = codec.read_status(frame.data) if self._asked else None
+        if state is not None:
+            before = self._status
+            self._status = codec.Cia402Status(state, True, False, 0, before.error if before else 0)
+            self._statuses += 1
+            self.alive = frame.time
+            self._judge()
         return True
 
     def _on_emergency(self, frame: Frame) -> bool:
@@ -190,8 +219,11 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     @property
     def confirmed_off(self) -> bool:
-        """Not during the fault reaction: the drive may still brake then."""
-        return super().confirmed_off and (self._status is None or self._status.state is not Cia402State.FAULT_REACTION)
+        """Whether a statusword says so; of a drive that this run has enabled, one that came after the order to stop."""
+        state = None if self._status is None else self._status.state
+        if not self.enable_requested:
+            return super().confirmed_off and state is not Cia402State.FAULT_REACTION
+        return self._told_off is not None and self._statuses > self._told_off and state in OFF
 
     def command(self, torque: float) -> Frame:
         target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
@@ -255,7 +287,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         from hil.drives.sdo import Objects  # canopen is slow to import
 
         self._exchange, self._started, self._restarted, self._status = exchange, False, False, None
-        self._controlword = codec.DISABLE_VOLTAGE
+        self._controlword, self._told_off, self._asked = codec.DISABLE_VOLTAGE, None, 0
         booted = after(lambda: self._boots, 1)
         boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
         # After a lost heartbeat an EPOS4 ignores the fault reset until its communication is reset (EPOS4 firmware
@@ -266,7 +298,8 @@ class Cia402Drive(Cia402Encoder, Drive):
             setup.silence(objects, self.settings.node)
             setup.map_feedback(objects, self.settings.node)
             setup.map_drive(objects, self.settings.node, self._options.status_every)
-            setup.set_reactions(objects)
+            self.doubts = setup.set_reactions(objects, self.settings, self._options)
+            self._reports_ramp = not any(setup.STAYS in doubt for doubt in self.doubts)
             setup.set_mode(objects, self.settings)
             setup.set_heartbeats(objects, self._options.master, self.settings.watchdog)
         running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
@@ -301,6 +334,7 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
+        self._told_off = None
         try:
             for controlword, state in STATE_TRANSITIONS:
                 self._controlword = controlword
@@ -337,13 +371,31 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def disable_frames(self) -> Sequence[Frame]:
         """Disable voltage (transitions 7, 9, 10, 12); later commands keep this controlword."""
-        self._controlword = codec.DISABLE_VOLTAGE
-        return (self.command(0.0),)
+        return self._order(codec.DISABLE_VOLTAGE, 0.0)
 
-    def quick_stop_frames(self) -> Sequence[Frame]:
+    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
         """Quick stop (transition 11); later commands keep this controlword."""
-        self._controlword = codec.QUICK_STOP
-        return (self.command(0.0),)
+        return self._order(codec.QUICK_STOP, 0.0)
+
+    def ramp_ended(self, stands: bool) -> bool:
+        """At its end the drive closes its brake and goes off, which it reports; it may stand before."""
+        return self.confirmed_off or (stands and not self._reports_ramp)
+
+    def brake_frames(self, torque: float, trusted: bool) -> Sequence[Frame]:
+        """Disable operation (transition 5), or shutdown without a ramp (transition 8) if its encoder is in doubt."""
+        return self._order(codec.SWITCH_ON if trusted else codec.SHUTDOWN, torque)
+
+    def _order(self, controlword: int, torque: float) -> Sequence[Frame]:
+        """Frames of a controlword that stops the drive; over SDO too where it does not obey PDOs."""
+        if self._told_off is None:
+            self._told_off = self._statuses
+        self._controlword = controlword
+        frame = self.command(torque)
+        if not self._started or self._nmt == codec.OPERATIONAL:
+            return (frame,)
+        self._asked += 1
+        request = codec.request_status() if self._asked % 2 else codec.write_controlword(controlword)
+        return frame, Frame(codec.SDO_REQUEST + self.settings.node, request)
 
 
 def _heartbeat_every(settings: DriveSettings, period: float) -> int:

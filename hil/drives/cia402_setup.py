@@ -34,6 +34,21 @@ QUICK_STOP_THEN_DISABLE = 2
 ABORT_BY_QUICK_STOP = 3
 """Value of 0x6007: quick stop when heartbeat or bus is lost. Some firmware swaps 2 and 3: test the real drive."""
 
+QUICK_STOP_OPTION, QUICK_STOP_DECELERATION = 0x605A, 0x6085
+NMT_STOPPED = 2
+"""Value of 0x1029:1: after an error of communication the node stops, and answers nothing."""
+
+STAYS = "whether a quick stop brakes the shaft and ends in the off state is its own setting"
+REACTIONS = {
+    0x6007: (ABORT_BY_QUICK_STOP, "what it does when the bus is cut or the loop dies is its own setting"),
+    QUICK_STOP_OPTION: (QUICK_STOP_THEN_DISABLE, STAYS),
+    0x605B: (0, "on shutdown it may ramp by an encoder that is in doubt"),
+    0x605C: (1, "on disable operation its torque may go before its brake is closed"),
+    0x605E: (QUICK_STOP_THEN_DISABLE, "whether it brakes the shaft after a fault is its own setting"),
+}
+"""Option code -> the value that is set, and what is not known where the drive does not have the object."""
+UNKNOWN_RAMP = "the deceleration of its quick stop is its own setting"
+
 # entries of a PDO mapping: index, subindex, bits
 CONTROLWORD, TARGET_TORQUE = 0x6040_0010, 0x6071_0010
 POSITION, VELOCITY = 0x6064_0020, 0x606C_0020
@@ -108,11 +123,30 @@ def _map(objects: "Objects", communication: int, cob: int, kind: int, entries: S
     objects.set(communication, cob, 1)
 
 
-def set_reactions(objects: "Objects") -> None:
-    """Sets the reaction to a quick stop, to a fault and to a lost connection: quick-stop ramp, then disabled."""
-    objects.set(0x6007, ABORT_BY_QUICK_STOP)
-    objects.set(0x605A, QUICK_STOP_THEN_DISABLE)
-    objects.set(0x605E, QUICK_STOP_THEN_DISABLE)
+def set_reactions(objects: "Objects", settings: DriveSettings, options: "Cia402Options") -> list[str]:
+    """Sets how the drive stops: by a quick stop, by disable operation, after a fault, and when the connection is lost.
+
+    Returns:
+        A sentence for each of these objects that the drive does not have: it may stop otherwise.
+
+    Raises:
+        DriveError: The drive keeps another value of one that it has.
+    """
+    wanted = {option: value for option, (value, _) in REACTIONS.items()}
+    wanted[QUICK_STOP_DECELERATION] = quick_stop_deceleration(settings, options)
+    doubts = []
+    for option, value in wanted.items():
+        if not objects.offer(option, value):
+            doubts.append(f"{objects.name(option)} is absent: {REACTIONS.get(option, (0, UNKNOWN_RAMP))[1]}")
+    if objects.has(0x1029, 1) and objects.read(0x1029, 1) == NMT_STOPPED:
+        doubts.append("0x1029:1 (Error behaviour) is 2: after a lost connection it cannot be asked whether it is off")
+    return doubts
+
+
+def quick_stop_deceleration(settings: DriveSettings, options: "Cia402Options") -> int:
+    """Value of 0x6085: the deceleration of the quick stop, at least 1."""
+    unit = options.velocity_unit if options.acceleration_unit is None else options.acceleration_unit
+    return max(1, round(abs(settings.motor_rate(settings.ramp)) / unit))
 
 
 def set_mode(objects: "Objects", settings: DriveSettings) -> None:
@@ -161,10 +195,12 @@ class Cia402Options(Cia402EncoderOptions):
     Attributes:
         master: Node id of the heartbeat that the loop sends.
         status_every: Number of SYNCs from one status (TPDO2) to the next.
+        acceleration_unit: Acceleration of the motor per count of 0x6085 [rad/s^2]; None: velocity_unit per second.
     """
 
     master: Annotated[int, NumberField("a node id from 1 to 127", least=1, below=128, whole=True)] = 127
     status_every: Annotated[int, NumberField("a number of SYNCs from 1 to 240", least=1, below=241, whole=True)] = 10
+    acceleration_unit: Annotated[float | None, NumberField("the unit of 0x6085 in rad/s^2, above 0", above=0.0)] = None
 
 
 def drive_problems(settings: DriveSettings, options: Cia402Options, period: float) -> list[Problem]:

@@ -59,6 +59,17 @@ def motor_torque(settings: DriveSettings, torque: float) -> float:
     return settings.motor_torque(torque)
 
 
+def damping_of(settings: DriveSettings, torque: float) -> float:
+    """Damping of the motor that uses what a torque leaves of its limit at speed_limit [N m s/rad].
+
+    Args:
+        settings: Settings of the drive.
+        torque: Torque or force at the joint [actuator unit].
+    """
+    left = max(0.0, settings.torque_limit - abs(torque)) / settings.speed_limit
+    return left / settings.gear**2
+
+
 def refuse_fault(drive: Drive) -> None:
     """Stops a handshake if the drive is in fault.
 

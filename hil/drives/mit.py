@@ -12,9 +12,9 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
-from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault, silent
+from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
@@ -43,6 +43,15 @@ class MitDrive(Drive):
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
     unverified = UNREADABLE
+    ramps = True
+    stop_steps = StopSteps(
+        "damping in the motor: kd with velocity zero, at most what torque_limit leaves at speed_limit, and the torque "
+        "that holds the pose; held by each next command",
+        "the brake closes only once the motor is disabled: the axis falls until then",
+        "the command to disable; a Damiao reports it, of others answers that came after it count",
+        "a Damiao with TIMEOUT disables itself and coasts, which is tested while it is enabled; others keep their last "
+        "command for ever",
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -160,8 +169,8 @@ class MitDrive(Drive):
         self._feed.fed = True
         return self._torque_frame(torque)
 
-    def _torque_frame(self, torque: float) -> Frame:
-        data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
+    def _torque_frame(self, torque: float, damping: float = 0.0) -> Frame:
+        data = codec.torque_command(self._ranges, motor_torque(self.settings, torque), damping)
         return self.frame(self.settings.node, data)
 
     def wire(self) -> Wire:
@@ -314,3 +323,8 @@ class MitDrive(Drive):
         self._request(Condition.DISABLED)
         self._feed.fed = True  # it is answered like a command of zero torque, which is not needed in this tick too
         return (self._special(codec.DISABLE),)
+
+    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
+        """Damping in the motor around the torque that holds the joint; no effect on a motor that is disabled."""
+        self._feed.fed = True
+        return (self._torque_frame(torque, damping_of(self.settings, torque)),)

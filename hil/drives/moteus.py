@@ -16,7 +16,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, bounds, refuse_bounds
@@ -69,6 +69,16 @@ class MoteusDrive(Drive):
 
     feedback = Feedback.REPLY
     Options: ClassVar[type[MoteusOptions]] = MoteusOptions
+    ramps, ramp_needs_encoder = True, False
+    stop_steps = StopSteps(
+        "mode 15: it shorts its phases, which brakes without supply, the less the slower; it does not hold against "
+        "gravity",
+        "the brake closes only once the drive makes no torque (mode 15 or 0); until it is closed the shorted phases "
+        "slow the fall",
+        "mode 0; an answer that came after it shows mode 0 or a fault",
+        "its watchdog runs out into servo.timeout_mode, which is read: 15 shorts the phases, 0 and 12 let the shaft "
+        "coast; the test is done while it is enabled: it proves the mode, not the braking",
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -346,8 +356,12 @@ class MoteusDrive(Drive):
     def disable_frames(self) -> Sequence[Frame]:
         return self._mode_frames(codec.STOPPED)
 
-    def quick_stop_frames(self) -> Sequence[Frame]:
+    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
         """Mode 15 shorts the phases: it brakes without gains, whatever the last command was."""
+        return self._mode_frames(codec.BRAKE)
+
+    def brake_frames(self, torque: float, trusted: bool) -> Sequence[Frame]:
+        """Mode 15 makes no torque of its own, so the brake closes; the shorted phases slow the shaft meanwhile."""
         return self._mode_frames(codec.BRAKE)
 
     def _mode_frames(self, mode: int) -> Sequence[Frame]:

@@ -30,6 +30,8 @@ VARIABLES = {
     0x6040: ("Controlword", UNSIGNED16),
     0x6041: ("Statusword", UNSIGNED16),
     0x605A: ("Quick stop option code", INTEGER16),
+    0x605B: ("Shutdown option code", INTEGER16),
+    0x605C: ("Disable operation option code", INTEGER16),
     0x605E: ("Fault reaction option code", INTEGER16),
     0x6060: ("Modes of operation", INTEGER8),
     0x6061: ("Modes of operation display", INTEGER8),
@@ -39,6 +41,7 @@ VARIABLES = {
     0x6072: ("Max torque", UNSIGNED16),
     0x6076: ("Motor rated torque", UNSIGNED32),
     0x6077: ("Torque actual value", INTEGER16),
+    0x6085: ("Quick stop deceleration", UNSIGNED32),
     0x60B2: ("Torque offset", INTEGER16),
     0x6502: ("Supported drive modes", UNSIGNED32),
 }
@@ -47,7 +50,10 @@ VARIABLES = {
 COMMUNICATION = {1: ("COB-ID", UNSIGNED32), 2: ("Type", UNSIGNED8)}
 MAPPING = {0: ("Number of entries", UNSIGNED8)} | {sub: (f"Entry {sub}", UNSIGNED32) for sub in range(1, MAPPED + 1)}
 
-RECORDS = {0x1016: ("Consumer heartbeat time", {1: ("Consumer 1", UNSIGNED32)})}
+RECORDS = {
+    0x1016: ("Consumer heartbeat time", {1: ("Consumer 1", UNSIGNED32)}),
+    0x1029: ("Error behaviour", {1: ("Communication error", UNSIGNED8)}),
+}
 for _number in range(len(RPDOS)):
     for _base, _name in ((0x1400, f"RPDO{_number + 1}"), (0x1800, f"TPDO{_number + 1}")):
         RECORDS[_base + _number] = f"{_name} communication", COMMUNICATION

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import options_of
@@ -53,6 +53,12 @@ class OdriveDrive(OdriveEncoder, Drive):
     settings: DriveSettings
     _options: OdriveOptions
     Options = OdriveOptions
+    stop_steps = StopSteps(
+        "it cannot: in torque control nothing in the drive brakes, so it coasts in state IDLE",
+        "the brake closes only once the axis is in state IDLE: it falls until then",
+        "Set_Axis_State IDLE; a heartbeat in state IDLE proves it",
+        "its watchdog disarms it and it coasts; the test is done in IDLE: it proves that the loss is noticed",
+    )
     unverified = (
         "the control mode cannot be read back over CANSimple: torque control is set at start-up, and only the motion "
         "shows another mode (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage zero "

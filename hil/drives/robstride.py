@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps
-from hil.drives.guard import Feed, after, motor_torque, outlasted, refuse_fault, silent, tested_time
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent, tested_time
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
@@ -54,6 +54,14 @@ class RobstrideDrive(Drive):
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
     unverified = UNREADABLE
     command_bits = codec.KIND_AND_TARGET
+    ramps = True
+    stop_steps = StopSteps(
+        "damping in the motor: kd with velocity zero, at most what torque_limit leaves at speed_limit, and the torque "
+        "that holds the pose; held by each next command",
+        "the brake closes only once the motor is in mode reset: the axis falls until then",
+        "the command to stop; feedback in mode reset proves it",
+        "canTimeout brings it to mode reset, in which it coasts; the test is done while it is enabled",
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -142,8 +150,8 @@ class RobstrideDrive(Drive):
         self._feed.fed = True
         return self._motion(motor_torque(self.settings, torque))
 
-    def _motion(self, torque: float) -> Frame:
-        return Frame(*codec.torque_command(self._ranges, self.settings.node, torque), extended=True)
+    def _motion(self, torque: float, damping: float = 0.0) -> Frame:
+        return Frame(*codec.torque_command(self._ranges, self.settings.node, torque, damping), extended=True)
 
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
         return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
@@ -268,3 +276,8 @@ class RobstrideDrive(Drive):
     def disable_frames(self) -> Sequence[Frame]:
         self._feed.fed = True
         return (self._frame(codec.STOP, codec.stop(clear=False)),)
+
+    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
+        """Damping in the motor around the torque that holds the joint; no effect on a motor in mode reset."""
+        self._feed.fed = True
+        return (self._motion(motor_torque(self.settings, torque), damping_of(self.settings, torque)),)

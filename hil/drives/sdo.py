@@ -19,6 +19,8 @@ from hil.frame import Frame
 
 LIMIT = 0.3
 """Longest time for one answer [s]."""
+ABSENT = (0x0602_0000, 0x0609_0011)
+"""Abort codes: no such object, no such subindex."""
 _ABORT = 0x80
 _NAMED = (1, 2)
 """Command specifiers whose answer names the object: initiate download, initiate upload."""
@@ -105,6 +107,23 @@ class Objects:
         self.write(index, value, sub)
         self.check(index, value, sub)
 
+    def offer(self, index: int, value: int) -> bool:
+        """Sets an object and reads it back, if the drive has it; returns whether it has.
+
+        Raises:
+            DriveError: The drive refuses, does not answer, or keeps another value.
+        """
+        try:
+            self._variable(index, None).raw = value
+        except canopen.SdoAbortedError as error:
+            if error.code in ABSENT:
+                return False
+            raise self._error(f"set to {value}", index, None, error) from error
+        except canopen.SdoCommunicationError as error:
+            raise self._error(f"set to {value}", index, None, error) from error
+        self.check(index, value)
+        return True
+
     def check(self, index: int, value: int, sub: int | None = None) -> None:
         """Reads back what was set.
 
@@ -124,12 +143,17 @@ class Objects:
         try:
             self._variable(index, sub).raw  # noqa: B018
         except canopen.SdoAbortedError as error:
-            if error.code in (0x0602_0000, 0x0609_0011):  # no such object, no such subindex
+            if error.code in ABSENT:
                 return False
             raise self._error("read", index, sub, error) from error
         except (canopen.SdoCommunicationError, ObjectDictionaryError) as error:
             raise self._error("read", index, sub, error) from error
         return True
+
+    @staticmethod
+    def name(index: int, sub: int | None = None) -> str:
+        """An object in an error: its index and its name."""
+        return _name(index, sub)
 
     def wait(self, index: int, value: int, limit: float) -> None:
         """Reads an object until it has a value.

@@ -8,6 +8,9 @@ from typing import Any
 RUNAWAY = 1.2
 """Share of the speed limit beyond which the drives are disabled without a controlled stop."""
 
+RAMP = 0.25
+"""Time from `speed_limit` to standstill where a drive brakes by itself and nothing is known of its machine [s]."""
+
 
 @dataclass(frozen=True)
 class SensorSettings:
@@ -69,6 +72,9 @@ class DriveSettings(SensorSettings):
         position_limits: Lower and upper limit of the joint [joint unit].
         watchdog: Time without commands after which the drive must stop by itself [s].
         brake: Whether a brake holds the joint while the drive is not enabled.
+        brake_time: Time that this brake takes to close [s].
+        deceleration: Deceleration with which it brakes by its own control [joint unit/s^2]; None: `speed_limit` within
+            `RAMP`.
         stops: Displacement at the lower and at the upper mechanical stop [joint unit]; infinite: not known.
     """
 
@@ -79,7 +85,14 @@ class DriveSettings(SensorSettings):
     rated_torque: float | None = None
     watchdog: float = 0.05
     brake: bool = False
+    brake_time: float = 0.1
+    deceleration: float | None = None
     stops: tuple[float, float] = (-inf, inf)
+
+    @property
+    def ramp(self) -> float:
+        """Deceleration with which it brakes by its own control [joint unit/s^2]."""
+        return self.speed_limit / RAMP if self.deceleration is None else self.deceleration
 
     @property
     def has_stops(self) -> bool:

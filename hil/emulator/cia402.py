@@ -1,9 +1,15 @@
 """An emulated drive, or encoder, on CANopen: CiA 402 in cyclic synchronous torque mode.
 
-Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes too.
+When it leaves operation by a ramp, by disable operation or by shutdown, it closes its brake and holds its torque for
+the brake's delay, `brake_time` of its settings; disable voltage ends torque at once.
+
+Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes too. Brake delay: Beckhoff AMP8000,
+object 0x3000:04.
 """
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator import objects
@@ -12,6 +18,8 @@ from hil.emulator.canopen_node import CanOpenNode
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.objects import Key
 from hil.emulator.states import DriveState, following
+from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import Event, cancel
 
 TORQUE_MODE = 10
 _ENABLED = DriveState.OPERATION_ENABLED
@@ -21,6 +29,8 @@ MODE, MODE_DISPLAY = (0x6060, 0), (0x6061, 0)
 TARGET_TORQUE, MAX_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x6072, 0), (0x60B2, 0), (0x6077, 0)
 ABORT_OPTION, QUICK_STOP_OPTION, FAULT_OPTION = (0x6007, 0), (0x605A, 0), (0x605E, 0)
 DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
+
+QUICK_STOP_DECELERATION = (0x6085, 0)
 
 VOLTAGE_ENABLED, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 9, 1 << 11, 1 << 12
 
@@ -64,6 +74,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self.state = DriveState.NOT_READY
         self._controlword = 0
         self._must_reset_communication = False
+        self._closing: Event | None = None
         self._latency = int(self.number("statusword_latency", 1))
         self._shown: deque[int] = deque([0], maxlen=max(1, self._latency))
 
@@ -107,7 +118,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         moving = self.motor.enabled
         self._enter(DriveState.FAULT_REACTION_ACTIVE)
         if moving and values[FAULT_OPTION] > 0:
-            self.brake_down(self._fail, RAMP_TIME)
+            self.brake_down(partial(self._close_brake, self._fail), RAMP_TIME)
         else:
             self._fail()
 
@@ -179,20 +190,34 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self.canopen.emergency(0, 0)
         if after is DriveState.OPERATION_ENABLED:
             self.stop_braking()
+            cancel(self._closing)
             self.motor.enable(self._target())
         elif after is DriveState.QUICK_STOP_ACTIVE:
             self._quick_stop()
             return
-        elif was is DriveState.OPERATION_ENABLED and self._ramps(after):
-            self.brake_down(self._switch_off, RAMP_TIME)
-        elif was in (DriveState.OPERATION_ENABLED, DriveState.QUICK_STOP_ACTIVE):
+        elif after is DriveState.SWITCH_ON_DISABLED:
             self._switch_off()
+        elif was is DriveState.OPERATION_ENABLED:
+            if self._ramps(after):
+                self.brake_down(partial(self._close_brake, self._switch_off), RAMP_TIME)
+            else:
+                self.motor.command(self._target())
+                self._close_brake(self._switch_off)
         self._enter(after)
 
     def _ramps(self, after: DriveState) -> bool:
         """Whether the drive brakes on its way from enabled to this state."""
         option = {DriveState.SWITCHED_ON: DISABLE_OPTION, DriveState.READY_TO_SWITCH_ON: SHUTDOWN_OPTION}.get(after)
         return option is not None and self.canopen.values[option] == 1
+
+    def _close_brake(self, ended: Callable[[], None]) -> None:
+        """Closes its brake, and holds its torque for the time that the brake takes: then `ended`."""
+        cancel(self._closing)
+        if not self.settings.brake:
+            ended()
+            return
+        self.motor.close_brake()
+        self._closing = self.world.after(nanoseconds(self.settings.brake_time), ended)
 
     def _quick_stop(self) -> None:
         option = self.canopen.values[QUICK_STOP_OPTION]
@@ -201,7 +226,15 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self._enter(DriveState.SWITCH_ON_DISABLED)
             return
         self._enter(DriveState.QUICK_STOP_ACTIVE)
-        self.brake_down(None if option >= 5 else self._stopped, RAMP_TIME)
+        self.brake_down(
+            None if option >= 5 else partial(self._close_brake, self._stopped), RAMP_TIME, self._deceleration
+        )
+
+    @property
+    def _deceleration(self) -> float | None:
+        """Deceleration of the quick stop, at the motor [rad/s^2]; None: 0x6085 is not set."""
+        counts = self.canopen.values[QUICK_STOP_DECELERATION]
+        return counts * self.number("acceleration_unit", self._velocity_unit) if counts else None
 
     def _stopped(self) -> None:
         self._switch_off()
@@ -213,6 +246,8 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def _switch_off(self) -> None:
         self.stop_braking()
+        cancel(self._closing)
+        self._closing = None
         self.motor.disable()
 
     def _enter(self, state: DriveState) -> None:

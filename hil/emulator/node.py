@@ -202,10 +202,10 @@ class EmulatedDrive(EmulatedNode):
     def brake_down(
         self, ended: Callable[[], None] | None, limit: float = 0.0, deceleration: float | None = None
     ) -> None:
-        """Brakes by its own control: see `hil.emulator.ramp`.
+        """Brakes by its own control: see `hil.emulator.ramp`. It then holds its position until `stop_braking`.
 
         Args:
-            ended: Called when it stands still, or after `limit`; None: it then holds its position.
+            ended: Called when it stands still, or after `limit`; None: never.
             limit: Longest time [s].
             deceleration: Deceleration of the motor [rad/s^2]; None: that from the speed limit in `RAMP_TIME`.
         """
@@ -215,21 +215,21 @@ class EmulatedDrive(EmulatedNode):
         fastest = abs(self.settings.motor_rate(self.settings.speed_limit))
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
         steepest = fastest / RAMP_TIME if deceleration is None else deceleration
-        ramp = Ramp(*self.encoder.read(self.world.now), steepest)
+        ramp, waiting = Ramp(*self.encoder.read(self.world.now), steepest), ended
 
         def go_on() -> None:
+            nonlocal waiting
             position, speed = self.encoder.read(self.world.now)
-            stands = ramp.over and not abs(speed) > STANDSTILL * fastest
-            if ended is not None and (stands or self.world.now >= end):
-                self.stop_braking()
-                ended()
-                return
             torque = self.motor.torque_for(ramp.acceleration(position, speed))
             if abs(torque) > largest:
                 torque = math.copysign(largest, torque)
                 ramp.wait(position, speed)
             self.motor.command(torque)
             self._braking = self.world.after(nanoseconds(PERIOD), go_on)
+            stands = ramp.over and not abs(speed) > STANDSTILL * fastest
+            if waiting is not None and (stands or self.world.now >= end):
+                over, waiting = waiting, None
+                over()
 
         go_on()
 

@@ -85,8 +85,10 @@ class MitReader(CommandReader):
             elif data[7] == 0xFD:
                 self.disable()
         else:
-            if (data[3] & 0x0F) << 8 | data[4] or data[5] << 4 | data[6] >> 4:
-                self.wrong("gains that are not zero", frame)
+            if (data[3] & 0x0F) << 8 | data[4]:
+                self.wrong("a stiffness that is not zero", frame)
+            if (data[5] or data[6] >> 4) and data[2:4] not in (b"\x7f\xf0", b"\x80\x00"):
+                self.wrong("a damping around a velocity that is not zero", frame)
             number = (data[6] & 0x0F) << 8 | data[7]
             self.torque(-self._largest + number * 2 * self._largest / 4095, frame)
 
@@ -133,7 +135,9 @@ class RobStrideReader(CommandReader):
         elif kind == 4:
             self.disable()
         elif kind == 1:
-            if len(frame.data) != 8 or any(frame.data[4:]):
-                self.wrong("gains that are not zero", frame)
+            if len(frame.data) != 8 or any(frame.data[4:6]):
+                self.wrong("a stiffness that is not zero", frame)
+            elif any(frame.data[6:]) and frame.data[2:4] not in (b"\x7f\xff", b"\x80\x00"):
+                self.wrong("a damping around a velocity that is not zero", frame)
             number = frame.id // 0x100 % 0x10000
             self.torque(-self._largest + number * 2 * self._largest / 65535, frame)

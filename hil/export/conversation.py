@@ -152,7 +152,7 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
         alive = [each for drive in setup.drives for each in _alive(drive)]
         wires = _wires(setup, nodes)
         holding = [drive.command(torque) for drive, torque in zip(setup.drives, hold, strict=True)]
-        brake = [list(drive.quick_stop_frames()) for drive in setup.drives]
+        brake = [list(drive.quick_stop_frames(torque)) for drive, torque in zip(setup.drives, hold, strict=True)]
         off = [list(drive.disable_frames()) for drive in setup.drives]
     finally:
         dispatch.close()

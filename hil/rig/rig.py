@@ -5,6 +5,7 @@ everything that decides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from hil.rig.dispatch import BusExchange, Dispatch
 from hil.rig.handshake import Handshake
 from hil.rig.switch_off import SwitchOff
 from hil.safety.drive_rig import DriveRig
+from hil.safety.ladder import Ladder, Rung
 from hil.safety.monitor import Monitor
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
@@ -29,8 +31,8 @@ SAMPLE_TIME = 0.5
 OFF_TIME = 0.5
 """Time limit for switching all drives off after the loop [s]."""
 
-BRAKE_TIME = 0.1
-"""Part of `OFF_TIME` in which drives may brake by themselves [s]."""
+FRESH = 20_000_000
+"""Age up to which a sample shows whether a joint stands after the loop has ended [ns]."""
 
 NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
 
@@ -86,6 +88,7 @@ class CanRig(DriveRig):
         self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not sends
         self.switch_off = SwitchOff(dispatch, self._drives, period)
+        self.ladder = Ladder(self._drives)
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
@@ -227,11 +230,23 @@ class CanRig(DriveRig):
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
-            for drive, torque in zip(self._drives, command.tolist(), strict=True):
+            for drive, rung, torque in zip(self._drives, self.ladder.rungs, command.tolist(), strict=True):
+                if rung is not Rung.LOOP:
+                    continue
                 if drive.condition is enabled and not drive.quiet:
                     send(drive.settings.bus, drive.command(torque))
+            self._go_down(command.tolist())
         if self.sends or self._asks:
             self._dispatch.keep_alive()
+
+    def _go_down(self, torques: Sequence[float]) -> None:
+        """Sends the frames of the drives that are on a step below the loop."""
+        for number, rung in enumerate(self.ladder.rungs):
+            if rung is not Rung.LOOP:
+                if self._enabling is not None:  # it may repeat the command that enables a drive
+                    self.switch_off.attempt("", self._enabling.abandon)
+                    self._enabling = None
+                self.switch_off.send_to(self._drives[number], partial(self.ladder.frames, number, torques[number]))
 
     def begin_enable(self, torques: Sequence[float]) -> None:
         for drive in self.drives:
@@ -258,15 +273,16 @@ class CanRig(DriveRig):
         monitor.rejections(self.clock.now())
         # In shadow another master commands the drives: their faults and their other master are not reported.
         if self.sends:
-            monitor.drives(self.clock.now(), working)
+            looped = [drive for drive, rung in zip(self._drives, self.ladder.rungs, strict=True) if rung is Rung.LOOP]
+            monitor.drives(self.clock.now(), looped if working else ())
         if not self._dispatch.healthy:
             monitor.buses(now, self._dispatch.healths())
 
-    def disable(self, brake: bool) -> bool:
+    def disable(self) -> bool:
         self.off = True
         if self._enabling is not None:
             self.switch_off.attempt("", self._enabling.abandon)
-        return self.switch_off.send(brake)
+        return self.switch_off.send()
 
     def stop(self) -> None:
         """Switches every drive off and waits until all have confirmed, at most `OFF_TIME`.
@@ -276,10 +292,26 @@ class CanRig(DriveRig):
         """
         if not self.sends or (self.off and self.switch_off.confirmed):
             return
-        now = self.clock.now()
-        end, braking = now + nanoseconds(OFF_TIME), now if self.off else now + nanoseconds(BRAKE_TIME)
-        while self.clock.now() < end and not self.disable(brake=self.clock.now() < braking):
-            self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
+        if not self.off:
+            self.switch_off.attempt("", self._brake_down)
+        end = self.clock.now() + nanoseconds(OFF_TIME)
+        while self.clock.now() < end and not self.disable():
+            self._listen()
+
+    def _brake_down(self) -> None:
+        """Lets every drive that may be on brake by itself, at most for the longest time that one may take."""
+        ladder, started = self.ladder, self.clock.now()
+        on = [number for number, drive in enumerate(self._drives) if drive.possibly_on]
+        for number in on:
+            ladder.ramp(number, started, must=True)
+        while not all([ladder.ended(number, self.clock.now()) for number in on]):
+            self._go_down(self._holding)
+            self._listen()
+            samples, now = [drive.sample or NO_SAMPLE for drive in self._drives], self.clock.now()
+            ladder.watch([each.velocity for each in samples], [now - each.time < FRESH for each in samples])
+
+    def _listen(self) -> None:
+        self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
 
 
 def _held(drive: Drive, torque: float) -> float:

@@ -37,27 +37,25 @@ class SwitchOff:
         """Whether every drive reports that it is off, after two rounds: the first answers may be older."""
         return self._rounds > 1 and all([drive.confirmed_off for drive in self._drives])
 
-    def send(self, brake: bool) -> bool:
-        """Sends all drives the frames that stop them; returns whether they have confirmed.
-
-        Args:
-            brake: Whether drives that can brake by themselves do so; else they are disabled at once.
-        """
+    def send(self) -> bool:
+        """Sends all drives the frames that disable them; returns whether they have confirmed."""
         for drive in self._drives:
-            self._send_off(drive, brake)
+            self.send_to(drive, drive.disable_frames)
         self._rounds += 1
         return self.confirmed
 
-    def _send_off(self, drive: Drive, brake: bool) -> None:
+    def send_to(self, drive: Drive, make: Callable[[], Sequence[Frame]]) -> None:
         """Sends the frames that stop one drive; if they cannot be made, those that disable it."""
         name, bus = drive.settings.name, drive.settings.bus
         frames: Sequence[Frame] = ()
         try:
-            frames = drive.quick_stop_frames() if brake else drive.disable_frames()
+            frames = make()
         except BaseException as error:
             self._failed(name, error)
-            if brake:
-                self._send_off(drive, False)
+            self.attempt(name, lambda: self._send_all(bus, name, drive.disable_frames()))
+        self._send_all(bus, name, frames)
+
+    def _send_all(self, bus: str, name: str, frames: Sequence[Frame]) -> None:
         for frame in frames:
             try:
                 self._dispatch.send(bus, frame)

@@ -7,12 +7,19 @@ import numpy as np
 
 from hil.drives.base import Drive
 from hil.loop import Rig
+from hil.safety.ladder import Ladder
 from hil.safety.monitor import Monitor
 from servoctl.types import Array
 
 
 class DriveRig(Rig):
-    """A rig whose drives are enabled before the task and disabled after it."""
+    """A rig whose drives are enabled before the task and disabled after it.
+
+    Attributes:
+        ladder: On which step from torque to off each drive is; `write` sends the frames of these steps.
+    """
+
+    ladder: Ladder
 
     @property
     @abstractmethod
@@ -45,12 +52,8 @@ class DriveRig(Rig):
         """
 
     @abstractmethod
-    def disable(self, brake: bool) -> bool:
-        """Switches every drive off; returns whether all drives have confirmed it. Never raises.
-
-        Args:
-            brake: Whether the drives brake by themselves first, where they can.
-        """
+    def disable(self) -> bool:
+        """Switches every drive off; returns whether all drives have confirmed it. Never raises."""
 
     @abstractmethod
     def start_problems(self) -> list[tuple[str, str]]:
@@ -64,7 +67,7 @@ class DriveRig(Rig):
             monitor: Receives the events.
             now: Beginning of the tick [ns].
             ages: Age of each node's sample [s]; 0 as long as none is expected.
-            working: Whether every drive should be enabled.
+            working: Whether every drive that is in the loop should be enabled.
         """
 
     def let_guide(self) -> None:

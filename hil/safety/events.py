@@ -16,10 +16,13 @@ class Reaction(IntEnum):
     """The event is recorded and shown to the operator."""
 
     STOP = 2
-    """Controlled stop: damping and gravity compensation until the machine stands still, then every drive off."""
+    """Controlled stop: damping and gravity compensation until the machine stands still, brakes closed, drives off.
+
+    A drive that the loop has lost brakes by itself meanwhile; the brake of an axis in doubt closes at once.
+    """
 
     DISABLE = 3
-    """Every drive is switched off at once; it brakes by itself first, where it can."""
+    """No controlled stop: every drive brakes by itself until it stands, where it can, and goes off."""
 
 
 class Origin(Enum):
@@ -36,10 +39,10 @@ class EventKind(Enum):
 
     MISSED = (Reaction.NOTE, Origin.RIG, "no sample in the last period and a half")
     STALE = (Reaction.STOP, Origin.RIG, "the last sample is stale")
-    LOST = (Reaction.DISABLE, Origin.RIG, "samples have stopped")
+    LOST = (Reaction.STOP, Origin.RIG, "samples have stopped")
     DRIVE_FAULT = (Reaction.STOP, Origin.RIG, "the drive reports a fault")
     DRIVE_STATE = (Reaction.STOP, Origin.RIG, "the drive is no longer enabled")
-    HEARTBEAT = (Reaction.DISABLE, Origin.RIG, "the drive's heartbeat has stopped")
+    HEARTBEAT = (Reaction.STOP, Origin.RIG, "the drive's heartbeat has stopped")
     REJECTED = (Reaction.NOTE, Origin.RIG, "an invalid frame was dropped")
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "an implausible sample was dropped")
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible")
@@ -53,7 +56,8 @@ class EventKind(Enum):
     CLAMPED = (Reaction.WARN, Origin.TASK, "the torque was clamped in more than half of the last 0.5 s")
     CLAMPED_STOP = (Reaction.STOP, Origin.TASK, "the torque was clamped in more than half of the last 0.5 s")
     SATURATED = (Reaction.WARN, Origin.RIG, "the drive cannot make the requested torque")
-    BUS = (Reaction.DISABLE, Origin.RIG, "the bus is down")
+    BUS = (Reaction.STOP, Origin.RIG, "the bus is down")
+    BUS_PASSIVE = (Reaction.STOP, Origin.RIG, "the bus has many errors")
     BUS_WARNING = (Reaction.WARN, Origin.RIG, "the bus has errors")
     OVERRUN = (Reaction.NOTE, Origin.RIG, "periods were skipped")
     OVERRUNS = (

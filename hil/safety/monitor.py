@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hil.bus.base import Health, Link
 from hil.drives.base import Condition, Drive, Node
@@ -13,6 +13,9 @@ from hil.safety.rules import Rule, SafetyBounds
 
 EVERY_TIME = (EventKind.STAGE, EventKind.GAIN, EventKind.OUTLIER)
 """Kinds that are recorded each time; of the other kinds only the first event of each subject is recorded."""
+
+_LINKS = {Link.OFF: EventKind.BUS, Link.DOWN: EventKind.BUS, Link.PASSIVE: EventKind.BUS_PASSIVE}
+"""State of a link -> its event; a warning for the others."""
 
 WINDOW = 0.5
 """Time over which clamped ticks are counted [s]."""
@@ -88,15 +91,16 @@ class Monitor:
                 self.report(now, EventKind.REJECTED, node.settings.name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
 
-    def drives(self, now: int, working: bool) -> None:
+    def drives(self, now: int, looped: Collection[Drive]) -> None:
         """Checks the condition of each drive.
 
         Args:
             now: Present time [ns].
-            working: Whether every drive should be enabled.
+            looped: The drives that should be enabled.
         """
         enabled = Condition.ENABLED
         for drive in self._drives:
+            working = drive in looped
             problem = drive.fault or drive.foreign or (working and (drive.saturated or drive.condition is not enabled))
             if not problem:
                 continue
@@ -149,8 +153,7 @@ class Monitor:
         for name, health in healths.items():
             if health.link is Link.ACTIVE and not health.errors:
                 continue
-            failed = health.link in (Link.OFF, Link.DOWN, Link.PASSIVE)
-            kind = EventKind.BUS if failed else EventKind.BUS_WARNING
+            kind = _LINKS.get(health.link, EventKind.BUS_WARNING)
             self.report(now, kind, name, f"{health.link.value}: {health.reason}")
 
     def lateness(self, tick: Tick) -> None:

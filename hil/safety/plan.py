@@ -47,7 +47,9 @@ class Phase(Enum):
     DISABLING = "disabling"
     OVER = "over"
     FLOAT = "float"
-    CALIBRATE = "calibrate"  # the place in this list is the number in the column `stage` of every log: add at the end
+    CALIBRATE = "calibrate"
+    QUICK_STOP = "quick stop"
+    BRAKING = "braking"  # the place in this list is the number in the column `stage` of every log: add at the end
 
 
 UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)
@@ -55,6 +57,9 @@ UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)
 
 WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases in which every drive should be enabled."""
+
+ENDING = (Phase.QUICK_STOP, Phase.BRAKING, Phase.DISABLING, Phase.OVER)
+"""Phases after the controlled stop: only the end follows."""
 
 
 LEARNING = 0.6

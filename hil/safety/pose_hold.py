@@ -40,6 +40,12 @@ LARGEST_BIAS = 0.25
 WALL = 0.02
 """Width of the wall before each position limit, while a hand guides [share of the range]."""
 
+BLIND_TIME = 0.01
+"""Time in which a motor is braked blindly, unless its limits make that longer [s]."""
+
+BLIND_SHARE = 0.9
+"""Part of the torque limit for that: the torque in the frame has steps."""
+
 ANCHOR = 2.0
 """Frequency w_a of the slipping spring, in damping rates s."""
 
@@ -68,6 +74,10 @@ class PoseHold:
         period: Period of the loop [s].
         stop_rate: Rate s at which speeds decay in a stop [1/s].
         guiding: How the machine feels in the hand; None: `guide` is not used.
+
+    Attributes:
+        blind: Number of a motor whose measurement is not trusted any more -> its rate by the model, from its last
+            trusted one [joint unit/s]: `stop` brings it to rest blindly.
     """
 
     def __init__(
@@ -89,6 +99,8 @@ class PoseHold:
         self._path = self._slowing = np.zeros(len(drives))
         self._followed = np.zeros(len(drives), dtype=bool)
         self._integral = self._bias = self._at_release = np.zeros(len(drives))
+        self._limits = np.array([drive.torque_limit for drive in drives])
+        self.blind: dict[int, float] = {}
 
     def begin(self, positions: Sequence[float]) -> None:
         """Holds these positions of the joints from now on [joint unit]."""
@@ -105,7 +117,13 @@ class PoseHold:
             self._sound = reading.q.copy()
 
     def stop(
-        self, reading: Reading, sound: Sequence[bool], driven: Sequence[bool], elapsed: float, limited: bool
+        self,
+        reading: Reading,
+        sound: Sequence[bool],
+        driven: Sequence[bool],
+        sent: Sequence[float],
+        elapsed: float,
+        limited: bool,
     ) -> tuple[list[float], list[float]]:
         """Torques that hold the machine, and torques that bring it to rest.
 
@@ -116,6 +134,7 @@ class PoseHold:
             reading: State of the machine.
             sound: Whether the measurement of each drive, then of each encoder, may be used.
             driven: Whether each drive makes the torque that it is sent.
+            sent: Torques of the last tick.
             elapsed: Time since the last tick [s].
             limited: Whether a limit has changed the torques of the last tick.
         """
@@ -137,7 +156,19 @@ class PoseHold:
         wanted = 3 * w**2 * (self._path - y) + 3 * w * (self._slowing - rates) - s * self._slowing
         held: list[float] = here.u.tolist()
         torques: list[float] = (here.u + inertia @ np.where(usable, wanted, 0.0)).tolist()
+        for number in self.blind:
+            if driven[number]:
+                w_here = float(here.inertia[number, number])
+                torques[number] = self._blindly(number, held[number], w_here, sent[number], elapsed)
         return held, torques
+
+    def _blindly(self, number: int, held: float, inertia: float, sent: float, elapsed: float) -> float:
+        """Torque that brings a motor to rest from its last trusted rate, by the model alone."""
+        if not inertia > 0.0:
+            return held
+        self.blind[number] += elapsed * (sent - held) / inertia
+        limit = BLIND_SHARE * self._limits[number]
+        return float(min(limit, max(-limit, held - inertia * self.blind[number] / BLIND_TIME)))
 
     def _balance(self, reading: Reading, sound: bool) -> Hold | None:
         """What cancels gravity and Coriolis forces; at the last sound pose gravity alone; None if there is no such."""

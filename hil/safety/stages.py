@@ -1,7 +1,8 @@
 """The stages of a run on drives: which torques are sent at each tick, from the first sample until all drives are off.
 
-Design: a state machine that only moves forward. Every event that stops the run leads to the controlled stop or
-directly to `DISABLING`; from there only the end can follow. Task time stands still until the last stage.
+Design: a state machine that only moves forward. Every event that stops the run leads down the ladder: `STOPPING` under
+the loop's torque, `QUICK_STOP` where that leaves motion or must not go on, `BRAKING`, `DISABLING`. The drive of an axis
+in doubt goes down it before the others. Task time stands still until the last stage.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
+from hil.safety.ladder import STILL, Rung
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
-from hil.safety.plan import UNPOWERED, WORKING, Phase, RunPlan, Stage
+from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
 from servoctl.types import Array, Status
 
@@ -38,20 +40,17 @@ BRAKES_OPEN = 0.1
 """Brakes are open after this time in stage zero, or after half of the stage: until then they hold the machine with a
 torque that no model knows, which an estimator would take for a disturbance [s]."""
 
-STILL = 0.01
-"""A joint stands still below this share of its speed limit."""
+RESTING = 0.05
+"""A torque holds a joint if it differs by less from that of the model [share of torque_limit]."""
 
-LEFT = 0.04
-"""It has stopped only below this share of the largest speed of any joint in the stop, unless that is noise."""
+BLIND_TIME = 0.05
+"""Longest time for which an axis without a trusted encoder is braked by the model alone [s]."""
 
-NOISE = 0.001
-"""Speeds below this share of the speed limit are noise."""
+DOUBTFUL = frozenset({EventKind.POSITION, EventKind.DRIVE_FAULT})
+"""Events after which the brake of an axis closes as soon as the axis stands, before those of the others."""
 
-SHOWN = 2.0
-"""Speeds below this many steps of the measured speed are noise."""
-
-STILL_TICKS = 3
-"""Ticks in a row below `STILL` that end the controlled stop: one slow sample may be noise."""
+OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
+"""Events after which a drive brakes by itself: the loop does not hear it any more."""
 
 
 class Stages:
@@ -85,7 +84,8 @@ class Stages:
         self._entered: int | None = None
         self._engage_by: int | None = None
         self._stop_request: str | None = None
-        self._still, self._fastest = 0, 0.0
+        self._judged = 0
+        self._rates = [0.0] * self._count
         self._silent = True
         self._handlers = {
             Phase.SHADOW: self._only_watch,
@@ -97,6 +97,8 @@ class Stages:
             Phase.FULL: self._full,
             Phase.FLOAT: self._float,
             Phase.STOPPING: self._stop,
+            Phase.QUICK_STOP: self._quick_stop,
+            Phase.BRAKING: self._braking,
             Phase.DISABLING: self._disable,
         }
 
@@ -146,7 +148,13 @@ class Stages:
         if self._entered is None:
             self._entered = now
         self._silent = self._silent and not reading.valid
-        self._pose.see(reading, self._sound(reading))
+        sound = self._sound(reading)
+        self._pose.see(reading, sound)
+        self._rig.ladder.watch(reading.speeds, sound)
+        doubted = {finding.channel for finding in reading.findings}
+        for number, drive in enumerate(self._rig.drives):
+            if sound[number] and drive.settings.name not in doubted:
+                self._rates[number] = reading.speeds[number]
         self._watch(tick, reading)
         if self.over:
             return None
@@ -188,26 +196,56 @@ class Stages:
         monitor.judge(present, (reading.positions, reading.speeds, ages, silences, reading.torques), self.mode)
         self._rig.watch(monitor, now, ages, self.mode in WORKING)
         # signs and zeros that contradict each other are what a calibration is for
-        if self.mode is not Phase.CALIBRATE:
+        if self.mode not in (Phase.CALIBRATE, *ENDING):
             for finding in reading.findings:
                 monitor.report(now, kind_of(finding), finding.channel, finding.reason)
         self._react(now)
 
     def _react(self, now: int) -> None:
-        """Enters the phase that the worst event so far demands."""
+        """Enters the phase that the worst event so far demands, and takes drives in doubt out of the loop."""
         worst = self._monitor.worst
-        if self.mode in (Phase.DISABLING, Phase.OVER) or worst < Reaction.STOP:
+        if self.mode in WORKING:
+            self._judge(now)
+        if self.mode in ENDING or worst < Reaction.STOP:
             return
         if self.mode in WATCHING:
             self._enter(Phase.OVER, now)
-        elif worst >= Reaction.DISABLE or self.mode in (Phase.WAITING, Phase.ENABLING):
+        elif self.mode is Phase.WAITING:
             self._enter(Phase.DISABLING, now)
+        elif self.mode is Phase.ENABLING:
+            self._close_brakes(now)
+        elif worst >= Reaction.DISABLE or self._rig.ladder.left:
+            self._enter(Phase.QUICK_STOP, now)
         elif self.mode is not Phase.STOPPING:
             self._enter(Phase.STOPPING, now)
+
+    def _judge(self, now: int) -> None:
+        """Takes the drives that the new events concern out of the loop."""
+        events, ladder = self._monitor.events, self._rig.ladder
+        for event in events[self._judged :]:
+            for number, drive in enumerate(self._rig.drives):
+                if event.subject == drive.settings.bus and event.kind is EventKind.BUS:
+                    ladder.ramp(number, now, must=False)
+                if event.subject != drive.settings.name:
+                    continue
+                if event.kind is EventKind.ENCODER:
+                    ladder.distrust(number)
+                    self._pose.blind[number] = self._rates[number]
+                elif event.kind is EventKind.TRACKING:  # its torque may not hold it
+                    ladder.brake(number, now, must=True)
+                elif event.kind in DOUBTFUL:
+                    ladder.doubtful.add(number)
+                elif event.kind in OUT_OF_REACH:
+                    ladder.ramp(number, now, must=False)
+        self._judged = len(events)
 
     def _enter(self, mode: Phase, now: int) -> None:
         self.mode, self._entered = mode, now
         self._monitor.report(now, EventKind.STAGE, "", mode.value)
+        if mode is Phase.STOPPING:
+            self._rig.ladder.begin()
+        elif mode is Phase.QUICK_STOP:
+            self._rig.ladder.ramp_all(now)
 
     def _since(self, now: int) -> float:
         """Time in this phase [s]."""
@@ -227,15 +265,21 @@ class Stages:
         return self._pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
 
     def _sound(self, reading: Reading) -> list[bool]:
-        """Whether the measurement of each drive, then of each encoder, is young enough to be used."""
-        bound = self._monitor.bounds.stale_age / SECOND
-        return [age < bound for age in reading.ages]
+        """Whether the measurement of each drive, then of each encoder, is young enough to be used, and trusted."""
+        bound, distrusted = self._monitor.bounds.stale_age / SECOND, self._rig.ladder.distrusted
+        return [age < bound and number not in distrusted for number, age in enumerate(reading.ages)]
 
     def _brake(self, tick: Tick, reading: Reading) -> list[float]:
-        """Torques of the controlled stop."""
+        """Torques of the controlled stop; a drive that has left the loop gets the torque that holds it."""
         limited, elapsed = any(self._limits.clamped), tick.elapsed / SECOND
-        driven = [drive.condition is Condition.ENABLED for drive in self._rig.drives]
-        self._held, torques = self._pose.stop(reading, self._sound(reading), driven, elapsed, limited)
+        enabled, rungs = Condition.ENABLED, self._rig.ladder.rungs
+        driven = [
+            rung is Rung.LOOP and drive.condition is enabled
+            for drive, rung in zip(self._rig.drives, rungs, strict=True)
+        ]
+        self._held, torques = self._pose.stop(
+            reading, self._sound(reading), driven, self._limits.previous, elapsed, limited
+        )
         return torques
 
     def _not_finite(self, torques: Sequence[float]) -> list[str]:
@@ -352,26 +396,44 @@ class Stages:
             self._monitor.report(now, EventKind.TASK, "", self._controller.reason(self.task_time))
 
     def _stop(self, tick: Tick, reading: Reading) -> list[float]:
-        self._still = self._still + 1 if self._slow(reading) else 0
-        if self._still >= STILL_TICKS or self._since(tick.began) >= self._plan.stop_time:
-            self._enter(Phase.DISABLING, tick.began)
+        ladder = self._rig.ladder
+        torques = self._brake(tick, reading)
+        ladder.brake_doubtful(tick.began)
+        self._brake_blind(tick.began)
+        if ladder.all_ended(tick.began):
+            self._close_brakes(tick.began)
+        elif self._since(tick.began) >= self._plan.stop_time:
+            self._enter(Phase.QUICK_STOP, tick.began)
+        return torques
+
+    def _brake_blind(self, now: int) -> None:
+        """Closes the brakes of axes without a trusted encoder that stand by the model, and are held."""
+        for number, rate in self._pose.blind.items():
+            limits = self._rig.drives[number].settings
+            held = 0.0 if self._held is None else self._held[number]
+            rests = abs(self._limits.previous[number] - held) < RESTING * limits.torque_limit
+            if (rests and abs(rate) < STILL * limits.speed_limit) or self._since(now) > BLIND_TIME:
+                self._rig.ladder.brake(number, now, must=True)
+
+    def _quick_stop(self, tick: Tick, reading: Reading) -> list[float]:
+        if self._rig.ladder.all_ended(tick.began):
+            self._close_brakes(tick.began)
         return self._brake(tick, reading)
 
-    def _slow(self, reading: Reading) -> bool:
-        """Whether every joint is slow, by its speed limit and by the speed at which the stop began."""
-        speeds = np.abs(reading.speeds)
-        self._fastest = max(self._fastest, float(speeds.max(initial=0.0)))
-        for speed, drive in zip(speeds, self._rig.drives, strict=True):
-            limit, step = drive.settings.speed_limit, drive.quantum()[1]
-            least = np.fmax(SHOWN * step, NOISE * limit)  # fmax: a step that is not on the wire is NaN
-            if not speed < max(least, min(STILL * limit, LEFT * self._fastest)):
-                return False
-        return True
+    def _close_brakes(self, now: int) -> None:
+        ladder = self._rig.ladder
+        ladder.close_brakes(now)
+        self._enter(Phase.BRAKING if ladder.braking(now) else Phase.DISABLING, now)
+
+    def _braking(self, tick: Tick, reading: Reading) -> list[float]:
+        if not self._rig.ladder.braking(tick.began):
+            self._enter(Phase.DISABLING, tick.began)
+        return self._brake(tick, reading)
 
     def _disable(self, tick: Tick, reading: Reading) -> list[float]:
         now = tick.began
         self._limits.forget()
-        self.confirmed = self._rig.disable(brake=self._since(now) < DISABLE_TIME / 5 and self._must_brake)
+        self.confirmed = self._rig.disable()
         if self.confirmed:
             self._enter(Phase.OVER, now)
         elif self._since(now) >= DISABLE_TIME:
@@ -381,7 +443,3 @@ class Stages:
                     self._monitor.report(now, kind, drive.settings.name, drive.condition.value)
             self._enter(Phase.OVER, now)
         return []
-
-    @property
-    def _must_brake(self) -> bool:
-        return self._monitor.worst >= Reaction.DISABLE

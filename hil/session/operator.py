@@ -10,7 +10,7 @@ from hil.loop.controller import Controller
 from hil.loop.stop_signals import StopSignals
 from hil.rig.rig import CanRig
 from hil.safety import EventKind
-from hil.safety.plan import Phase
+from hil.safety.plan import ENDING, Phase
 from hil.safety.stages import Stages
 from hil.session.reporter import Reporter
 from hil.view.requests import SIGNAL
@@ -18,7 +18,7 @@ from hil.view.view import LivePage
 
 STOP_BUTTON = "stop button of the live page"
 
-STOPPED = (Phase.STOPPING, Phase.DISABLING, Phase.OVER)
+STOPPED = (Phase.STOPPING, *ENDING)
 """Phases in which no gain changes."""
 
 CHECK_EVERY = 100

@@ -114,6 +114,9 @@ class DriveConfig(NodeConfig):
     position_limits: Interval = Field(description="[lower, upper] displacement [joint unit]")
     stops: Stops = Field(default=Stops(), description="mechanical stops at known displacements, for --calibrate")
     brake: StrictBool = Field(default=False, description="whether a brake holds the joint while the drive is disabled")
+    brake_time: Time = Field(
+        default=0.1, description="time that the brake takes to close; torque is held so long where the protocol can [s]"
+    )
 
 
 class Sensor(NodeConfig):
@@ -133,11 +136,15 @@ class Safety(Section):
     stale: PositiveTime = Field(
         default=0.005, description="age of a sample that stops the machine; at least 3 periods [s]"
     )
-    lost: PositiveTime = Field(default=0.02, description="age that disables the drives; at least 10 periods [s]")
+    lost: PositiveTime = Field(
+        default=0.02, description="age from which a drive brakes by itself; at least 10 periods [s]"
+    )
     drive_watchdog: PositiveTime = Field(
         default=0.05, description="time without a command after which a drive stops by itself [s]"
     )
-    stop_time: PositiveTime = Field(default=0.5, description="longest controlled stop before the drives go off [s]")
+    stop_time: PositiveTime = Field(
+        default=0.5, description="longest controlled stop before the drives brake by themselves [s]"
+    )
     engage_tolerance: Positive = Field(
         default=0.01, description="largest violation and rate at which the task starts [units of the row, per s]"
     )

@@ -74,7 +74,7 @@ def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, o
         position_limits=(-1.0, 1.0), rated_torque=1.0, fd=protocol == "moteus",
     )  # fmt: skip
     drive, ids = build(settings, 0.002), node_class(settings).reserved_ids(settings)
-    sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames()]  # type: ignore[attr-defined]
+    sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames(0.0)]  # type: ignore[attr-defined]
     for identity in itertools.chain(drive.identities, (frame.id for frame in sent)):
         assert identity in ids.exclusive | ids.shared
     assert not ids.exclusive & ids.shared

@@ -37,7 +37,7 @@ def test_the_joints_beside_a_drive_in_a_fault_come_to_rest() -> None:
     played = play("AF", faults=[{"kind": "drive_fault", "drive": "joint2", "at": 0.3}])
     speeds = np.abs(speeds_in_the_stop(played))
     assert speeds[0].max() > 1.5
-    assert np.delete(speeds[-1], 1).max() < 0.02 * speeds[0].max()
+    assert np.delete(speeds[-1], 1).max() < LEFT * speeds[0].max()
 
 
 def test_joints_that_are_stopped_beyond_their_limits_come_to_rest() -> None:

@@ -346,7 +346,7 @@ def test_a_drive_that_is_not_enabled_gets_queries_which_do_not_feed_it() -> None
 
 def test_quick_stop_shorts_the_phases() -> None:
     drive, _ = conversation(Axis())
-    (brake,), (stop,) = drive.quick_stop_frames(), drive.disable_frames()
+    (brake,), (stop,) = drive.quick_stop_frames(0.0), drive.disable_frames()
     assert protocol.parse_registers(brake.data).command == {0: 15}
     assert protocol.parse_registers(stop.data).command == {0: 0}
     assert drive.torque_bytes(brake) is None and drive.torque_bytes(drive.command(8.0)) == bytes.fromhex("000080bf")

@@ -204,7 +204,7 @@ def test_disable_goes_to_idle() -> None:
     drive, _ = conversation(Axis())
     (idle,) = drive.disable_frames()
     assert (idle.id, idle.data) == (0x67, bytes((1, 0, 0, 0, 0, 0, 0, 0)))
-    assert drive.quick_stop_frames() == drive.disable_frames()
+    assert drive.quick_stop_frames(0.0) == drive.disable_frames()
 
 
 def test_a_sample_is_converted_to_the_joint() -> None:

@@ -431,7 +431,7 @@ def test_the_observer_accepts_correct_commands() -> None:
         ("cia402", [Frame(0x201, struct.pack("<Hh", 0x0F, 1300))], "a torque of -10.4, the limit is 10"),
         ("cia402", [Frame(0x201, b"\x0f\x00")], "an RPDO1 of 2 bytes"),
         ("mit", [Frame(NODE, bytes.fromhex("7fff7ff000000fff"))], "a torque of -36, the limit is 10"),
-        ("mit", [Frame(NODE, bytes.fromhex("7fff7ff0010007ff"))], "gains that are not zero"),
+        ("mit", [Frame(NODE, bytes.fromhex("7fff7ff0010007ff"))], "a stiffness that is not zero"),
     ],
 )  # fmt: skip
 def test_the_observer_reports_commands_that_must_not_be_sent(protocol: str, frames: list[Frame], what: str) -> None:

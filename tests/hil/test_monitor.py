@@ -48,7 +48,8 @@ class Silent(Drive):
     def disable_frames(self) -> Sequence[Frame]:
         return ()
 
-    quick_stop_frames = disable_frames
+    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
+        return ()
 
 
 def settings(name: str = "u1") -> DriveSettings:
@@ -87,7 +88,7 @@ def kinds(watched: Monitor) -> list[EventKind]:
         (7.4, [EventKind.MISSED], Reaction.NOTE),
         (7.5, [EventKind.MISSED, EventKind.STALE], Reaction.STOP),
         (24.9, [EventKind.MISSED, EventKind.STALE], Reaction.STOP),
-        (25.0, [EventKind.MISSED, EventKind.STALE, EventKind.LOST], Reaction.DISABLE),
+        (25.0, [EventKind.MISSED, EventKind.STALE, EventKind.LOST], Reaction.STOP),
     ],
 )
 def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[EventKind], worst: Reaction) -> None:
@@ -109,7 +110,7 @@ def test_an_event_is_told_once_and_counted_always(drive: Silent) -> None:
     watched = monitor(drive)
     drive.fault = "over-current (0x2310)"
     for now in range(5):
-        watched.drives(now, working=True)
+        watched.drives(now, [drive])
     assert [str(event) for event in watched.events] == ["u1: the drive reports a fault (over-current (0x2310))"]
     assert watched.counts == {EventKind.DRIVE_FAULT: 5}
 
@@ -117,9 +118,9 @@ def test_an_event_is_told_once_and_counted_always(drive: Silent) -> None:
 def test_a_fault_that_went_by_itself_stays(drive: Silent) -> None:
     watched = monitor(drive)
     drive.fault = "x"
-    watched.drives(0, working=True)
+    watched.drives(0, [drive])
     drive.fault = ""
-    watched.drives(1, working=True)
+    watched.drives(1, [drive])
     assert watched.worst is Reaction.STOP
 
 
@@ -127,9 +128,9 @@ def test_a_fault_that_went_by_itself_stays(drive: Silent) -> None:
 def test_a_drive_that_is_not_enabled_any_more(drive: Silent, condition: Condition) -> None:
     watched = monitor(drive)
     drive.condition = condition
-    watched.drives(0, working=False)
+    watched.drives(0, ())
     assert kinds(watched) == []
-    watched.drives(0, working=True)
+    watched.drives(0, [drive])
     assert kinds(watched) == [EventKind.DRIVE_STATE]
 
 
@@ -137,11 +138,11 @@ def test_a_drive_at_its_own_limit_and_another_master(drive: Silent) -> None:
     drive.saturated = True
     for working, found in ((False, []), (True, [EventKind.SATURATED])):
         watched = monitor(drive)
-        watched.drives(0, working)
+        watched.drives(0, [drive] if working else ())
         assert kinds(watched) == found
         assert watched.worst < Reaction.STOP
     drive.foreign = "somebody else commands this drive"
-    watched.drives(1, working=False)
+    watched.drives(1, ())
     assert kinds(watched) == [EventKind.SATURATED, EventKind.FOREIGN]
     assert watched.worst is Reaction.STOP
 
@@ -152,7 +153,7 @@ def test_a_silent_heartbeat(drive: Silent) -> None:
     assert kinds(watched) == []
     judge(watched, silence=0.250_000_001)
     assert kinds(watched) == [EventKind.HEARTBEAT]
-    assert watched.worst is Reaction.DISABLE
+    assert watched.worst is Reaction.STOP
 
 
 def test_position_speed_and_runaway(drive: Silent) -> None:
@@ -193,7 +194,7 @@ def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, stop: bool, 
     "link, kind",
     [
         (Link.WARNING, EventKind.BUS_WARNING),
-        (Link.PASSIVE, EventKind.BUS),
+        (Link.PASSIVE, EventKind.BUS_PASSIVE),
         (Link.OFF, EventKind.BUS),
         (Link.DOWN, EventKind.BUS),
     ],

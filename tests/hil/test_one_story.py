@@ -255,7 +255,7 @@ def test_a_node_that_raises_sticks_no_wire_and_leaves_no_drive_on(tmp_path: Path
 
     place = dataclasses.replace(place, engaged=engaged)
     ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
-    assert (ended.exit_code, ended.unconfirmed) == (3, ())
+    assert (ended.exit_code, ended.unconfirmed) == (3, ("a",)), "it cannot be asked any more"
     assert not on(emulator), "the one that hears nothing goes off by its watchdog"
     assert 0x201 in heard, "the frames that send it off have come to it too"
     assert story(tmp_path / "run")[1] == "the loop has failed (ArithmeticError: a model that fails (line " + (

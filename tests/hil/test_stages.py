@@ -1,4 +1,4 @@
-"""The stages of a run: forward only, task time frozen until the last, every event of weight ends in `DISABLING`."""
+"""The stages of a run: forward only, task time frozen until the last, every event of weight leads to `DISABLING`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,8 @@ from hil.drives import Condition, Drive, DriveError, Sample
 from hil.loop import Implausibility, Reading, Tick
 from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
 from hil.safety.drive_rig import DriveRig
-from hil.safety.plan import Phase, RunPlan, Stage
+from hil.safety.ladder import Ladder
+from hil.safety.plan import ENDING, Phase, RunPlan, Stage
 from hil.safety.rules import rules_of
 from hil.safety.stages import Stages
 from hil.sensing.gravity import Hold
@@ -26,7 +27,8 @@ class Bench(DriveRig):
 
     def __init__(self) -> None:
         self._drives: list[Drive] = [Silent(settings("u1"), 0.0025), Silent(settings("u2"), 0.0025)]
-        self.disabled: list[bool] = []
+        self.ladder = Ladder(self._drives)
+        self.disabled = 0
         self.reports: list[EventKind] = []
         self.refuses, self.stubborn, self.pose = False, False, list[tuple[str, str]]()
         self.enabled_with: list[float] | None = None
@@ -62,9 +64,9 @@ class Bench(DriveRig):
             drive.condition = Condition.ENABLED
         return True
 
-    def disable(self, brake: bool) -> bool:
-        self.disabled.append(brake)
-        confirmed = len(self.disabled) > 1 and not self.stubborn
+    def disable(self) -> bool:
+        self.disabled += 1
+        confirmed = self.disabled > 1 and not self.stubborn
         for drive in self.drives if confirmed else ():
             drive.condition = Condition.DISABLED
         return confirmed
@@ -73,7 +75,7 @@ class Bench(DriveRig):
         return self.pose
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
-        monitor.drives(now, working)
+        monitor.drives(now, self._drives if working else ())
         for kind in self.reports:
             monitor.report(now, kind, "u1")
 
@@ -157,7 +159,7 @@ def test_a_full_run_goes_through_every_stage_and_ends_off() -> None:
     ]  # fmt: skip
     assert run.stages.confirmed
     assert run.monitor.exit_code == 0
-    assert run.machine.disabled == [False, False]
+    assert run.machine.disabled == 2
 
 
 def test_task_time_stands_still_until_full_and_then_follows_the_periods() -> None:
@@ -229,7 +231,7 @@ def test_shadow_sends_nothing_and_touches_no_drive() -> None:
     while (sent := run.tick()) is not None:
         assert (sent == 0).all()
     assert run.modes == [Phase.SHADOW, Phase.OVER]
-    assert run.machine.disabled == []
+    assert run.machine.disabled == 0
     assert run.machine.enabled_with is None
     assert len(run.law.times) > 10
 
@@ -248,7 +250,7 @@ def test_a_drive_that_refuses_is_named_and_all_go_off() -> None:
     run.until(Phase.OVER)
     assert Phase.ZERO not in run.modes
     assert "u2: the drive refuses" in str(next(iter(run.monitor.verdicts())))
-    assert run.machine.disabled == [True, True]
+    assert run.machine.disabled == 2
 
 
 def test_a_pose_that_takes_more_than_the_limit_is_refused() -> None:
@@ -357,7 +359,7 @@ def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: EventKind,
     assert run.stages.mode is (Phase.DISABLING if immediate else Phase.STOPPING)
     after = len(run.modes)
     run.until(Phase.OVER)
-    assert set(run.modes[after:]) <= {Phase.STOPPING, Phase.DISABLING, Phase.OVER}
+    assert set(run.modes[after:]) <= {Phase.STOPPING, *ENDING}
     assert run.machine.disabled
     assert run.tick() is None
 
@@ -390,4 +392,4 @@ def test_a_drive_that_does_not_switch_off_is_reported_in_capitals() -> None:
     assert not run.stages.confirmed
     assert run.monitor.exit_code == 3
     assert "use the emergency stop" in str(run.monitor.events[-2])
-    assert len(run.machine.disabled) > 100
+    assert run.machine.disabled > 100

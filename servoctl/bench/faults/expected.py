@@ -23,7 +23,9 @@ GOES_ON = "goes on"
 STALE, LOST = max(3 * PERIOD, 0.005), max(10 * PERIOD, 0.02)
 STOP_TIME = 0.2
 """Longest controlled stop [s]; the value in carts.yaml."""
-STOPPED = STOP_TIME + 0.1
+OWN_BRAKING = 0.45
+"""Longest time that the loop waits for drives that brake by themselves [s]."""
+STOPPED = STOP_TIME + OWN_BRAKING + 0.1
 """Longest time from the ending event to the last drive off, with a controlled stop [s]."""
 BRAKING = 0.26
 """Time that a drive needs to brake to standstill by itself: its ramp, and the end of its loop [s]."""
@@ -31,8 +33,8 @@ BRING_UP = 5.0
 """Drives are enabled, or refused, within this time [s]."""
 FASTEST_CART, SPEED_LIMIT = 1.6, 2.0
 """Largest speed of the carts in the task, and speed limit of their drives [m/s]."""
-AT_ONCE = frozenset({"lost", "heartbeat", "runaway", "bus", "start_pose", "handshake", "exception"})
-"""Endings without a controlled stop."""
+AT_ONCE = frozenset({"runaway", "start_pose", "handshake", "exception"})
+"""Endings without a controlled stop: drives brake by themselves."""
 TASK = frozenset({"non_finite", "position", "speed", "runaway", "clamped_stop", "task", "not_engaged"})
 """Endings that the task causes."""
 
@@ -74,7 +76,7 @@ class Expected:
         if self.off is not None:
             return self.off
         braking = BRAKING if scenario.protocol == "cia402" else 0.0
-        reaction = 2 * PERIOD + braking if ending in AT_ONCE else STOPPED
+        reaction = 2 * PERIOD + OWN_BRAKING if ending in AT_ONCE else STOPPED
         return max(self.within + reaction, WATCHDOG + PERIOD + braking if self.unheard else 0.0)
 
 
@@ -96,7 +98,7 @@ _ON = _of(GOES_ON)
 _ASKED = ("mit", "moteus", "robstride")
 """Protocols whose drives report only when asked."""
 _STALE = _of("stale", within=STALE + PERIOD)
-_DEAF = _of("stale", "bus", within=STALE + PERIOD, unheard=True, mute=True)
+_DEAF = _of("stale", "bus", "bus_passive", within=STALE + PERIOD, unheard=True, mute=True)
 _JUMP = _of("encoder", within=3 * PERIOD, misled=0.02)
 
 
@@ -122,7 +124,15 @@ def _drive_fault(extra: float = 0.0) -> Expected:
 
 def _another_master(scenario: Scenario) -> Expected:
     """Two senders of one id collide: we may be error passive or bus-off before a frame of the other arrives."""
-    return _of("foreign", "bus", within=2 * PERIOD + scenario.faults[0]["period"], unheard=True, mute=True, fed=True)
+    return _of(
+        "foreign",
+        "bus",
+        "bus_passive",
+        within=2 * PERIOD + scenario.faults[0]["period"],
+        unheard=True,
+        mute=True,
+        fed=True,
+    )
 
 
 def _stall(scenario: Scenario) -> Expected:
@@ -158,7 +168,7 @@ _WEAK = _moving(_ON, _of("tracking", within=0.4))
 # a law with an estimator meets a load and goes on; what cannot be told from a load counts as one, and is reported
 _LOADS = ("torque constant wrong", "torque table wrong", "hand pushes")
 _MET = _of("tracking", GOES_ON, within=0.4, told="load")
-_TWINS = _of(GOES_ON, "stale", "drive_fault", "drive_state", "bus", within=STALE + 2 * PERIOD)
+_TWINS = _of(GOES_ON, "stale", "drive_fault", "drive_state", "bus", "bus_passive", within=STALE + 2 * PERIOD)
 
 _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     # two replies in a row leave one of 8.5 ms, see above
@@ -168,7 +178,7 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "samples lost": _with(_STALE, mute=True),
     "commands lost": _by_protocol(
         odrive=_of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
-        cia402=_with(_STALE, unheard=True),
+        cia402=_with(_STALE, unheard=True, mute=True),  # it has left NMT operational, and is asked in vain
         **dict.fromkeys(_ASKED, _with(_STALE, unheard=True, mute=True)),
     ),
     "everything lost": _DEAF,

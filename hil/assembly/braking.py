@@ -1,0 +1,35 @@
+"""The deceleration with which drives brake by their own control, from the inertia of the machine."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from hil.assembly.settings import HilSettings
+from hil.sensing.gravity import Hold
+
+SHARE = 0.5
+"""Part of what gravity leaves of each torque limit that a ramp uses: the inertia differs from pose to pose."""
+
+FASTEST_STOP = 0.02
+"""Shortest time from all speed limits to standstill [s]: a ramp of fewer samples is a blow."""
+
+
+def with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
+    """The rig with the deceleration of each drive; all drives take the same time from their speed limits to rest.
+
+    With that time T each motor i needs the torque sum_j |W_ij| v_j / T at the start pose while all brake at once.
+
+    Args:
+        settings: The rig.
+        start: What holds the start pose, and the inertia W that the motors see there.
+    """
+    speeds = np.array([drive.speed_limit for drive in settings.drives])
+    limits = np.array([drive.torque_limit for drive in settings.drives])
+    left = SHARE * (limits - np.abs(start.u))
+    if not (left > 0.0).all():
+        return settings
+    time = max(FASTEST_STOP, float(np.max(np.abs(start.inertia) @ speeds / left)))
+    if not np.isfinite(time):
+        return settings
+    drives = tuple(replace(drive, deceleration=drive.speed_limit / time) for drive in settings.drives)
+    return replace(settings, drives=drives)

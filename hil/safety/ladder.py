@@ -1,0 +1,201 @@
+"""The ladder of every end: the loop's torque, the drive's own ramp, the brake closed while torque is held, off.
+
+Design: each drive is on one step of it and only goes down. Stages decide who goes down, and when a step has ended; the
+rig sends the frames of each step at every tick.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+
+from hil.drives.base import Drive
+from hil.frame import Frame
+from hil.loop import SECOND
+
+STILL = 0.01
+"""A joint stands still below this share of its speed limit."""
+
+LEFT = 0.04
+"""It has stopped only below this share of the largest speed of any joint in the stop, unless that is noise."""
+
+NOISE = 0.001
+"""Speeds below this share of the speed limit are noise."""
+
+SHOWN = 2.0
+"""Speeds below this many steps of the measured speed are noise."""
+
+STILL_TICKS = 3
+"""Ticks in a row below `STILL` until a joint counts as standing: one slow sample may be noise."""
+
+GROWTH = 0.2
+"""A drive does not brake by itself if its joint is so much faster than when it began [share of speed_limit]."""
+
+LONGEST = 3.0
+"""Longest own braking from speed_limit, over the time of the ramp: a drive that damps needs as long to 1 %."""
+
+REPORTS = 0.1
+"""Time for a drive to report that its own braking has ended [s]."""
+
+
+class Rung(IntEnum):
+    """Step of the ladder."""
+
+    LOOP = 0
+    """It makes the torque of the loop."""
+
+    RAMP = 1
+    """It brakes by its own control."""
+
+    BRAKE = 2
+    """Its brake closes; torque is held meanwhile where the protocol can."""
+
+    OFF = 3
+    """It is disabled."""
+
+
+class Ladder:
+    """The step of each drive.
+
+    Args:
+        drives: In the order of the actuators.
+
+    Attributes:
+        rungs: Step of each drive.
+        distrusted: Numbers of the drives whose encoder is not trusted.
+        doubtful: Numbers of the drives whose brake closes first.
+    """
+
+    def __init__(self, drives: Sequence[Drive]) -> None:
+        self._drives = drives
+        self.rungs = [Rung.LOOP] * len(drives)
+        self._since = [0] * len(drives)
+        self.distrusted: set[int] = set()
+        self.doubtful: set[int] = set()
+        self._still, self._fastest = [0] * len(drives), 0.0
+        self._growing, self._entered = [0] * len(drives), [0.0] * len(drives)
+
+    def brake(self, number: int, now: int, must: bool) -> None:
+        """Closes the brake of a drive, if it has one.
+
+        Args:
+            number: Number of the drive.
+            now: Present time [ns].
+            must: Whether the drive goes off for it where the brake closes only then.
+        """
+        drive = self._drives[number]
+        if drive.settings.brake and (must or drive.holds_while_braking):
+            self._lower(number, Rung.BRAKE, now)
+
+    def distrust(self, number: int) -> None:
+        """The encoder of a drive is not trusted from now on."""
+        self.distrusted.add(number)
+
+    def ramp(self, number: int, now: int, must: bool) -> None:
+        """Lets a drive brake by itself.
+
+        Args:
+            number: Number of the drive.
+            now: Present time [ns].
+            must: Whether a drive that cannot do it, or whose encoder is not trusted, leaves the loop too: its brake
+                closes, or it coasts.
+        """
+        drive = self._drives[number]
+        if drive.ramps and not (drive.ramp_needs_encoder and number in self.distrusted):
+            self._lower(number, Rung.RAMP, now)
+        elif must:
+            self._lower(number, Rung.BRAKE if drive.settings.brake else Rung.OFF, now)
+
+    def ramp_all(self, now: int) -> None:
+        """Takes every drive off the loop: it brakes by itself, by its brake, or coasts."""
+        for number in range(len(self._drives)):
+            self.ramp(number, now, must=True)
+
+    def brake_doubtful(self, now: int) -> None:
+        """Closes the brakes of axes in doubt that stand, where torque is held meanwhile."""
+        for number in self.doubtful:
+            if self.stands(number):
+                self.brake(number, now, must=False)
+
+    def close_brakes(self, now: int) -> None:
+        """Closes the brakes of all drives that are not off: when a drive goes off by itself, it closes its brake."""
+        for number, drive in enumerate(self._drives):
+            if not drive.confirmed_off:
+                self.brake(number, now, must=True)
+
+    def _lower(self, number: int, rung: Rung, now: int) -> None:
+        if rung > self.rungs[number]:
+            self.rungs[number], self._since[number] = rung, now
+
+    def begin(self) -> None:
+        """A joint counts as standing only by samples from now on."""
+        self._still, self._fastest = [0] * len(self._still), 0.0
+
+    def watch(self, speeds: Sequence[float], sound: Sequence[bool]) -> None:
+        """Takes note of the speed of each joint at a tick, and whether its measurement may be used."""
+        usable = [abs(speed) for speed, each in zip(speeds, sound, strict=False) if each]
+        self._fastest = max([self._fastest, *usable])
+        for number, drive in enumerate(self._drives):
+            limit, step = drive.settings.speed_limit, drive.quantum()[1]
+            noise = float(np.fmax(SHOWN * step, NOISE * limit))  # fmax: a step that is not on the wire is NaN
+            slow = sound[number] and abs(speeds[number]) < max(noise, min(STILL * limit, LEFT * self._fastest))
+            self._still[number] = self._still[number] + 1 if slow else 0
+            if self.rungs[number] is Rung.RAMP and sound[number]:
+                faster = abs(speeds[number]) > self._entered[number] + GROWTH * limit
+                self._growing[number] = self._growing[number] + 1 if faster else 0
+                if self._growing[number] >= STILL_TICKS:  # it has no torque, or a wrong encoder
+                    self.rungs[number] = Rung.OFF
+            else:
+                self._entered[number] = abs(speeds[number])
+
+    def stands(self, number: int) -> bool:
+        """Whether a joint stands still, by samples that are not stale."""
+        return self._still[number] >= STILL_TICKS and number not in self.distrusted
+
+    def ended(self, number: int, now: int) -> bool:
+        """Whether a drive has ended its step, or its time is over; in the loop: its joint stands, or it is off."""
+        drive, elapsed = self._drives[number], (now - self._since[number]) / SECOND
+        match self.rungs[number]:
+            case Rung.LOOP:
+                return self.stands(number) or drive.confirmed_off
+            case Rung.RAMP:
+                return drive.ramp_ended(self.stands(number)) or elapsed >= longest_ramp(drive)
+            case Rung.BRAKE:
+                return elapsed >= drive.settings.brake_time
+            case Rung.OFF:
+                return True
+
+    def all_ended(self, now: int) -> bool:
+        """Whether every drive has ended its step."""
+        return all([self.ended(number, now) for number in range(len(self._drives))])
+
+    @property
+    def left(self) -> bool:
+        """Whether no drive makes the torque of the loop any more."""
+        return Rung.LOOP not in self.rungs
+
+    def braking(self, now: int) -> bool:
+        """Whether a brake is closing."""
+        return any([rung is Rung.BRAKE and not self.ended(number, now) for number, rung in enumerate(self.rungs)])
+
+    def frames(self, number: int, torque: float) -> Sequence[Frame]:
+        """The frames of a drive's step, below the loop; `torque` holds the joint [actuator unit]."""
+        drive = self._drives[number]
+        if drive.confirmed_off:
+            return drive.disable_frames()
+        match self.rungs[number]:
+            case Rung.RAMP:
+                return drive.quick_stop_frames(torque)
+            case Rung.BRAKE:
+                return drive.brake_frames(torque, number not in self.distrusted)
+            case Rung.OFF:
+                return drive.disable_frames()
+            case Rung.LOOP:
+                raise ValueError("a drive in the loop is commanded, not switched off")
+
+
+def longest_ramp(drive: Drive) -> float:
+    """Longest time for a drive to brake by itself from its largest speed, and to close its brake then [s]."""
+    settings = drive.settings
+    closing = settings.brake_time if settings.brake else 0.0
+    return LONGEST * settings.speed_limit / settings.ramp + closing + REPORTS

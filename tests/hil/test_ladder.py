@@ -1,0 +1,154 @@
+"""Every end goes down the ladder: the loop's torque, the drive's own ramp, the brake while torque is held, off."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rigs import RACK, Played, lift, play
+
+from hil.codecs import cia402 as codec
+from hil.drives import Condition
+from hil.frame import Frame
+from hil.loop import SECOND
+from hil.protocols.nodes import build
+from hil.safety.ladder import Ladder, Rung, longest_ramp
+from tests.hil.emulation import drive_settings
+from tests.hil.test_monitor import Silent, settings
+
+BRAKED = 0.001
+"""Most that the vertical axis may move while its brake closes [m]."""
+
+
+def moved_after(played: Played, stage: str) -> float:
+    """Largest true displacement after the first row of a stage [m]."""
+    first = int(np.argmax(played.rows_in(stage)))
+    height = played["true_q.x"][first:]
+    return float(np.abs(height - height[0]).max())
+
+
+@pytest.fixture(scope="module")
+def interrupted() -> Played:
+    return play(lift(RACK), stop_at=0.5)
+
+
+def test_a_vertical_axis_does_not_fall_while_its_brake_closes_after_ctrl_c(interrupted: Played) -> None:
+    assert interrupted.exit_code == 130 and not interrupted.unconfirmed
+    assert moved_after(interrupted, "braking") < BRAKED
+    assert interrupted["true_brake.F"][-1] == 1 and interrupted["true_on.F"][-1] == 0
+
+
+def test_torque_is_held_until_the_brake_is_closed(interrupted: Played) -> None:
+    braking = interrupted.rows_in("braking")
+    assert 0.09 <= braking.sum() * 0.002 <= 0.11  # brake_time in periods
+    assert (interrupted["true_on.F"][braking] == 1).all()
+
+
+def test_a_vertical_axis_does_not_fall_at_the_normal_end() -> None:
+    played = play(lift(RACK), duration=0.1)
+    assert played.exit_code == 0
+    assert moved_after(played, "braking") < BRAKED
+
+
+def test_a_drive_that_still_moves_after_stop_time_stops_by_its_own_ramp_before_it_goes_off() -> None:
+    played = play(lift(RACK), "hil.safety.stop_time=0.004", stop_at=0.5)
+    speed = np.abs(played["true_v.x"])
+    began, off = (int(np.argmax(played.rows_in(stage))) for stage in ("stopping", "disabling"))
+    assert played.rows_in("quick stop").any()
+    assert speed[began] > 0.19 and speed[off] < 0.05 * speed[began]
+    assert moved_after(played, "disabling") < BRAKED
+
+
+def test_a_cut_bus_leaves_a_vertical_axis_to_the_ramp_and_brake_of_its_drive() -> None:
+    played = play(lift(RACK), faults=[{"kind": "cut", "at": 0.5}])
+    assert moved_after(played, "stopping") < 0.02
+    assert played["true_brake.F"][-1] == 1
+    assert played.unconfirmed == ("F",)  # it cannot say so
+
+
+def bench(*changes: dict[str, object]) -> tuple[Ladder, list[Silent]]:
+    drives = [Silent(settings(f"u{number}"), 0.0025) for number in range(2)]
+    for drive, change in zip(drives, changes, strict=False):
+        drive.settings = drive_settings("odrive", **change)  # type: ignore[arg-type]
+    for drive in drives:
+        drive.condition = Condition.ENABLED
+    return Ladder(drives), drives
+
+
+def test_a_drive_never_goes_up_the_ladder() -> None:
+    ladder, _ = bench({"brake": True})
+    ladder.brake(0, 5, must=True)
+    ladder.ramp(0, 6, must=True)
+    assert ladder.rungs == [Rung.BRAKE, Rung.LOOP]
+
+
+def test_a_drive_that_cannot_brake_by_itself_goes_off_only_if_it_must() -> None:
+    ladder, drives = bench({"brake": True}, {})
+    for number in range(2):
+        ladder.ramp(number, 0, must=False)
+    assert ladder.rungs == [Rung.LOOP, Rung.LOOP]
+    ladder.ramp_all(0)
+    assert ladder.rungs == [Rung.BRAKE, Rung.OFF]
+    assert not ladder.ended(0, round(0.099 * SECOND)) and ladder.ended(0, round(0.1 * SECOND))
+    assert longest_ramp(drives[1]) == pytest.approx(3 * 0.25 + 0.1)  # three times the usual ramp, and a report
+
+
+def test_a_drive_whose_encoder_is_in_doubt_does_not_brake_by_it() -> None:
+    ladder, drives = bench()
+    drives[0].ramps = drives[1].ramps = True  # type: ignore[misc]
+    ladder.distrust(0)
+    ladder.ramp_all(0)
+    assert ladder.rungs == [Rung.OFF, Rung.RAMP]
+
+
+def test_one_slow_or_stale_sample_is_no_standstill() -> None:
+    ladder, _ = bench()
+    for fresh in (True, True, False, True, True):
+        ladder.watch([0.0, 0.0], [fresh, True])
+    assert not ladder.stands(0) and ladder.stands(1)
+
+
+def enabled_cia402() -> Any:
+    drive: Any = build(drive_settings("cia402", node=5), 0.002)
+    drive.enable_requested = drive._started = True
+    drive.accept(Frame(0x705, bytes([codec.OPERATIONAL])))
+    drive.accept(Frame(0x285, bytes.fromhex("371200000000")))
+    return drive
+
+
+def test_a_drive_that_has_left_nmt_operational_is_not_confirmed_off_by_that() -> None:
+    drive = enabled_cia402()
+    drive.accept(Frame(0x705, bytes([codec.PRE_OPERATIONAL])))
+    assert not drive.confirmed_off and drive.possibly_on
+
+
+def test_only_a_statusword_after_the_order_to_stop_confirms_that_a_drive_is_off() -> None:
+    drive = enabled_cia402()
+    drive.accept(Frame(0x285, bytes.fromhex("500200000000")))
+    drive.disable_frames()
+    assert not drive.confirmed_off
+    drive.accept(Frame(0x285, bytes.fromhex("330200000000")))
+    assert not drive.confirmed_off  # it may still hold torque while its brake closes
+    drive.accept(Frame(0x285, bytes.fromhex("500200000000")))
+    assert drive.confirmed_off
+
+
+def test_a_drive_that_does_not_obey_pdos_is_stopped_and_asked_over_sdo() -> None:
+    drive = enabled_cia402()
+    drive.accept(Frame(0x705, bytes([codec.PRE_OPERATIONAL])))
+    sent = [frame for _ in range(2) for frame in drive.disable_frames()]
+    assert [frame.data.hex() for frame in sent if frame.id == 0x605] == ["4041600000000000", "2b40600000000000"]
+    drive.accept(Frame(0x585, bytes.fromhex("4b41600040020000")))
+    assert drive.confirmed_off
+
+
+def test_an_axis_whose_encoder_is_wrong_stops_by_the_model_and_its_brake() -> None:
+    played = play(lift(RACK), faults=[{"kind": "encoder_flip", "drive": "F", "at": 0.5}])
+    assert "encoder" in played.kinds
+    assert moved_after(played, "stopping") < 0.01
+    assert played["true_brake.F"][-1] == 1
+
+
+def test_a_drive_without_torque_that_cannot_brake_by_itself_closes_its_brake() -> None:
+    played = play(lift(RACK), faults=[{"kind": "no_torque", "drive": "F", "at": 0.5}])
+    assert played.rows_in("quick stop").sum() * 0.002 < 0.05  # it falls: its own braking is given up at once
+    assert not played.unconfirmed
