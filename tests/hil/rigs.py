@@ -31,7 +31,7 @@ _UNITS = {"counts_per_turn": 65536, "velocity_unit": "0.1*rpm"}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "cia402": _UNITS,
     "odrive": {"encoder_bits": 14},
-    "mit": {"motor": "cybergear", "status": "damiao", "drive_watchdog": True},
+    "mit": {"motor": "cybergear", "status": "damiao", "drive_watchdog": True, "speed_limit": 0.49},
     "moteus": {},
     "robstride": {"motor": "rs-02"},
 }

@@ -46,7 +46,7 @@ def write_config(
     shared = {"bus": "main", "gear": 20}
     drive = {
         "actuator": "F", "protocol": protocol, "node": 1, "rated_torque": 1.0, "torque_limit": 60,
-        "torque_rate_limit": 5000, "speed_limit": 5, "position_limits": [-10, 10], **shared, **OPTIONS[protocol],
+        "torque_rate_limit": 5000, "speed_limit": 1.5, "position_limits": [-10, 10], **shared, **OPTIONS[protocol],
     }  # fmt: skip
     encoder = "cia402" if protocol == "cia402" else "odrive"
     sensor = {"coordinate": "x2", "protocol": encoder, "node": 7, **shared}
