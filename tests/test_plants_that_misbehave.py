@@ -175,7 +175,7 @@ def test_a_plant_whose_constructor_ends_the_program_is_refused(
 
 @pytest.mark.parametrize("engine", ["numpy", "vm", "c"])
 def test_a_nan_behind_maximum_or_clip_stops_the_run_on_every_engine(engine: str, tmp_path: Path) -> None:
-    """From t = 2 s on, later than the states at which the plant is tried, the root is NaN, which a limit must not hide."""
+    """From t = 2 s on the root is NaN, which a limit must not hide; the plant is tried at earlier states."""
     force = "return np.array([-np.maximum(np.clip(np.sqrt(2.0 - t), 0.0, 9.0), 0.1), -9.8 * self.m])"
     (tmp_path / "bead.py").write_text(PLANT.replace("return np.array([0.0 * q[0], -9.8 * self.m])", force))
     (tmp_path / "bead.yaml").write_text(CONFIG)
