@@ -31,6 +31,9 @@ H3 = Row("height", "height", "holonomic", True, True, 2)
 N = Row("roll", "roll", "nonholonomic", True, False, 1)
 S = Row("own", "own", "second_order", False, False, 0)
 V = Row("own", "own", "second_order", True, False, 1)
+UNDAMPED = (
+    "needs the rate of the violation too, or it swings undamped (give violation_rate, or write the row as nonholonomic)"
+)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +72,7 @@ def test_the_correction_of_a_task_replaces_the_common_one() -> None:
         (SecondOrderCorrection(1, 1), [N], "roll: second_order does not fit a nonholonomic row (use p_feedback {P})"),
         (Baumgarte(1, 1), [S], "own: baumgarte needs a violation, a second_order row has none (leave it out)"),
         (PFeedback(1), [S], "own: p_feedback needs a violation, a second_order row has none (leave it out)"),
-        (
-            PFeedback(1),
-            [V],
-            "own: p_feedback needs the rate of the violation too, or it swings undamped (give",
-        ),
-        (Baumgarte(1, 1), [V], "own: baumgarte needs the rate of the violation too, or it swings undamped (give"),
+        *((correction, [V], f"own: {correction.label} {UNDAMPED}") for correction in (PFeedback(1), Baumgarte(1, 1))),
         (PFeedback(1, 2.0), [N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
         (PFeedback(1, [1.0, 2.0]), [H1, N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
         (Baumgarte([1.0, 2.0], 1), [H1], "alpha: expected one value per row, 1 in all, got 2"),
