@@ -141,9 +141,11 @@ def _row_sizes(matrix: Any) -> Array:
 
 def _by_entry(matrix: Any, of_rows: Array) -> Array:
     """The number of its row for each of a matrix's `entries_of`, in a shape that broadcasts with them."""
-    return of_rows[matrix.rows] if isinstance(matrix, Sparse) else of_rows[:, None]
+    sizes: Array = of_rows[matrix.rows] if isinstance(matrix, Sparse) else of_rows[:, None]
+    return sizes
 
 
 def _finite(values: Any) -> Array:
     """Magnitudes; 0 for what is not finite."""
-    return np.nan_to_num(np.abs(np.asarray(values, dtype=float)), nan=0.0, posinf=0.0)
+    sizes: Array = np.nan_to_num(np.abs(np.asarray(values, dtype=float)), nan=0.0, posinf=0.0)
+    return sizes
