@@ -201,9 +201,9 @@ def request_status() -> bytes:
     return _SDO.pack(0x40, 0x6041, 0, 0)
 
 
-def write_controlword(controlword: int) -> bytes:
-    """Payload of the SDO request that sets the controlword: PDOs are obeyed in NMT state operational alone."""
-    return _SDO.pack(0x2B, 0x6040, 0, controlword)
+def write_word(index: int, value: int) -> bytes:
+    """Payload of the SDO request that sets an object of 16 bits, as the controlword outside NMT state operational."""
+    return _SDO.pack(0x2B, index, 0, value)
 
 
 def read_status(data: bytes) -> Cia402State | None:

@@ -262,6 +262,7 @@ class Drive(Node):
         shares_heartbeat: Whether one frame feeds all drives of its protocol on a bus.
         fed: Number of ticks up to now, where `alive_frames` counts them.
         ramps: Whether `quick_stop_frames` makes it brake by itself.
+        ramp_time: Longest own braking from speed_limit, over the time of the ramp.
         ramp_needs_encoder: Whether it brakes by its encoder, which must then be trusted.
         holds_while_braking: Whether it closes its brake on `brake_frames` and holds torque until the brake is closed.
         stop_steps: What its protocol does on each step from torque to off.
@@ -276,6 +277,7 @@ class Drive(Node):
     shares_heartbeat = False
     unverified = ""
     ramps: ClassVar[bool] = False
+    ramp_time: ClassVar[float] = 3.0  # a drive that damps needs three times as long to slow down to 5 %
     ramp_needs_encoder: ClassVar[bool] = True
     holds_while_braking: ClassVar[bool] = False
     stop_steps: ClassVar[StopSteps] = StopSteps(

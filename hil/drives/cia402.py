@@ -19,7 +19,7 @@ from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_p
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
 from hil.drives.wire import (
     Encoding,
     Expects,
@@ -76,15 +76,17 @@ class Cia402Drive(Cia402Encoder, Drive):
     heartbeat = setup.HEARTBEAT
     shares_heartbeat = True
     ramps = holds_while_braking = True
+    ramp_time = RUNAWAY  # from the speed at which the loop gives up
     stop_steps = StopSteps(
-        "quick stop (controlword 0x02) by the ramp 0x6085, then off by itself (0x605A = 2); its statusword reports it",
+        "quick stop (controlword 0x02) by the ramp 0x6085; then it closes its brake and goes off (0x605A = 2), or "
+        "without a brake it holds until all stand (0x605A = 6, set over SDO with the order)",
         "disable operation (controlword 0x07): it ramps down (0x605C = 1), closes its brake and holds torque until its "
         "own brake delay is over; by 0x06 without a ramp (0x605B = 0) where the encoder is in doubt; the delay is a "
         "setting of its maker and must be at least brake_time",
         "disable voltage (controlword 0x00); a statusword that came after it proves it, over SDO where it has left "
         "NMT state operational",
-        "its heartbeat consumer (0x1016) triggers a quick stop (0x6007 = 3); the test is done while it is disabled: it "
-        "proves that the loss is noticed, not that the shaft is braked",
+        "its heartbeat consumer (0x1016) triggers the quick stop, then it goes off (0x6007 = 3, 0x605A = 2); the "
+        "test is done while it is disabled: it proves that the loss is noticed, not that the shaft is braked",
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
@@ -374,12 +376,20 @@ class Cia402Drive(Cia402Encoder, Drive):
         return self._order(codec.DISABLE_VOLTAGE, 0.0)
 
     def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
-        """Quick stop (transition 11); later commands keep this controlword."""
-        return self._order(codec.QUICK_STOP, 0.0)
+        """Quick stop (transition 11); later commands keep this controlword.
+
+        A drive without a brake is first told to hold afterwards: off, it would be dragged by joints that still move.
+        """
+        begins = self._controlword != codec.QUICK_STOP
+        frames = self._order(codec.QUICK_STOP, 0.0)
+        if self.settings.brake or not begins or not self._reports_ramp:
+            return frames
+        option = codec.write_word(setup.QUICK_STOP_OPTION, setup.QUICK_STOP_THEN_HOLD)
+        return Frame(codec.SDO_REQUEST + self.settings.node, option), *frames
 
     def ramp_ended(self, stands: bool) -> bool:
-        """At its end the drive closes its brake and goes off, which it reports; it may stand before."""
-        return self.confirmed_off or (stands and not self._reports_ramp)
+        """A drive with a brake closes it at its end and goes off, which it reports; it may stand before."""
+        return self.confirmed_off or (stands and not (self.settings.brake and self._reports_ramp))
 
     def brake_frames(self, torque: float, trusted: bool) -> Sequence[Frame]:
         """Disable operation (transition 5), or shutdown without a ramp (transition 8) if its encoder is in doubt."""
@@ -394,7 +404,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         if not self._started or self._nmt == codec.OPERATIONAL:
             return (frame,)
         self._asked += 1
-        request = codec.request_status() if self._asked % 2 else codec.write_controlword(controlword)
+        request = codec.request_status() if self._asked % 2 else codec.write_word(0x6040, controlword)
         return frame, Frame(codec.SDO_REQUEST + self.settings.node, request)
 
 

@@ -31,6 +31,9 @@ ASYNCHRONOUS = 255
 
 QUICK_STOP_THEN_DISABLE = 2
 """Value of 0x605A, 0x605E: quick-stop ramp, then switch on disabled. Low-cost drives may cut the torque at once."""
+QUICK_STOP_THEN_HOLD = 6
+"""Value of 0x605A: quick-stop ramp, then it holds in quick stop active until it is disabled. Not at bring-up: a drive
+that loses the loop would stay on."""
 ABORT_BY_QUICK_STOP = 3
 """Value of 0x6007: quick stop when heartbeat or bus is lost. Some firmware swaps 2 and 3: test the real drive."""
 

@@ -152,6 +152,8 @@ def converse(setup: RigSetup, engine: str = "auto") -> Conversation:
         alive = [each for drive in setup.drives for each in _alive(drive)]
         wires = _wires(setup, nodes)
         holding = [drive.command(torque) for drive, torque in zip(setup.drives, hold, strict=True)]
+        for drive, torque in zip(setup.drives, hold, strict=True):
+            drive.quick_stop_frames(torque)  # the first may prepare the drive, the later ones are sent repeatedly
         brake = [list(drive.quick_stop_frames(torque)) for drive, torque in zip(setup.drives, hold, strict=True)]
         off = [list(drive.disable_frames()) for drive in setup.drives]
     finally:

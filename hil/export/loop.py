@@ -19,6 +19,7 @@ from hil.export.talk import frame_of, talk
 from hil.loop import nanoseconds
 from hil.loop.controller import Controller
 from hil.safety import Reaction
+from hil.safety.ladder import longest_ramp
 from hil.session.run import WAIT_SHARE
 from hil.session.tick_choice import machine_of
 from hil.tick.compiled import HEAD_WITH_SOCKETS, TICK, text
@@ -146,6 +147,7 @@ def _settings(setup: RigSetup, name: str) -> str:
     period = nanoseconds(values.period)
     numbers_of = {
         "PERIOD": f"{period}LL", "WAIT": f"{round(WAIT_SHARE * period)}LL",
+        "RAMP": f"{nanoseconds(max(map(longest_ramp, setup.drives)))}LL",
         "STALE": f"{setup.bounds.stale_age}LL", "LATE_TICKS": str(values.safety.late_ticks),
         "START_TOLERANCE": number(values.safety.start_tolerance), "DURATION": number(setup.run.settings.duration),
         "NODES": str(len(setup.drives) + len(setup.sensors)), "NAME": f'"{name}_loop"',

@@ -31,9 +31,6 @@ STILL_TICKS = 3
 GROWTH = 0.2
 """A drive does not brake by itself if its joint is so much faster than when it began [share of speed_limit]."""
 
-LONGEST = 3.0
-"""Longest own braking from speed_limit, over the time of the ramp: a drive that damps needs as long to 1 %."""
-
 REPORTS = 0.1
 """Time for a drive to report that its own braking has ended [s]."""
 
@@ -198,4 +195,4 @@ def longest_ramp(drive: Drive) -> float:
     """Longest time for a drive to brake by itself from its largest speed, and to close its brake then [s]."""
     settings = drive.settings
     closing = settings.brake_time if settings.brake else 0.0
-    return LONGEST * settings.speed_limit / settings.ramp + closing + REPORTS
+    return drive.ramp_time * settings.speed_limit / settings.ramp + closing + REPORTS

@@ -18,12 +18,11 @@ from hil.safety.plan import ENDING, Phase
 MISSING_HEARTBEATS = 2.5
 """Heartbeat periods without a heartbeat after which the drive counts as dead."""
 
-EVERYWHERE = frozenset(Phase)
+EVERYWHERE = frozenset(Phase) - frozenset(ENDING)
+"""All phases in which something can still be ordered: after the controlled stop an event ends nothing more."""
 COMMANDED = EVERYWHERE - {Phase.SHADOW, Phase.CALIBRATE}
 """Phases in which this run commands the drives; in the others another master may."""
 STARTED = COMMANDED - {Phase.WAITING}
-MOVING = STARTED - frozenset(ENDING)
-"""Phases in which motion beyond a limit ends the run; what moves while brakes close ends nothing more."""
 
 
 class Measured(IntEnum):
@@ -140,13 +139,13 @@ def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
         def tell(value: float) -> str:
             return f"{abs(value):.4g}, limit {most:.4g}{rate}"
 
-        return Rule(kind, settings.name, Measured.SPEED, node, -limit, limit, tell, ticks, MOVING)
+        return Rule(kind, settings.name, Measured.SPEED, node, -limit, limit, tell, ticks)
 
     def tell(value: float) -> str:
         return f"{value:.4g}, limits {lower:.4g} to {upper:.4g}{unit}"
 
     return [
-        Rule(EventKind.POSITION, settings.name, Measured.POSITION, node, lower, upper, tell, 1, MOVING),
+        Rule(EventKind.POSITION, settings.name, Measured.POSITION, node, lower, upper, tell),
         speed(EventKind.RUNAWAY, RUNAWAY * most, 1),
         speed(EventKind.SPEED, most, 2),  # one fast sample may be noise
     ]

@@ -6,6 +6,7 @@ in doubt goes down it before the others. Task time stands still until the last s
 """
 
 from collections.abc import Sequence
+from math import nan
 
 import numpy as np
 
@@ -193,11 +194,20 @@ class Stages:
         if self._stop_request is not None:
             monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
         monitor.lateness(tick)
-        monitor.judge(present, (reading.positions, reading.speeds, ages, silences, reading.torques), self.mode)
+        sound = self._sound(reading)
+        positions, speeds = (
+            [value if usable else nan for value, usable in zip(values, sound, strict=False)]
+            for values in (reading.positions, reading.speeds)
+        )
+        monitor.judge(present, (positions, speeds, ages, silences, reading.torques), self.mode)
         self._rig.watch(monitor, now, ages, self.mode in WORKING)
         # signs and zeros that contradict each other are what a calibration is for
         if self.mode not in (Phase.CALIBRATE, *ENDING):
+            # the model does not know the torque of a drive that has left the loop
+            followed = all(sound) and set(self._rig.ladder.rungs) == {Rung.LOOP}
             for finding in reading.findings:
+                if finding.motion and not followed:
+                    continue
                 monitor.report(now, kind_of(finding), finding.channel, finding.reason)
         self._react(now)
 

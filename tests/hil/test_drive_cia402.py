@@ -449,6 +449,8 @@ def test_later_commands_keep_the_controlword_of_disable_and_quick_stop() -> None
     drive, talk = brought_up(Axis())
     talk.torque = 0.0
     talk.run(drive.enable(0.0))
+    first = drive.quick_stop_frames(0.0)
+    assert [frame.data.hex() for frame in first] == ["2b5a600006000000", "02000000"]  # without a brake it then holds
     for frames, controlword in ((drive.quick_stop_frames(0.0), 2), (drive.disable_frames(), 0)):
         assert [frame.data for frame in frames] == [struct.pack("<Hh", controlword, 0)]
     talk.forget()

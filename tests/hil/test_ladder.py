@@ -152,3 +152,13 @@ def test_a_drive_without_torque_that_cannot_brake_by_itself_closes_its_brake() -
     played = play(lift(RACK), faults=[{"kind": "no_torque", "drive": "F", "at": 0.5}])
     assert played.rows_in("quick stop").sum() * 0.002 < 0.05  # it falls: its own braking is given up at once
     assert not played.unconfirmed
+
+
+def test_the_joints_beside_a_silent_drive_stop_under_control_and_it_stops_by_itself() -> None:
+    played = play("S cia402", faults=[{"kind": "silent", "drive": "tau2", "at": 0.5}])
+    speeds = np.abs(played.group("true_v"))
+    began, off = (int(np.argmax(played.rows_in(stage))) for stage in ("stopping", "disabling"))
+    assert speeds[began].max() > 1.5
+    assert speeds[off].max() < 0.05 * speeds[began].max()
+    assert {"speed", "runaway", "tracking"}.isdisjoint(played.kinds)  # nothing is concluded of a joint without samples
+    assert played.unconfirmed == ("tau2",)

@@ -1,9 +1,11 @@
 /* Bring-up, cyclic tick and stop. Every way out of main switches every drive off; what ends this process without a way
-   out (SIGKILL, loss of power) leaves it to the watchdogs of the drives. */
+   out (SIGKILL, loss of power) leaves it to the watchdogs of the drives. Its stop has fewer steps than that of servoctl
+   hil: no controlled stop. Drives that can brake by themselves do so for RAMP, the others coast; then all go off. Brakes
+   close as a drive does it by itself. */
 
 enum { EXIT_USAGE = 2, EXIT_RIG = 3, EXIT_SIGNAL = 130 };
 
-static const long long BRAKE = 100000000, OFF = 500000000; /* [ns] */
+static const long long OFF = 500000000; /* [ns] */
 
 static FILE *record_file;
 
@@ -156,7 +158,7 @@ static int stop_drives(void)
   enabled = 0;
   stopping = 1;
   do {
-    int braking = sockets_now(S) - began < BRAKE;
+    int braking = sockets_now(S) - began < RAMP;
     if (braking) { /* what counts comes after the command to switch off */
       memset(confirmed, 0, sizeof confirmed);
       memset(proofs, 0, sizeof proofs);
@@ -170,7 +172,7 @@ static int stop_drives(void)
     signalled = 0;
     missing = 0;
     for (int i = 0; i < K->m && i < begun; ++i) missing += !confirmed[i];
-  } while (sockets_now(S) - began < BRAKE + 3 * PERIOD || (missing && sockets_now(S) - began < OFF));
+  } while (sockets_now(S) - began < RAMP + 3 * PERIOD || (missing && sockets_now(S) - began < RAMP + OFF));
   for (int i = 0; i < K->m && i < begun; ++i)
     if (!confirmed[i]) say(nodes[i].name, "THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop");
   return missing;
