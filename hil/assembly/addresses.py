@@ -6,7 +6,7 @@ from typing import Any
 
 from hil.drives.settings import SensorSettings
 from hil.protocols.nodes import classic_problem, node_class
-from servoctl.config.document import Problem
+from servoctl.config.document import FieldPath, Problem
 from servoctl.expression.suggest import remedy
 
 EMULATED = "emulated"
@@ -16,7 +16,7 @@ EMULATED_KEYS = ("interface", "bitrate", "channel", "fd", "data_bitrate", "data_
 """Keys of an emulated bus. `channel` and `data_sample_point` have no effect; they are allowed, so a config can switch
 to a real bus and back."""
 
-ConfigNodes = Sequence[tuple[tuple[str, str, int], SensorSettings]]
+ConfigNodes = Sequence[tuple[FieldPath, SensorSettings]]
 """Nodes with their paths in the config."""
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup
-from hil.assembly.settings import HilSettings
+from hil.assembly.settings import HilSettings, true_settings
 from hil.bus.rates import BusRates
 from hil.calibration.hand import Motion, hand_motion
 from hil.emulator.actuator import ActuatorOptions
@@ -16,7 +16,7 @@ from hil.emulator.faults import Fault, read_faults
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.targets import targets
 from hil.loop import nanoseconds
-from hil.protocols.nodes import twins
+from hil.protocols.nodes import node_class, twins
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
@@ -60,8 +60,8 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
         emulator.plant.guide(hand_of(setup, duration), emulator.clock.now())
 
     return Environment(
-        emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=emulator.truth, facts=facts,
-        engaged=emulator.engaged, faults=emulator.host_faults, guided=guided,
+        emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=emulator.truth,
+        settled=emulator.settled, facts=facts, engaged=emulator.engaged, faults=emulator.host_faults, guided=guided,
     )  # fmt: skip
 
 
@@ -80,18 +80,21 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
     """
     settings, values = setup.settings, setup.settings.values.emulation
     actuator = ActuatorOptions(lag=values.current_lag, coulomb=values.coulomb_friction, viscous=values.viscous_friction)
-    nodes = (*setup.drives, *setup.sensors)
+    drives = [true_settings(drive, settings.values) for drive in settings.drives]
+    sensors = [true_settings(sensor, settings.values) for sensor in settings.sensors]
+    nodes = [node_class(node)(node, settings.values.period) for node in (*drives, *sensors)]
     return EmulatedRig(
         simulated_system(setup),
         setup.start,
         settings.values.period,
-        settings.drives,
-        twins((*settings.drives, *settings.sensors)),
-        settings.sensors,
+        drives,
+        twins((*drives, *sensors)),
+        sensors,
         actuators={drive.name: actuator for drive in settings.drives},
         brake_time=values.brake_time,
         brake_torque=values.brake_torque,
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
+        configured=settings.drives,
         faults=scripted_faults(settings),
         seed=setup.seed,
         engine=engine,

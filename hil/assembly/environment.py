@@ -37,6 +37,7 @@ class Environment:
         emulated: Whether the drives are emulated.
         lockstep: Whether time is virtual.
         truth: Returns the columns `true_*` now, in order; None: not known.
+        settled: Returns whether the emulated drives are off, their brakes closed and the machine at rest.
         facts: Returns further entries of the summary; called at the end.
         engaged: Called once, when the task begins.
         faults: Scripted faults of the loop itself; None: none.
@@ -49,6 +50,7 @@ class Environment:
     emulated: bool
     lockstep: bool
     truth: Callable[[], list[float]] | None = None
+    settled: Callable[[], bool] = lambda: True
     facts: Callable[[], dict[str, Any]] = dict
     engaged: Callable[[], None] = lambda: None
     faults: HostFaults | None = None

@@ -1,9 +1,9 @@
 """Turns the `hil` section of a config into nodes and buses, and checks it against the plant."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from math import inf
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
 from hil.bus.load import BusLoad, FrameTraffic, describe_load
@@ -27,6 +27,9 @@ from servoctl.mechanics.spatial.plant import Robot
 
 ABSURD = 1e9
 """Angle [rad] and torque [N m] beyond those of any motor."""
+
+
+Settings = TypeVar("Settings", bound=SensorSettings)
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,11 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
         *((("hil", "drives", i), drive) for i, drive in enumerate(drives)),
         *((("hil", "sensors", i), sensor) for i, sensor in enumerate(sensors)),
     ]
+    true_nodes: ConfigNodes = [
+        (("hil", "emulation", "drives", node.name), true_settings(node, values))
+        for _, node in nodes
+        if node.name in values.emulation.drives
+    ]
     law, timed = loaded.config.law, not problems.touch("hil.period")
     limits = law_limits(law, plant, problems) if isinstance(law, LawConfig) else {}
     wrong_buses, wrong_names = list(bus_problems(buses)), list(_wrong_names(values, plant))
@@ -100,6 +108,8 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             *_limits_beyond_stops(values),
             *([] if wrong_buses or problems.touch("hil.buses") else node_problems(nodes, buses)),
             *_wrong_options(nodes, values.period if timed else None),
+            *_wrong_options(true_nodes, None),
+            *_unknown_nodes(values, nodes),
             *_limits_above_drives(isinstance(law, LawConfig) and law.limits == "robot", limits, drives),
             *_unmeasured_bases(plant, values),
             *(_wrong_times(values) if timed else ()),
@@ -116,6 +126,19 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     order = {name: i for i, name in enumerate(plant.actuators)}
     ordered = sorted(drives, key=lambda drive: order[drive.name])
     return HilSettings(values, tuple(ordered), tuple(sensors), buses, loads)
+
+
+def true_settings(node: Settings, values: Hil) -> Settings:
+    """Settings of an emulated drive or encoder node: those of the config, with `hil.emulation.drives`."""
+    if (different := values.emulation.drives.get(node.name)) is None:
+        return node
+    changes: dict[str, Any] = {
+        key: value for key in ("gear", "sign", "offset") if (value := getattr(different, key)) is not None
+    }
+    if isinstance(node, DriveSettings) and different.rated_torque is not None:
+        changes["rated_torque"] = different.rated_torque
+    options = {name: _number(value) for name, value in different.options.items()}
+    return replace(node, options={**node.options, **options}, **changes)
 
 
 def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
@@ -260,6 +283,14 @@ def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> 
         for problem in read_faults(values.faults, known, buses, fd_buses)[1]:
             path = (int(part) if str(part).isdigit() else part for part in problem.path)
             yield Problem(("hil", "faults", *path), problem.what)
+
+
+def _unknown_nodes(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:
+    names = [node.name for _, node in nodes]
+    for name in values.emulation.drives:
+        if name not in names:
+            what = f"no drive or sensor has this name ({remedy(name, names)})"
+            yield Problem(("hil", "emulation", "drives", name), what)
 
 
 def _unknown_parameters(values: Hil, plant: Plant) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Off, Rounding, Wire
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
+from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
 
 ATTEMPTS = 3
@@ -34,12 +35,16 @@ class OdriveOptions(OdriveEncoderOptions):
     Attributes:
         heartbeat_period: Period of the heartbeat [s].
         current_limit: Current limit of the motor [A]; None: the current and speed limits in the drive stay.
+        vel_limit: Speed limit that is saved in the drive [turn/s]; None: not known.
+        vel_gain: Velocity gain that is saved in the drive [N m per turn/s].
     """
 
     heartbeat_period: Annotated[
         float, NumberField("a period above 0 and at most 0.15 [s]", above=0.0, below=0.1501)
     ] = 0.1
     current_limit: Annotated[float | None, NumberField("a current above 0 [A]", above=0.0)] = None
+    vel_limit: Annotated[float | None, NumberField("a speed above 0 [turn/s]", above=0.0)] = None
+    vel_gain: Annotated[float, NumberField("a gain above 0 [N m per turn/s]", above=0.0)] = 1 / 6
 
 
 class OdriveDrive(OdriveEncoder, Drive):
@@ -77,6 +82,23 @@ class OdriveDrive(OdriveEncoder, Drive):
             self.unverified += (
                 "; its own current and speed limits stay as they are saved (give current_limit to set both)"
             )
+            if self._options.vel_limit is None:
+                least = _least_limit(settings, self._options)
+                self.unverified += (
+                    f"; torque fades within torque / vel_gain below its vel_limit, which must be {least:.3g} turn/s "
+                    "or more and is 2 by default (save it and say it: vel_limit)"
+                )
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: OdriveOptions, period: float) -> list[Problem]:  # type: ignore[override]
+        problems = OdriveEncoder.problems(settings, options, period)
+        assert isinstance(settings, DriveSettings)
+        limit, least = options.vel_limit, _least_limit(settings, options)
+        if options.current_limit is None and limit is not None and limit < least:
+            what = f"at {limit:g} turn/s the drive does not give torque_limit up to speed_limit: it limits torque to "
+            what += f"(vel_limit - speed) vel_gain (set it to {least:.4g} or more in the drive, or give current_limit)"
+            problems.append(Problem(("vel_limit",), what))
+        return problems
 
     @property
     def identities(self) -> frozenset[int]:
@@ -200,8 +222,8 @@ class OdriveDrive(OdriveEncoder, Drive):
     def _limit_frames(self) -> Sequence[Frame]:
         if self._options.current_limit is None:
             return ()
-        speed = SPEED_MARGIN * abs(self.settings.motor_rate(self.settings.speed_limit)) / TURN
-        return (self._frame(codec.SET_LIMITS, codec.limits(speed, self._options.current_limit)),)
+        least = _least_limit(self.settings, self._options)
+        return (self._frame(codec.SET_LIMITS, codec.limits(least, self._options.current_limit)),)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         yield from self.reset()
@@ -244,3 +266,13 @@ class OdriveDrive(OdriveEncoder, Drive):
 
     def disable_frames(self) -> Sequence[Frame]:
         return (self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.IDLE)),)
+
+
+def _least_limit(settings: DriveSettings, options: OdriveOptions) -> float:
+    """Smallest vel_limit with which the drive gives the largest torque at the largest speed [turn/s].
+
+    In torque mode the firmware limits torque to `(vel_limit - speed) vel_gain`.
+    Source: `Controller::limitVel` of the published firmware 0.5.
+    """
+    speed = abs(settings.motor_rate(settings.speed_limit)) / TURN
+    return max(SPEED_MARGIN * speed, speed + abs(settings.motor_torque(settings.torque_limit)) / options.vel_gain)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from hil.bus.rates import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
@@ -23,6 +25,9 @@ from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
+
+AT_REST = 1e-6
+"""A machine rests if no coordinate is faster [coordinate unit/s]."""
 
 STEPS_PER_PERIOD = 4
 """Steps of the machine in one period of the loop."""
@@ -44,6 +49,7 @@ class EmulatedRig:
         brake_time: Time that a brake takes to close [s].
         brake_torque: Torque at which a closed brake slides [torque limit].
         quirks: Drive or sensor -> further options of its emulation: option -> value.
+        configured: The drives as the loop knows them, in whose terms commands are checked; empty: as `drives`.
         faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
         seed: Seed of all random numbers.
         engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
@@ -60,6 +66,7 @@ class EmulatedRig:
     brake_time: float = BRAKE_TIME / SECOND
     brake_torque: float = BRAKE_TORQUE
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    configured: Sequence[DriveSettings] = ()
     faults: Sequence[Fault] = ()
     seed: int = 0
     engine: str = "auto"
@@ -118,7 +125,8 @@ class Emulator:
                 self.motors.append(motor)
             elif twin.sensor is not None:
                 self.nodes[name] = twin.sensor(world, medium, node, encoder, quirks)
-        self.observer = CommandObserver(world, rig.drives, {name: twin.reader for name, twin in rig.twins.items()})
+        readers = {name: twin.reader for name, twin in rig.twins.items()}
+        self.observer = CommandObserver(world, rig.configured or rig.drives, readers)
         self.host_faults = HostFaults()
         for each in self.nodes.values():
             each.boot()
@@ -167,6 +175,11 @@ class Emulator:
         """True q and v now."""
         q, v = self.plant.state(self.world.now)
         return q.copy(), v.copy()
+
+    def settled(self) -> bool:
+        """Whether all drives are off, their brakes closed and the machine at rest."""
+        _, v = self.plant.state(self.world.now)
+        return all(motor.settled for motor in self.motors) and bool(np.abs(v).max() <= AT_REST)
 
     def truth(self) -> list[float]:
         """The columns `true_q` and `true_v`, then of each motor `true_u`, `true_on` and `true_brake`, now."""

@@ -150,6 +150,11 @@ class Motor:
         return self._settings.joint_torque(self.torque()) * float(self._plant.factors[self.index])
 
     @property
+    def settled(self) -> bool:
+        """Whether neither the drive nor shorted phases make torque, and the brake, if there is one, is closed."""
+        return not (self.enabled or self.shorted) and self.braked is self._settings.brake
+
+    @property
     def makes_torque(self) -> bool:
         """Whether torque of the motor acts on the machine while its drive is on."""
         return self.enabled and self.actuator.powered

@@ -150,7 +150,8 @@ class ODrive(ODriveNode, EmulatedDrive):
     """An ODrive axis.
 
     Options, with those of `ODriveNode`: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
-    `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48).
+    `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48), `vel_limit` [turn/s]
+    (none), `vel_gain` [N m per turn/s] (1/6).
     """
 
     settings: DriveSettings
@@ -173,7 +174,8 @@ class ODrive(ODriveNode, EmulatedDrive):
         self.state, self.result, self.error = IDLE, 0, 0
         self._mode = (3, PASSTHROUGH)  # position control is the default mode
         self._torque = 0.0
-        self._velocity_limit = float("inf")
+        limited = self.option("vel_limit", None) is not None
+        self._velocity_limit = self.number("vel_limit", 0.0) * tau if limited else float("inf")
         super().boot()
         self._speed_timer.start(nanoseconds(0.001))
         self._watchdog.start(nanoseconds(self.settings.watchdog) if self.option("watchdog", True) else 0)
@@ -262,7 +264,7 @@ class ODrive(ODriveNode, EmulatedDrive):
                 self.result = DISARMED if self.error else ILLEGAL_STATE
                 return
             self.state, self.result = CLOSED_LOOP, 0
-            self.motor.enable(self._asked())
+            self.motor.enable(self._limited(self._asked()))
         else:
             self.result = ILLEGAL_STATE
 
@@ -272,7 +274,15 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     def _apply(self) -> None:
         if self.state == CLOSED_LOOP:
-            self.motor.command(self._asked())
+            self.motor.command(self._limited(self._asked()))
+
+    def _limited(self, torque: float) -> float:
+        """A torque within what the speed limit allows; source: `Controller::limitVel` of the published firmware 0.5."""
+        if self._velocity_limit == float("inf"):
+            return torque
+        gain, (_, speed) = self.number("vel_gain", 1 / 6) / tau, self.encoder.read(self.world.now)
+        lower, upper = (-self._velocity_limit - speed) * gain, (self._velocity_limit - speed) * gain
+        return min(upper, max(lower, torque))
 
     def _idle(self) -> None:
         self.state = IDLE
@@ -287,3 +297,5 @@ class ODrive(ODriveNode, EmulatedDrive):
             _, speed = self.encoder.read(self.world.now)
             if abs(speed) > self._velocity_limit * self.number("velocity_tolerance", 1.2):
                 self.trip(VELOCITY_LIMIT_VIOLATION)
+            else:
+                self._apply()

@@ -171,6 +171,15 @@ class CanRig(DriveRig):
         dispatch.wait(began + wait, self._missing)
         return self._sense()
 
+    def listen(self) -> Reading:
+        """The state of the machine after the end of a run, when nothing is sent any more."""
+        self._began = self._due = self.clock.now()
+        self._command[:] = 0.0
+        if self._truth is not None:
+            self.true = self._truth()
+        self._dispatch.drain()
+        return self._sense()
+
     def _missing(self) -> str | None:
         """Name of a bus on which a sample of this tick is still missing."""
         began, written = self._began, self._written

@@ -84,14 +84,12 @@ class Ending:
         self._attempt(parts.dispatch.close, None)
         self._reporter.pass_on()
         trajectory = self._close_folder(self._facts(buses) | more)
-        drives = parts.setup.drives if parts.rig.sends else ()
-        unconfirmed = tuple(drive.settings.name for drive in drives if drive.possibly_on)
         folder = parts.recorder.path if isinstance(parts.recorder, Recorder) else None
         drawn = with_drawing(trajectory, parts.setup.loop.system.model, folder)
         code, events = monitor.exit_code, tuple(monitor.events)
         if parts.hand is None:
-            return RunResult(code, events, unconfirmed, drawn)
-        return RunResult(code, events, unconfirmed, drawn, tuple(parts.hand.axes), parts.hand.write(folder))
+            return RunResult(code, events, parts.unconfirmed, drawn)
+        return RunResult(code, events, parts.unconfirmed, drawn, tuple(parts.hand.axes), parts.hand.write(folder))
 
     def _facts(self, buses: dict[str, Any]) -> dict[str, Any]:
         """What the summary says."""

@@ -84,6 +84,20 @@ class Logbook:
             self._enter(tick, reading, sent, times)
 
     def _enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
+        ages = self.add_row(tick, reading, sent, times.read)
+        self.timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
+        self.timing.sample_ages([round(age * SECOND) if math.isfinite(age) else 0 for age in ages])
+        self._read.add(times.read - tick.began)
+        self._law.add(times.decided - times.read)
+        self._write.add(times.written - times.decided)
+
+    def add_row(self, tick: Tick, reading: Reading, sent: Array, read: int) -> list[float]:
+        """Records a row without its timing; returns the ages of the samples [s].
+
+        Args:
+            tick, reading, sent: As in `hil.loop.tick.Log`.
+            read: Time at the end of reading [ns].
+        """
         stages, controller, rig = self._stages, self._controller, self._rig
         began, task_time = tick.began, stages.task_time
         motion, x, command, _ = self._table.parts
@@ -97,7 +111,7 @@ class Logbook:
         ages: list[float] = reading.ages.tolist()
         more: list[Any] = [
             tick.elapsed / SECOND, task_time, (began - tick.deadline) / SECOND, tick.skipped,
-            self._modes[stages.mode], (times.read - began) / SECOND,
+            self._modes[stages.mode], (read - began) / SECOND,
         ]  # fmt: skip
         more += stages.law_torques.tolist()
         more += ages
@@ -107,11 +121,7 @@ class Logbook:
         more += rig.true
         more += self._live_gains.values
         self._recording.row(self._table.row(more))
-        self.timing.tick(tick.deadline, began, times.written, tick.skipped)
-        self.timing.sample_ages([round(age * SECOND) if math.isfinite(age) else 0 for age in ages])
-        self._read.add(times.read - began)
-        self._law.add(times.decided - times.read)
-        self._write.add(times.written - times.decided)
+        return ages
 
     def close(self) -> None:
         """Completes `timing` and `parts`."""

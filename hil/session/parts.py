@@ -48,6 +48,7 @@ class RunParts:
         operator: Signals and the live page.
         ahead: Lets C do several ticks in one call.
         hand: The calibration by hand; None in other stages.
+        unconfirmed: Drives that did not confirm that they are off when the run ended; empty in shadow.
     """
 
     setup: RigSetup
@@ -69,6 +70,7 @@ class RunParts:
     operator: OperatorLink
     ahead: TicksAhead
     hand: HandCalibration | None
+    unconfirmed: tuple[str, ...] = ()
 
 
 def assemble(

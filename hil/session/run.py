@@ -23,6 +23,7 @@ from hil.loop.tick import TickTimes
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind
 from hil.safety.plan import Phase, Stage
+from hil.session.aftermath import record_aftermath
 from hil.session.ending import Ending, RunResult, TickCounts
 from hil.session.operator import CHECK_EVERY
 from hil.session.parts import assemble
@@ -128,6 +129,7 @@ class HilRun:
             reporter.report_exception(error)
         finally:
             self._off()
+            record_aftermath(parts, counts.ticks)
 
     def abandon(self, error: BaseException | None = None) -> None:
         """Closes everything that a run left open because it failed or never began; no effect after a normal end.
@@ -169,6 +171,9 @@ class HilRun:
         for name, failure in rig.switch_off.failures.items():
             reporter.report(EventKind.EXCEPTION, name, failure)
         if rig.sends:
+            self.parts.unconfirmed = tuple(
+                drive.settings.name for drive in self.parts.setup.drives if drive.possibly_on
+            )
             for drive in self.parts.setup.drives:
                 if not drive.confirmed_off:
                     kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED

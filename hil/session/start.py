@@ -199,17 +199,17 @@ class ReadyRun:
 
         Stuff bits are not counted. A run that ended before its first tick has none.
         """
-        if not len(trajectory):
+        times = trajectory.t[trajectory["stage"] != STAGES.index("over")]
+        if not len(times):
             return {}
-        counts, buses = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses
-        loads = {}
+        counts, buses, loads = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses, {}
         nominal = counts.get("bits", [])
         data = counts.get("data_bits") or [[0] * len(bits) for bits in nominal]
         for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
             rates = BusRates.of(keys)
             used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
             load = used / counts["window"]
-            begin, end = np.ceil(trajectory.t[0] / counts["window"]), np.floor(trajectory.t[-1] / counts["window"])
+            begin, end = np.ceil(times[0] / counts["window"]), np.floor(times[-1] / counts["window"])
             before, loop = load[: int(begin)], load[int(begin) : int(end)]
             if len(loop):
                 loads[name] = float(loop.mean()), float(loop.max()), float(before.max(initial=0.0))

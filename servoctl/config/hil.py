@@ -41,6 +41,10 @@ def _no_flag(value: Any) -> Any:
     return value
 
 
+Gear = Annotated[float, NumberField("a positive number"), AfterValidator(_gear)]
+Sign = Annotated[Literal[1, -1], BeforeValidator(_no_flag)]
+
+
 class Open(Section):
     """A mapping with further keys, which the protocol or python-can checks."""
 
@@ -87,12 +91,8 @@ class NodeConfig(Open):
     bus: str = Field(description="name of the bus")
     protocol: str = Field(description="cia402, mit, moteus, odrive, robstride, or one that an installed package brings")
     node: NodeId = Field(description="address on the bus")
-    gear: Annotated[float, NumberField("a positive number"), AfterValidator(_gear)] = Field(
-        default=1.0, description="motor angle per displacement of the joint [rad per joint unit]"
-    )
-    sign: Annotated[Literal[1, -1], BeforeValidator(_no_flag)] = Field(
-        default=1, description="-1 where the motor turns against the joint"
-    )
+    gear: Gear = Field(default=1.0, description="motor angle per displacement of the joint [rad per joint unit]")
+    sign: Sign = Field(default=1, description="-1 where the motor turns against the joint")
     offset: Real = Field(default=0.0, description="displacement of the joint where the encoder reads 0 [joint unit]")
 
 
@@ -178,6 +178,17 @@ class Safety(Section):
     )
 
 
+class TrueNode(Open):
+    """How an emulated drive or encoder node differs from what the config says; further keys are its options."""
+
+    __pydantic_extra__: dict[str, Option]
+
+    gear: Gear | None = Field(default=None, description="its gear; left out: that of the config")
+    sign: Sign | None = Field(default=None, description="its sign; left out: that of the config")
+    offset: Real | None = Field(default=None, description="its offset; left out: that of the config")
+    rated_torque: Positive | None = Field(default=None, description="its rated torque; left out: that of the config")
+
+
 class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
@@ -194,6 +205,9 @@ class Emulation(Section):
     viscous_friction: NotNegative = Field(
         default=0.0, description="friction per speed at the joint [actuator unit per its speed]"
     )
+    after: Time = Field(
+        default=1.0, description="longest time for which rows go on after the end, until the machine rests [s]"
+    )
     encoder_resolution: Angle | None = Field(
         default=None,
         description="resolution of the encoder, at the motor [rad]; left out: from the options of the protocol",
@@ -201,6 +215,9 @@ class Emulation(Section):
     encoder_noise: Angle = Field(default=0.0, description="standard deviation of the encoder noise, at the motor [rad]")
     parameters: dict[str, Parameter] = Field(
         default={}, description="fields of the simulated plant that differ from the law's model"
+    )
+    drives: dict[str, TrueNode] = Field(
+        default={}, description="actuator of a drive, or coordinate of an encoder node -> how the emulated one differs"
     )
 
 

@@ -1,7 +1,7 @@
 """Machines on emulated drives, as real ones are: they fall, brake and differ. `play` runs one in lock-step."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import pi
@@ -50,7 +50,7 @@ def lift(gear: float = SCREW, protocol: str = "cia402", **more: Any) -> Rig:
     """V: 40 kg on a vertical axis with a brake; `more`: further keys of its drive. On a screw `mit` is too slow."""
     drive = {
         "actuator": "F", "bus": "main", "protocol": protocol, "node": 1, "gear": gear, "rated_torque": 560 / gear,
-        "torque_limit": 560, "torque_rate_limit": 40000, "speed_limit": 0.5, "position_limits": [-0.1, 0.6],
+        "torque_limit": 560, "torque_rate_limit": 40000, "speed_limit": 0.4, "position_limits": [-0.1, 0.6],
         "brake": True, **_OPTIONS[protocol], **more,
     }  # fmt: skip
     return Rig(FOLDER / "lift.yaml", (f"hil.drives={json.dumps([drive])}", *([FD_BUS] if protocol == "moteus" else [])))
@@ -144,6 +144,7 @@ def play(
     stage: Stage = Stage.FULL,
     duration: float | None = None,
     out: Path | None = None,
+    begin: Callable[[Emulator], None] = lambda emulator: None,
 ) -> Played:
     """Runs a machine to the end.
 
@@ -156,12 +157,14 @@ def play(
         stage: Last stage.
         duration: Time in the last stage [s]; None: that of the config.
         out: Run folder; None: in memory.
+        begin: Called with the emulated drives at power-on.
     """
     rig = RIGS[rig] if isinstance(rig, str) else rig
     prepared = _setup(rig, sets)
     setup = prepared.renewed(faults or prepared.settings.values.faults)
     assert len(scripted_faults(setup.settings)) == len(setup.settings.values.faults), "a fault is not well-formed"
     emulator = make_emulator(setup, "vm", _plant(rig, sets))
+    begin(emulator)
     environment = environment_of(setup, emulator)
 
     def ask() -> None:

@@ -90,7 +90,7 @@ def test_bring_up_sets_mode_and_limits_before_closed_loop_control() -> None:
         """
         TX 067  01 00 00 00 00 00 00 00   # Set_Axis_State IDLE
         TX 06B  01 00 00 00 01 00 00 00   # Set_Controller_Mode torque, passthrough
-        TX 06F  5D AD 12 41 00 00 A0 41   # Set_Limits 9.167 turn/s, 20 A
+        TX 06F  91 1D 85 41 00 00 A0 41   # Set_Limits 16.64 turn/s, 20 A
         TX 06E  00 00 00 00 00 00 00 00   # Set_Input_Torque 0
         RX 061  00 00 00 00 01 00 01 00   # heartbeat: IDLE
         TX 06E  00 00 00 BF 00 00 00 00   # Set_Input_Torque -0.5 N m at the motor
@@ -116,7 +116,8 @@ def test_bring_up_clears_a_watchdog_that_expired_long_ago() -> None:
     assert drive.condition is Condition.ENABLED
     assert set(axis.torques) == {-0.5}  # gear 8, sign -1; repeated to feed the watchdog
     speed, current = struct.unpack("<ff", next(each.data for each in talk.sent if each.id & 0x1F == 0x0F))
-    assert speed == pytest.approx(1.2 * 6.0 * 8.0 / (2 * math.pi)) and current == 20.0
+    # torque fades within 1.5 N m / vel_gain below it, 1/6 N m per turn/s
+    assert speed == pytest.approx(6.0 * 8.0 / (2 * math.pi) + 1.5 * 6) and current == 20.0
 
 
 def test_without_a_current_limit_the_limits_in_the_drive_stay() -> None:
@@ -321,3 +322,16 @@ def test_limits_that_stay_as_they_are_in_the_drive_are_reported() -> None:
         assert isinstance(drive, OdriveDrive)
         assert (note not in drive.unverified) is is_set
         assert "control mode cannot be read back" in drive.unverified
+
+
+def test_a_saved_speed_limit_below_what_torque_needs_is_refused_and_one_that_nobody_knows_is_reported() -> None:
+    (problem,) = protocols.problems(settings(options={"vel_limit": 2}), PERIOD)
+    assert problem.path == ("vel_limit",)
+    assert "at 2 turn/s the drive does not give torque_limit up to speed_limit" in problem.what
+    assert "(set it to 16.64 or more in the drive, or give current_limit)" in problem.what
+    assert not protocols.problems(settings(options={"vel_limit": 17}), PERIOD)
+    note = "vel_limit, which must be 16.6 turn/s or more and is 2 by default"
+    for options, is_known in (({}, False), ({"vel_limit": 17}, True), ({"current_limit": 20.0}, True)):
+        drive = protocols.build(settings(options=options), PERIOD)
+        assert isinstance(drive, OdriveDrive)
+        assert (note not in drive.unverified) is is_known

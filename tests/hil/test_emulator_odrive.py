@@ -141,10 +141,24 @@ def test_above_the_speed_limit_it_disarms(messages: Database) -> None:
     host.send(message(messages, "Set_Limits", Velocity_Limit=0.5, Current_Limit=10.0))
     host.send(message(messages, "Set_Input_Torque", Input_Torque=2.0))
     host.collect(3000.0)
+
+    def speed() -> float:
+        return abs(host.emulator.state[1][0]) * 2.0 / TURN  # the motor turns at 2 rad per m
+
+    assert drive_of(host).motor.torque() == pytest.approx((0.5 - speed()) / 6, rel=0.01), "torque fades near the limit"
+    host.emulator.plant.push(0, -4.0, host.now)
+    host.collect(3000.0)
     assert drive_of(host).error == 0x8000
-    # the motor turns at 2 rad per m; 20 % above the limit is tolerated, and a millisecond passes at most
-    speed = abs(host.emulator.state[1][0]) * 2.0 / TURN
-    assert 0.6 < speed < 0.6 + 2 * 0.002 * 2.0 / TURN
+    # 20 % above the limit is tolerated; then it coasts under the push
+    assert speed() > 0.6
+
+
+def test_torque_is_limited_by_the_distance_from_the_speed_limit_at_standstill_too(messages: Database) -> None:
+    host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False, "vel_limit": 2})
+    start(messages, host)
+    host.send(message(messages, "Set_Input_Torque", Input_Torque=2.0))
+    host.collect(1.0)
+    assert drive_of(host).motor.torque() == pytest.approx(2.0 / 6.0, rel=0.01)
 
 
 def test_a_current_limit_limits_torque_if_the_torque_constant_is_given(messages: Database) -> None:

@@ -1,0 +1,77 @@
+"""What a run in lock-step leaves: rows until the machine rests, its events, every frame."""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rigs import RACK, Played, lift, play
+
+from hil.emulator.emulator import Emulator
+from hil.recorder import read_frames
+from hil.recorder.events import read_events
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Played, Path]:
+    folder = tmp_path_factory.mktemp("run") / "run"
+    return play(lift(RACK), stop_at=0.3, out=folder), folder
+
+
+def test_rows_go_on_until_drives_are_off_brakes_closed_and_the_machine_rests(ended: tuple[Played, Path]) -> None:
+    played, _ = ended
+    assert played["true_on.F"][-1] == 0 and played["true_brake.F"][-1] == 1 and abs(played["true_v.x"][-1]) < 1e-6
+    over = played.rows_in("over")
+    assert over[-1] and not played["sent.F"][over].any()
+    assert (np.diff(played["t"]) < 0.003).all(), "no gap between the last tick and the rows after it"
+
+
+def test_rows_go_on_no_longer_than_the_config_says() -> None:
+    times = {}
+    for after in (0, 0.3):
+        played = play("S", f"hil.emulation.after={after}", stop_at=0.1)  # its hinges have no brakes
+        times[after] = float(played["t"][-1])
+        assert played.rows_in("over").any() and played.exit_code == 130
+    assert times[0.3] - times[0] == pytest.approx(0.3, abs=0.003)
+
+
+def test_events_are_lines_with_time_event_subject_reaction_and_text(ended: tuple[Played, Path]) -> None:
+    played, folder = ended
+    events = read_events(folder)
+    assert all({"t", "event", "subject", "reaction", "text"} <= set(event) for event in events)
+    assert {event["reaction"] for event in events} <= {"note", "warn", "stop", "disable"}
+    stages = [event["text"] for event in events if event["event"] == "stage"]
+    assert stages[:4] == ["enabling", "zero", "ramp", "full"] and stages[-1] == "over"
+    (asked,) = [event for event in events if event["event"] == "interrupted"]
+    assert asked["reaction"] == "stop" and asked["t"] < events[-1]["t"]
+    assert len(events) == len(played.events)
+
+
+def test_events_are_written_while_the_run_goes_on(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def look() -> None:
+        until = time.monotonic() + 20.0
+        while not seen and time.monotonic() < until:  # the recorder is a process of its own
+            lines = (tmp_path / "run" / "events.jsonl").read_bytes().split(b"\n")[:-1]
+            seen.extend(event["text"] for event in map(json.loads, lines) if event["text"] == "full")
+
+    # the task begins about 1.1 s after power-on
+    play(lift(RACK), out=tmp_path / "run", begin=lambda emulator: emulator.world.at(1_600_000_000, look) and None)
+    assert seen == ["full"]
+
+
+def test_the_log_of_frames_holds_every_frame_from_power_on_to_the_end(tmp_path: Path) -> None:
+    wire: Counter[tuple[int, bytes]] = Counter()
+
+    def begin(emulator: Emulator) -> None:
+        emulator.wires["main"].taps.append(lambda frame, sender: wire.update([(frame.id, frame.data)]))
+
+    played = play("mixed", out=tmp_path / "run", stop_at=0.1, begin=begin)
+    logged = Counter((frame.id, frame.data) for _, _, frame, _ in read_frames(tmp_path / "run"))
+    assert sum(wire.values()) > 1000
+    assert not logged - wire
+    # what ends on the wire at the instant of the last row has not been received
+    assert sum((wire - logged).values()) <= len(played.run.parts.setup.drives)
