@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import servoctl as sc
 from servoctl.cli import main
 
 PLANT = """
@@ -170,3 +171,15 @@ def test_a_plant_whose_constructor_ends_the_program_is_refused(
     line = "return np.eye(2)\n\n    def __post_init__(self):\n        sys.exit(0)"
     assert call(folder, "actuation", line, "check") == 2
     assert "Bead refuses its parameters: SystemExit: 0 (line" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["numpy", "vm", "c"])
+def test_a_nan_behind_maximum_or_clip_stops_the_run_on_every_engine(engine: str, tmp_path: Path) -> None:
+    """From t = 2 s on the root is NaN, which a limit must not hide; the plant is tried at earlier states."""
+    force = "return np.array([-np.maximum(np.clip(np.sqrt(2.0 - t), 0.0, 9.0), 0.1), -9.8 * self.m])"
+    (tmp_path / "bead.py").write_text(PLANT.replace("return np.array([0.0 * q[0], -9.8 * self.m])", force))
+    (tmp_path / "bead.yaml").write_text(CONFIG)
+    run = sc.load(tmp_path / "bead.yaml", ["run.duration=2.1"], engine=engine)
+    found = run.simulate()
+    assert run.loop.engine == engine and found.metadata["status"] == "stopped"
+    assert "force not finite at t = 2" in found.metadata["error"]

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from test_sweep_ends import BALL, CONFIG, begin
 
+from servoctl.assembly.files import files_of
 from servoctl.cli import main
+from servoctl.config import load_config
 from servoctl.sweep.store import FILE
 
 GRID = "plant.parameters.m=1:2:7"
@@ -222,3 +224,27 @@ def test_random_values_of_a_log_range_are_uniform_in_the_logarithm(here: Path) -
 def test_log_spacing_needs_a_start_above_zero(here: Path, capsys: pytest.CaptureFixture[str], low: str) -> None:
     assert call("--vary", f"plant.parameters.m={low}:2:3:log") == 2
     assert f"LO: expected a number above 0, since the spacing is log, got {low}" in capsys.readouterr().err
+
+
+def test_resume_notices_an_edited_file_that_the_class_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "pull.py").write_text("PULL = -9.8\n")
+    edit(here, "ball.py", "import servoctl as sc\n", "import servoctl as sc\nfrom pull import PULL\n")
+    assert call("--vary", GRID) == 0
+    cut(here, 3)
+    edit(here, "pull.py", "-9.8", "-9.81")
+    assert call("--vary", GRID, "--resume") == 2
+    assert "is of another sweep: files.pull.py was " in capsys.readouterr().err
+
+
+def test_the_files_of_a_run_are_also_those_that_a_robot_file_names(tmp_path: Path) -> None:
+    robots = tmp_path / "robots"
+    (robots / "assets").mkdir(parents=True)
+    head = '<mujoco><compiler meshdir="assets"/>'
+    (robots / "arm.xml").write_text(f'{head}<include file="parts.xml"/><include file="parts.xml"/></mujoco>')
+    (robots / "parts.xml").write_text(f'{head}<asset><mesh file="hand.stl"/><mesh file="lost.stl"/></asset></mujoco>')
+    (robots / "assets/hand.stl").write_bytes(b"solid")
+    (tmp_path / "arm.yaml").write_text(
+        "plant: {robot: {mjcf: robots/arm.xml}}\ninitial: {q: {}}\nlaw: none\nrun: {duration: 1}\n"
+    )
+    found = files_of(load_config(tmp_path / "arm.yaml"))
+    assert list(found) == ["robots/arm.xml", "robots/parts.xml", "robots/assets/hand.stl"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from plants import two_mass_spring
 from servoctl.cli import main
 from servoctl.tune.tuner import LOCK
 
@@ -138,6 +139,16 @@ def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys
     config.write_text(CONFIG)
     code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", "9")
     assert code == 0 and out.startswith("masses: 9 trials")
+
+
+def test_a_study_does_not_continue_with_an_edited_plant(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plant = config.parent / "mine.py"
+    plant.write_text(Path(two_mass_spring.__file__).read_text())
+    config.write_text(CONFIG.replace("plants.two_mass_spring:", "mine.py:").replace("trials: 8", "trials: 4"))
+    assert said(capsys, "--out", "study")[0] == 0
+    plant.write_text(plant.read_text() + "# stiffer\n")
+    code, _, err = said(capsys, "--out", "study", "--resume", "--trials", "5")
+    assert code == 2 and "the study is of another config: files.mine.py was " in err, err
 
 
 def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from hil.assembly.prepare import RigSetup, stop_rate
+from hil.assembly.stops import describe_stops
 from hil.drives.base import Drive
 
 
@@ -38,4 +39,5 @@ def describe(setup: RigSetup) -> list[str]:
         + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
     )
     lines.append(f"in a controlled stop speeds decay by {stop_rate(setup):.3g}/s, for at most {safety.stop_time:g} s")
+    lines += describe_stops(setup)
     return lines + [f"note: {note}" for note in setup.notes]

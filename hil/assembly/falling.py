@@ -194,15 +194,19 @@ def refuse_fall(setup: "RigSetup", states: Iterable[State], when: str) -> None:
     found = fall(setup, states)
     if found is None:
         return
-    drive, plant = setup.settings.drives[found.drive], setup.loop.system.model.plant
+    drive = setup.settings.drives[found.drive]
     unit = setup.sensing.displacements.units[found.drive]
-    units = [unit or "1" for unit in plant.coordinates.values()]
-    names = zip(plant.coordinates, found.start.q.tolist(), units, strict=True)
-    pose = ", ".join(f"{name} = {value:.4g} {unit}" for name, value, unit in names)
     free = ", ".join(each.name for each in setup.settings.drives if not each.brake)
     where = "hil.drives" if setup.run.loaded is None else setup.run.loaded.where("hil", "drives")
     raise ConfigError(
-        f"{where}: {drive.name}: without torque it falls from {pose}, where {when}: after {found.after:.2g} s it has "
-        f"moved by {found.travel:.3g} {unit} and has {found.speed:.3g} {unit}/s; without a brake: {free} (set brake: "
-        "true where the motor has one, or keep the machine to poses that hold by themselves)"
+        f"{where}: {drive.name}: without torque it falls from {in_words(setup, found.start)}, where {when}: after "
+        f"{found.after:.2g} s it has moved by {found.travel:.3g} {unit} and has {found.speed:.3g} {unit}/s; without a "
+        f"brake: {free} (set brake: true where the motor has one, or keep the machine to poses that hold by themselves)"
     )
+
+
+def in_words(setup: "RigSetup", state: State) -> str:
+    """The pose of a state."""
+    coordinates = setup.loop.system.model.plant.coordinates
+    values = zip(coordinates, state.q.tolist(), coordinates.values(), strict=True)
+    return ", ".join(f"{name} = {value:.4g} {unit or '1'}" for name, value, unit in values)

@@ -58,8 +58,9 @@ def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None
 
 
 def _open(at: Consistency, among: Sequence[Row] | None = None) -> list[tuple[str, float]]:
-    """Rows that are not satisfied: name and violation."""
-    values = zip(at.rows, at.violation, at.violation_rate, strict=True)
+    """Rows that are not satisfied: name and violation. Rows given on accelerations hold at any state."""
+    every = zip(at.rows, at.violation, at.violation_rate, strict=True)
+    values = [each for each in every if each[0].kind != "second_order"]
     wanted = None if among is None else set(among)
     worst = [(row, float(np.nanmax(np.abs([x, y])))) for row, x, y in values if not (math.isnan(x) and math.isnan(y))]
     return [(row.name, value) for row, value in worst if not value <= CLOSED and (wanted is None or row in wanted)]

@@ -23,7 +23,7 @@ from servoctl.engine.banded import BandedDecomposition, decompose_banded
 from servoctl.engine.finite import is_finite
 from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
 from servoctl.engine.structured import Sparse, entries_of
-from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, maximum, to_sx, where
+from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
 LARGE = 30
@@ -165,7 +165,7 @@ def _pinv_symbolic(A: Array, rank_tolerance: float) -> Array:
     """`pinv` on symbols; scaled, because squares may overflow, and NaN if an entry is not finite."""
     largest: Any = 0.0
     for entry in A.flat:
-        largest = maximum(largest, abs(entry))
+        largest = fmax(largest, abs(entry))
     size = where(largest > 0.0, largest, 1.0)
     finite = is_finite(A / size)
     inverse: Array = where(finite, decompose(A / size, rank_tolerance).pseudoinverse() / size, np.nan)

@@ -13,14 +13,14 @@ import platform
 import sys
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.parameters import cached_values, parameter_fields
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -128,7 +128,7 @@ def _contents(thing: Any) -> dict[str, Any]:
         contents = {field.name: getattr(thing, field.name) for field in dataclasses.fields(kind)} | contents
     elif not hasattr(thing, "__dict__"):
         raise NoFingerprintError(f"{kind.__name__} has no fields")
-    kept = {name for name in contents if isinstance(getattr(kind, name, None), cached_property)}
+    kept = cached_values(thing)
     return {name: value for name, value in contents.items() if name not in kept}
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import re
 import typing
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,11 @@ def annotated(kind: type) -> dict[str, bool]:
 
 
 def parameter_fields(thing: Any) -> dict[str, int | None]:
-    """Name -> None for a float field, the length for a tuple of floats; {} if `thing` is not a dataclass."""
-    if not dataclasses.is_dataclass(thing):
+    """Name -> None for a float field, the length for a tuple of floats; {} if `thing` is not a dataclass.
+
+    Also {} if it says `has_made_values`: a trace would keep them while the parameters that they follow from change.
+    """
+    if not dataclasses.is_dataclass(thing) or getattr(thing, "has_made_values", False) is True:
         return {}
     kind = thing if isinstance(thing, type) else type(thing)
     return {name: len(getattr(thing, name)) if many else None for name, many in annotated(kind).items()}
@@ -76,6 +79,8 @@ def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
     if not fields:
         return thing
     other, position = copy.copy(thing), 0
+    for name in cached_values(other):
+        del other.__dict__[name]  # they follow from the old parameters
     for name, length in fields.items():
         count = 1 if length is None else length
         part = list(values[position : position + count])
@@ -84,10 +89,18 @@ def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
     return other
 
 
+def cached_values(thing: Any) -> list[str]:
+    """Names of the attributes that a `cached_property` keeps."""
+    kept = getattr(thing, "__dict__", {})
+    return [name for name in kept if isinstance(getattr(type(thing), name, None), cached_property)]
+
+
 def structure(thing: Any) -> tuple[Any, ...]:
     """Key of everything except the parameters: class, structural fields, attributes set by `__post_init__`."""
     parameters, kind = parameter_fields(thing), thing if isinstance(thing, type) else type(thing)
     names = dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})])
+    for name in cached_values(thing):
+        del names[name]
     rest = tuple((name, _hashable(getattr(thing, name))) for name in names if name not in parameters)
     return (type(thing), rest, tuple(parameters.items()))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.structured import components, is_zero
-from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, maximum, to_sx
+from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
 SMALL = 100
@@ -113,7 +113,7 @@ def largest(values: Any) -> Any:
         return whole
     result: Any = 0.0
     for value in values:
-        result = maximum(result, abs(value))
+        result = fmax(result, abs(value))
     return result
 
 

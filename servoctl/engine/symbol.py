@@ -6,6 +6,7 @@ needs a number (`float`, `int`, `bool`, an index) raises `TraceError` with the l
 """
 
 import linecache
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,25 @@ def _binary(code: int, swapped: bool = False) -> Callable[["Symbol", Any], Any]:
         else:
             return NotImplemented
         return Symbol(_SX_BINARY(code, right, self.sx) if swapped else _SX_BINARY(code, self.sx, right))
+
+    return method
+
+
+def _keeping_nan(code: int) -> Callable[["Symbol", Any], Any]:
+    """As NumPy's `maximum` and `minimum`: NaN if one of the two is; those of C give the other one."""
+    plain = _binary(code)
+
+    def method(self: "Symbol", other: Any) -> Any:
+        result = plain(self, other)
+        if not isinstance(result, Symbol):
+            return result
+        for value in (self.sx, other.sx if isinstance(other, Symbol) else ca.SX(float(other))):
+            if not value.is_constant():
+                number = _SX_BINARY(ca.OP_LE, _SX_UNARY(ca.OP_FABS, value), math.inf)  # CasADi takes x != x for false
+                result = Symbol(result.sx + _SX_BINARY(ca.OP_IF_ELSE_ZERO, _SX_UNARY(ca.OP_NOT, number), value))
+            elif math.isnan(float(value)):
+                result = Symbol(value)
+        return result
 
     return method
 
@@ -109,8 +129,8 @@ class Symbol:
     __bool__ = _refuse("the truth", "use servoctl.where or servoctl.clip instead of `if`, `and`, `max`")
 
     arctan2, hypot = _binary(ca.OP_ATAN2), _binary(ca.OP_HYPOT)
-    fmax = maximum = _binary(ca.OP_FMAX)
-    fmin = minimum = _binary(ca.OP_FMIN)
+    fmax, fmin = _binary(ca.OP_FMAX), _binary(ca.OP_FMIN)
+    maximum, minimum = _keeping_nan(ca.OP_FMAX), _keeping_nan(ca.OP_FMIN)
     sin, cos, tan = _unary(ca.OP_SIN), _unary(ca.OP_COS), _unary(ca.OP_TAN)
     arcsin, arccos, arctan = _unary(ca.OP_ASIN), _unary(ca.OP_ACOS), _unary(ca.OP_ATAN)
     sinh, cosh, tanh = _unary(ca.OP_SINH), _unary(ca.OP_COSH), _unary(ca.OP_TANH)
@@ -215,6 +235,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {name: _method(name) for name in (_
 """NumPy's name -> the function of numbers, symbols or arrays of either."""
 
 maximum, minimum, sign = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"], ELEMENTWISE["sign"]
+fmax, fmin = ELEMENTWISE["fmax"], ELEMENTWISE["fmin"]  # for sizes and pivots: a sixth of the operations
 _where = _elementwise(ca.if_else, np.where)
 
 
@@ -224,5 +245,18 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def clip(value: Any, lower: Any, upper: Any) -> Any:
-    """The value limited to `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
+    """The value limited to `lower` and `upper`, NaN if one is NaN; numbers, symbols or arrays of either, broadcast."""
     return minimum(maximum(value, lower), upper)
+
+
+def within(value: Any, lower: Any, upper: Any) -> Any:
+    """`clip` for limits that are not NaN: a third of the operations."""
+    return _within(value, lower, upper)
+
+
+def _clipped(value: Any, lower: Any, upper: Any) -> Any:
+    """`within` of CasADi scalars."""
+    return ca.if_else(ca.fabs(value) <= math.inf, ca.fmin(ca.fmax(value, lower), upper), math.nan)
+
+
+_within = _elementwise(_clipped, np.clip)

@@ -162,7 +162,7 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
             ) from error
 
 
-def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10) -> float | None:
+def mismatch(numeric: Any, symbolic: Any, scale: float | Array, tolerance: float = 1e-10) -> float | None:
     """Largest difference of two evaluations, relative to the scale; None if it is within the tolerance.
 
     The difference is infinite if the shapes differ, or an entry is finite in only one of the two.
@@ -170,7 +170,7 @@ def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10
     Args:
         numeric: NumPy's own value.
         symbolic: The traced function's value, same shape.
-        scale: Largest magnitude that such values have.
+        scale: Largest magnitude that such values have; one number, or one that broadcasts to each value.
         tolerance: Relative difference that counts as equal.
     """
     expected, actual = np.asarray(numeric, dtype=float), np.asarray(symbolic, dtype=float)
@@ -181,5 +181,5 @@ def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10
         return float("inf")
     if not finite.any():
         return None
-    difference = float(np.abs(expected[finite] - actual[finite]).max()) / scale
+    difference = float((np.abs(expected - actual, where=finite, out=np.zeros(expected.shape)) / scale).max())
     return None if difference <= tolerance else difference

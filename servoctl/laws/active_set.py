@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import Decomposition, column_sizes, decompose, product, project, solve_lower
-from servoctl.engine.symbol import clip, is_symbolic, maximum, where
+from servoctl.engine.symbol import fmax, is_symbolic, maximum, where, within
 from servoctl.types import Array
 
 ROUNDING = 1e-13
@@ -133,7 +133,7 @@ def greatest(values: Array) -> Any:
         return float(np.max(values, initial=0.0))
     result: Any = 0.0
     for value in values:
-        result = maximum(result, value)
+        result = fmax(result, value)
     return result
 
 
@@ -236,7 +236,7 @@ def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array,
     onward = u - most * (u - x)
     if b:
         limit = where(high, problem.upper, problem.lower)
-        onward = clip(where(first[:b], limit, onward), problem.lower, problem.upper)
+        onward = within(where(first[:b], limit, onward), problem.lower, problem.upper)
     let_go, any_released = released(solved, held, solution)
     side = np.concatenate([where(high, 1.0, -1.0), -np.ones(len(problem.g))])
     kept = where(blocked, where(first, side, held), held * (1.0 - let_go))

@@ -70,10 +70,20 @@ class Correction(ABC):
             TaskError: The correction does not fit the kind of a row; the message names the row and one that does.
         """
 
-    def _needs_rate(self, rows: Sequence[Row]) -> None:
+    def _needs_violation(self, rows: Sequence[Row]) -> None:
+        """Refuses rows without a violation, and given ones without its rate: nothing would damp them."""
         for row in rows:
             if not row.has_violation:
                 raise TaskError(f"{row.name}: {self.label} needs a violation, a {row.kind} row has none (leave it out)")
+            if row.kind == "second_order" and not row.has_rate:
+                raise TaskError(
+                    f"{row.name}: {self.label} needs the rate of the violation too, or it swings undamped (give "
+                    "violation_rate, or write the row as nonholonomic)"
+                )
+
+    def _needs_rate(self, rows: Sequence[Row]) -> None:
+        self._needs_violation(rows)
+        for row in rows:
             if not row.has_rate:
                 raise TaskError(f"{row.name}: {self.label} does not fit a {row.kind} row (use p_feedback {{P}})")
 
@@ -132,12 +142,11 @@ class PFeedback(Correction):
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         pairs: list[tuple[float, float]] = []
+        self._needs_violation(rows)
         common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
         for row, P, rate in zip(rows, per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate"), strict=True):
             if not P > 0.0:
                 raise TaskError(f"{row.name}: p_feedback.P: expected a positive time [s], got {P:g}")
-            if not row.has_violation:
-                raise TaskError(f"{row.name}: p_feedback needs a violation, a {row.kind} row has none (leave it out)")
             if row.has_rate:
                 # phi'' + rate phi' = -(phi' + rate phi) / P
                 pairs.append((rate + 1.0 / P, rate / P))
@@ -187,6 +196,7 @@ class PassiveBaumgarte(Baumgarte):
     """Baumgarte's terms on a plant's own rows; nonholonomic rows decay equally fast by `psi' = -2 alpha psi`."""
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        self._needs_violation([row for row in rows if row.has_violation])
         pairs = zip(rows, per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
         return [(2.0 * alpha, beta**2) if row.has_rate else (0.0, 2.0 * alpha) for row, alpha, beta in pairs]
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.engine.linalg import frobenius, product
-from servoctl.engine.symbol import clip, is_symbolic, where
+from servoctl.engine.symbol import is_symbolic, where, within
 from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, above, at_least, greatest, solve
 from servoctl.laws.limit_search import search
 from servoctl.laws.priorities import scale_per_level
@@ -128,14 +128,14 @@ def within_limits(
     if start is not None:
         begun, there = _begin(start, lower, upper, limited)
         x, held = where(start.known, root * begun, x), where(start.known, there, held)
-    x = clip(x, *box) if limited else x
+    x = within(x, *box) if limited else x
     x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))
     best = x / root
     if limited:
         # a held input takes its limit itself: x / root would differ from it by rounding
         best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, best))
     u = where(inside, whole, best)
-    u = clip(u, lower, upper) if limited else u
+    u = within(u, lower, upper) if limited else u
     given_up = tuple(e - product(T, u) for T, e in levels)
     held = where(inside, 0.0, held)
     binding, inputs = -held[len(box[0]) :], held[:m] if limited else np.zeros(m)

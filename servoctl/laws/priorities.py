@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import Decomposition, decompose, frobenius, product
-from servoctl.engine.symbol import minimum, where
+from servoctl.engine.symbol import fmin, where
 from servoctl.mechanics.projection import realise
 from servoctl.types import Array
 
@@ -54,7 +54,7 @@ class Prioritised:
         # a loop with `where` instead of min(): the pivots may be symbols, and 0 means that a level has none
         smallest: Any = 0.0
         for pivot in self.pivots:
-            lower = where(smallest > 0.0, minimum(smallest, pivot), pivot)
+            lower = where(smallest > 0.0, fmin(smallest, pivot), pivot)
             smallest = where(pivot > 0.0, lower, smallest)
         return smallest
 

@@ -12,6 +12,7 @@ Source: Liu et al. 2015, (3)-(5), (18)-(23), where (5) is `Ahat q'' = bhat`; Zha
 """
 
 import copy
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ import numpy as np
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
 from servoctl.engine.pairwise import has_pairs, held_pairs
-from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.parameters import cached_values, parameter_fields
 from servoctl.engine.structured import Sparse, sparse_jacobian
 from servoctl.engine.symbol import from_sx, is_symbolic, to_sx
 from servoctl.engine.trace import trace
@@ -106,6 +107,21 @@ class Constraint(ABC):
         other = copy.copy(self)
         object.__setattr__(other, "_signals", signals)
         return other
+
+    @property
+    def has_made_values(self) -> bool:
+        """Whether a subclass's `__post_init__` has made values besides the fields that its constructor takes.
+
+        They may follow from its parameters, which are then no inputs of compiled functions; a change is traced again.
+        """
+        if not dataclasses.is_dataclass(self) or type(self).__module__.startswith("servoctl."):
+            return False
+        known = {field.name for field in dataclasses.fields(self) if field.init} | {
+            "_stands",
+            "_signals",
+            *cached_values(self),
+        }
+        return hasattr(self, "__post_init__") and not known.issuperset(self.__dict__)
 
     @property
     def signals(self) -> Mapping[str, TimeFunction]:

@@ -23,6 +23,9 @@ from servoctl.mechanics.sampled import METHODS, PlantSample
 from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.types import Array
 
+ROUND_OFF = 1e-5
+"""Least scale of a row relative to the largest: with the tolerance of 1e-10, what is left of terms that cancel."""
+
 
 def traced_matrices(plant: Plant, symbols: Mapping[str, Array]) -> dict[str, Any]:
     """M, Q, B and c of a plant as expressions of the symbols t (1,), q, v and p.
@@ -98,15 +101,14 @@ def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[
     for at in samples:
         p, values = parameters.copy(), parameter_values(at.plant)
         p[: len(values)] = values
-        M, Q, B, c = at.arrays
-        for form, found in zip(compiled.structures, (M, B), strict=True):
+        for form, found in zip(compiled.structures, (at.arrays[0], at.arrays[2]), strict=True):
             if isinstance(found, Sparse) and not (isinstance(form, Sparse) and found.same_places(form)):
                 raise TraceError(f"{type(at.plant).__name__}: the structure of M or B depends on the state")
-        expected = (entries_of(M), Q, entries_of(B), c)
-        pairs.append((at.state, expected, compiled.kernel(at.state.t, at.state.q, at.state.v, p)))
-    for i, (name, scale) in enumerate(zip(METHODS, _scales([expected for _, expected, _ in pairs]), strict=True)):
-        for state, expected, actual in pairs:
-            difference = mismatch(expected[i], actual[i], scale)
+        pairs.append((at, compiled.kernel(at.state.t, at.state.q, at.state.v, p)))
+    for i, (name, scale) in enumerate(zip(METHODS, _scales([at.arrays for at in samples]), strict=True)):
+        for at, actual in pairs:
+            state, expected = at.state, entries_of(at.arrays[i])
+            difference = mismatch(expected, actual[i], scale)
             if difference is not None:
                 raise TraceError(
                     f"{type(samples[0].plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
@@ -114,12 +116,36 @@ def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[
                 )
 
 
-def _scales(samples: list[tuple[Array, ...]]) -> list[float]:
-    """Largest magnitude of each array, at least 1e-6 of that of all arrays: terms that cancel leave round-off."""
-    sizes = [max(map(_largest, arrays)) for arrays in zip(*samples, strict=True)]
-    return [max(size, 1e-6 * max(sizes)) or 1.0 for size in sizes]
+def _scales(samples: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What each entry of M, Q, B and c is compared relative to: the largest one of its row over the samples.
+
+    Of Q and c also the row of M, that is the force of a unit acceleration, because terms that cancel leave round-off;
+    and never less than `ROUND_OFF` of the whole array.
+    """
+    scales = [np.max([_row_sizes(arrays[i]) for arrays in samples], axis=0) for i in range(len(METHODS))]
+    M, Q, B, c = (np.maximum(each, ROUND_OFF * each.max(initial=0.0)) for each in scales)
+    forms, force = samples[0], np.maximum(np.maximum(Q, c), M)
+    sizes = [_by_entry(forms[0], M), force, _by_entry(forms[2], B), force]
+    return [np.where(each > 0.0, each, 1.0) for each in sizes]
 
 
-def _largest(array: Array) -> float:
-    values = np.abs(np.asarray(array, dtype=float))
-    return float(np.max(values, where=np.isfinite(values), initial=0.0))
+def _row_sizes(matrix: Any) -> Array:
+    """The largest finite magnitude in each row of a matrix, or each entry of a vector."""
+    if isinstance(matrix, Sparse):
+        largest = np.zeros(matrix.shape[0])
+        np.maximum.at(largest, matrix.rows, _finite(matrix.values))
+        return largest
+    sizes = _finite(matrix)
+    return sizes if sizes.ndim == 1 else np.asarray(sizes.max(axis=1, initial=0.0))
+
+
+def _by_entry(matrix: Any, of_rows: Array) -> Array:
+    """The number of its row for each of a matrix's `entries_of`, in a shape that broadcasts with them."""
+    sizes: Array = of_rows[matrix.rows] if isinstance(matrix, Sparse) else of_rows[:, None]
+    return sizes
+
+
+def _finite(values: Any) -> Array:
+    """Magnitudes; 0 for what is not finite."""
+    sizes: Array = np.nan_to_num(np.abs(np.asarray(values, dtype=float)), nan=0.0, posinf=0.0)
+    return sizes

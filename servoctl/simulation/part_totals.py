@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.mapped import fold
-from servoctl.engine.symbol import maximum, minimum, where
+from servoctl.engine.symbol import fmax, fmin, where
 from servoctl.types import Array
 
 _FLAGS = ("positive", "finite", "known")
@@ -49,7 +49,7 @@ def _added(total: Mapping[str, Any], part: Mapping[str, Array]) -> dict[str, Any
         if name in total:
             new[name] = total[name]
             for value in part[name]:
-                new[name] = maximum(new[name], abs(value))
+                new[name] = fmax(new[name], abs(value))
     if "pivot" in total:
-        new["pivot"] = minimum(total["pivot"], where(part["rank"][0] > 0.5, part["pivot"][0], np.inf))
+        new["pivot"] = fmin(total["pivot"], where(part["rank"][0] > 0.5, part["pivot"][0], np.inf))
     return new

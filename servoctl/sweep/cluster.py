@@ -21,11 +21,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
+from servoctl.assembly.files import files_of
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
-from servoctl.assembly.siblings import siblings
 from servoctl.config.document import Document
-from servoctl.config.files import class_files, data_files
 from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
@@ -62,7 +61,7 @@ class Parcel:
         version: Version of servoctl.
         path: Path of the config file.
         document: Its content.
-        files: Path and content of each class file and data file, as the config names it, and of imported files.
+        files: Name and content of each of `files_of`.
         engine: Engine that the user asked for.
         backend: How runs are made.
     """
@@ -80,18 +79,9 @@ def pack(run: Run, backend: Backend) -> Parcel:
     """The parcel of a run that was loaded from a config."""
     loaded = run.loaded
     assert loaded is not None
-    modules = class_files(loaded.config)
-    imported = [name for path in modules for name in _imported(path, loaded.folder)]
-    names = dict.fromkeys([*modules, *imported, *data_files(loaded.config)])
-    files = [(name, (loaded.folder / name).read_bytes()) for name in names]
+    files = [(name, path.read_bytes()) for name, path in files_of(loaded).items()]
     content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, backend)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)
-
-
-def _imported(class_file: str, folder: Path) -> list[str]:
-    """The files next to a class file that it imports, as paths from the config's folder."""
-    home = (folder / class_file).resolve().parent
-    return [str(Path(class_file).parent / path.relative_to(home)) for path in siblings(home)]
 
 
 class Cluster:

@@ -5,15 +5,14 @@ can continue. A killed process leaves at most one incomplete last line, which is
 they are read back to the bit.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from servoctl.assembly.files import hashes_of
 from servoctl.assembly.run import Run
-from servoctl.config.files import class_files, data_files
 from servoctl.errors import ConfigError, RunFolderError, WriteError
 from servoctl.run_folder.files import study_folder, unwritable
 from servoctl.sweep.metrics import Row
@@ -149,7 +148,7 @@ class RowStore:
 
 
 def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planned: int) -> dict[str, Any]:
-    """What identifies a sweep: version, engine, varied numbers, points, the config, and hashes of its class files.
+    """What identifies a sweep: version, engine, varied numbers, points, the config, and hashes of its files.
 
     Raises:
         ConfigError: The run was not loaded from a config.
@@ -157,7 +156,6 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
     if run.loaded is None:
         raise ConfigError("sweep: this run has no config (take one from servoctl.load)")
     values = run.loaded.config
-    files = {name: run.loaded.folder / name for name in (*class_files(values), *data_files(values))}
     identity = {
         "servoctl": VERSION,
         "engine": run.engine,
@@ -166,7 +164,7 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
         "seed": None if sample == "grid" else seed,
         "runs": planned,
         "config": values.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "files": {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()},
+        "files": hashes_of(run.loaded),
     }
     return dict(json.loads(json.dumps(identity)))
 

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from servoctl.assembly.files import hashes_of
 from servoctl.errors import ConfigError, RunFolderError, WriteError, in_one_line
 from servoctl.run_folder.files import CONFIG
 from servoctl.sweep.store import difference
 from servoctl.tune.evaluator import DONE, Evaluation
 from servoctl.tune.problem import SearchProblem
 from servoctl.tune.stored import BEGAN_WITH, EVALUATION, REFINED, REMEDY, check_study, check_trial
+from servoctl.version import VERSION
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -78,8 +80,8 @@ class Store:
         check_study(self._study, trials, objectives, self.place)
         if trials and (change := difference(before or {}, config)) is not None:
             raise ConfigError(
-                f"{self.place}: the study is of another config: {change} (use {CONFIG} of the study's folder, or "
-                "choose another --out)"
+                f"{self.place}: the study is of another config: {change.removeprefix('config.')} (use {CONFIG} of the "
+                "study's folder, or choose another --out)"
             )
         with self._unaltered():
             for trial in trials:
@@ -179,12 +181,13 @@ def _why(error: BaseException) -> str:
 
 
 def identity(problem: SearchProblem) -> dict[str, Any]:
-    """What identifies a study: the config, without the number of trials and of refinement steps."""
+    """What identifies a study: version, hashes of its files, and the config without the numbers of trials and steps."""
     assert problem.run.loaded is not None
     values = problem.run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
     for name in ("trials", "refine"):
         values["tune"].pop(name)
-    return dict(json.loads(json.dumps(values)))
+    found = {"servoctl": VERSION, "files": hashes_of(problem.run.loaded), "config": values}
+    return dict(json.loads(json.dumps(found)))
 
 
 def evaluation_of(trial: "FrozenTrial") -> Evaluation:

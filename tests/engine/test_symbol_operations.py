@@ -1,9 +1,11 @@
 """Symbols make the expressions that CasADi's own operators make."""
 
 import casadi as ca
+import numpy as np
 import pytest
 
-from servoctl.engine.symbol import Symbol
+from servoctl.engine.symbol import Symbol, clip, to_sx, within
+from servoctl.engine.trace import trace
 
 a, b = ca.SX.sym("a"), ca.SX.sym("b")
 x, y = Symbol(a), Symbol(b)
@@ -19,7 +21,7 @@ PAIRS = {
     "equal": (x == y, a == b), "unequal": (x != y, a != b), "more than a number": (x > 1, a > 1),
     "and": (x & y, ca.logic_and(a, b)), "or": (x | y, ca.logic_or(a, b)), "not": (~x, ca.logic_not(a)),
     "angle": (x.arctan2(y), ca.atan2(a, b)), "length": (x.hypot(y), ca.hypot(a, b)),
-    "larger": (x.maximum(y), ca.fmax(a, b)), "smaller": (x.minimum(y), ca.fmin(a, b)),
+    "larger": (x.fmax(y), ca.fmax(a, b)), "smaller": (x.fmin(y), ca.fmin(a, b)),
 }  # fmt: skip
 
 
@@ -27,3 +29,19 @@ PAIRS = {
 def test_an_operation_is_that_of_casadi_with_its_simplifications(name: str) -> None:
     ours, expected = PAIRS[name]
     assert str(ours.sx) == str(expected)
+
+
+def test_maximum_minimum_and_clip_keep_nan_as_numpy_does() -> None:
+    """C's fmax and fmin give the other one, so a limit would take the place of a NaN."""
+
+    def kinks(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        one = [np.maximum(p, q), np.minimum(p, q), np.clip(p, -1.0, q), np.maximum(p, 0.5), np.minimum(0.5, q)]
+        return np.array([*one, clip(q, p, 2.0), within(p, -1.0, 1.0), np.maximum(p, np.nan)])
+
+    numbers = [np.nan, 0.25, -3.0, np.inf, -np.inf]
+    p, q = (np.array([Symbol(each)], dtype=object) for each in (a, b))
+    function = ca.Function("kinks", [a, b], [to_sx(trace(kinks, p, q))])
+    for one in numbers:
+        for other in numbers:
+            expected = kinks(np.array([one]), np.array([other]))
+            np.testing.assert_array_equal(np.array(function(one, other)), expected, str((one, other)))

@@ -9,8 +9,8 @@ LEFT = 0.05
 """Share of the speed at the beginning of a stop that may be left at its end."""
 
 LIGHT = 0.06
-"""Share of the fastest joint's speed that the lightest joint may take on: steps of its torque on the wire, and the delay
-of all torques, move it until the feedback takes that back."""
+"""Share of the fastest joint's speed that the lightest joint may take on: steps of its torque on the wire, and the
+delay of all torques, move it until the feedback takes that back."""
 
 
 def speeds_in_the_stop(played: Played) -> np.ndarray:

@@ -10,14 +10,19 @@ from scipy.linalg import expm
 
 import servoctl
 from servoctl.assembly import simulate
+from servoctl.assembly.system import make_system
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth, longest_spacing
-from servoctl.mechanics.constraint import Holonomic, Nonholonomic
+from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.settings import Settings
+from servoctl.simulation.simulate import simulate_loop
 from servoctl.types import Array, State
 
 H1 = Row("place.0", "place", "holonomic", True, True, 2)
@@ -25,6 +30,10 @@ H2 = Row("place.1", "place", "holonomic", True, True, 2)
 H3 = Row("height", "height", "holonomic", True, True, 2)
 N = Row("roll", "roll", "nonholonomic", True, False, 1)
 S = Row("own", "own", "second_order", False, False, 0)
+V = Row("own", "own", "second_order", True, False, 1)
+UNDAMPED = (
+    "needs the rate of the violation too, or it swings undamped (give violation_rate, or write the row as nonholonomic)"
+)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +72,7 @@ def test_the_correction_of_a_task_replaces_the_common_one() -> None:
         (SecondOrderCorrection(1, 1), [N], "roll: second_order does not fit a nonholonomic row (use p_feedback {P})"),
         (Baumgarte(1, 1), [S], "own: baumgarte needs a violation, a second_order row has none (leave it out)"),
         (PFeedback(1), [S], "own: p_feedback needs a violation, a second_order row has none (leave it out)"),
+        *((correction, [V], f"own: {correction.label} {UNDAMPED}") for correction in (PFeedback(1), Baumgarte(1, 1))),
         (PFeedback(1, 2.0), [N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
         (PFeedback(1, [1.0, 2.0]), [H1, N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
         (Baumgarte([1.0, 2.0], 1), [H1], "alpha: expected one value per row, 1 in all, got 2"),
@@ -181,11 +191,26 @@ def test_a_run_decays_below_the_limit_and_grows_above_it(correction: Correction,
     task = {"x": Nonholonomic("der(x)") if first_order else Holonomic("x")}
     ((damping, stiffness),) = correction.gains([N if first_order else H1])
     limit = longest_spacing(RowFeedback(damping, stiffness, not first_order), CommandPath(held))
+    start = State(0.0, np.array([0.5, 0.0]), np.array([0.3, 0.0]))
+    system = make_system(Point(), task, ConstraintFollowing(correction), {}, start, None, 1e-6)
     for factor, grows in ((0.98, False), (1.02, True)):
         h = factor * limit
-        spacing = {"period": h, "step": h / 4} if held else {"step": h}
-        run = simulate(
-            Point(), task, ConstraintFollowing(correction), q=[0.5, 0.0], v=[0.3, 0.0], duration=300 * h, **spacing
-        )
+        settings = Settings(300 * h, Integrator(step=h / 4 if held else h), h if held else None)
+        run = simulate_loop(make_loop(system), start, settings)  # `simulate` refuses what grows
         violation = np.abs(run["violation.x"])
         assert (violation[-50:].max() > violation[:50].max()) == grows
+
+
+def test_a_row_given_on_accelerations_may_start_with_a_violation_and_a_rate() -> None:
+    """Its violation is 0.5 and its rate 0.3 at the start, and both decay as those of the row x - 1."""
+    given = SecondOrder(
+        lambda q, v, t: np.array([[1.0, 0.0]]), lambda q, v, t: np.zeros(1),
+        violation=lambda q, v, t: [q[0] - 1.0], violation_rate=lambda q, v, t: [v[0]],
+    )  # fmt: skip
+    runs = [
+        simulate(Point(), {"x": task, "other": Holonomic("y")}, ConstraintFollowing(Baumgarte(4.0, 4.0)),
+                 q=[1.5, 0.0], v=[0.3, 0.0], duration=0.5)
+        for task in (given, Holonomic("x - 1"))
+    ]  # fmt: skip
+    assert runs[0]["violation.x"][0] == 0.5
+    np.testing.assert_allclose(runs[0]["violation.x"], runs[1]["violation.x"], rtol=1e-12, atol=1e-15)

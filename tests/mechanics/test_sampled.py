@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import casadi as ca
@@ -215,3 +216,70 @@ def test_a_plant_that_fails_nearby_is_a_warning_and_not_a_crash() -> None:
 def test_symbols_that_are_finite_where_numpy_is_not_differ_from_it() -> None:
     assert mismatch([1.0, np.nan], [1.0, 2.0], 1.0) == np.inf
     assert mismatch([1.0, np.nan], [1.0, np.inf], 1.0) is None
+
+
+@dataclass(frozen=True)
+class LightBesideHeavy(sc.Plant):
+    """A wheel of 1e-6 kg m^2 beside a body of 1e5 kg; `light` is doubled where the plant is asked for numbers."""
+
+    heavy: float = 1e5
+    light: float = 1e-6
+    coordinates: ClassVar = {"x": "m", "wheel": "rad"}
+    actuators: ClassVar = {"F": "N", "T": "N m"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        doubled = np.asarray(q).dtype != object
+        return np.diag([self.heavy, (1.0 + doubled) * self.light])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([-self.heavy * 9.8, 0.0 * q[1]])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+def test_a_small_entry_beside_a_large_one_is_compared_too() -> None:
+    model = Model(LightBesideHeavy(), {}, START)
+    assert model.opaque is not None and "mass_matrix: symbols and NumPy differ" in model.opaque
+    np.testing.assert_array_equal(np.diag(model.matrices(START).M), [1e5, 2e-6])
+
+
+@dataclass(frozen=True)
+class Made(sc.Holonomic):
+    """x + 1 = r^2, with the square made once."""
+
+    r: float = 2.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "square", self.r**2)
+
+    def phi(self, q: Array, t: float) -> Any:
+        return q[0] + 1.0 - self.square  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Kept(sc.Holonomic):
+    """The same, with the square kept after its first use."""
+
+    r: float = 2.0
+
+    @cached_property
+    def square(self) -> float:
+        return self.r**2
+
+    def phi(self, q: Array, t: float) -> Any:
+        return q[0] + 1.0 - self.square
+
+
+def test_values_that_a_constraint_makes_of_its_parameters_follow_them() -> None:
+    """Made in `__post_init__`, r is no input of compiled functions, and another r is another trace; kept, it is."""
+    kept = Kept()
+    assert kept.phi(START.q, 0.0) == -3.0
+    model = Model(Pair(), {"kept": kept, "made": Made()}, START)
+    assert [name for name in model.parameter_names if "." in name] == ["kept.r"]
+    p = model.parameters
+    p[-1] = 3.0
+    violation = model.rows_kernel(0.0, START.q, START.v, p)[list(model.rows_kernel.outputs).index("task_violation")]
+    np.testing.assert_array_equal(violation, [-8.0, -3.0])
+    assert model.retuned(Pair(), {"kept": Kept(3.0), "made": Made()}, START) is not None
+    assert model.retuned(Pair(), {"kept": Kept(3.0), "made": Made(3.0)}, START) is None

@@ -1,0 +1,129 @@
+"""How the machine stops by its model: the law of a controlled stop, sampled and limited, from the task's fastest states
+and from the speed limits.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from hil.assembly.falling import in_words, states_within_limits
+from hil.assembly.prepare import RigSetup, stop_rate
+from hil.loop import Reading
+from hil.safety.ladder import LEFT, NOISE, STILL
+from hil.safety.limits import Limits
+from hil.safety.pose_hold import PoseHold
+from servoctl.types import Array, State
+
+FASTEST = 3
+"""States of the task that are stopped from: those in which a joint is fastest by its speed limit."""
+
+LONGEST = 4.0
+"""Longest stop that is looked at [stop_time]."""
+
+SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower speed"
+"""What lets a machine stop in time."""
+
+
+class Stop(NamedTuple):
+    """A controlled stop.
+
+    Attributes:
+        start: State that it begins in.
+        speeds: Speed of each joint there, shape (m,) [joint unit/s].
+        times: Time until each joint stands still, shape (m,) [s]; infinite: longer than `LONGEST`.
+        travels: Way of each joint until then, shape (m,) [joint unit].
+    """
+
+    start: State
+    speeds: Array
+    times: Array
+    travels: Array
+
+
+def describe_stops(setup: RigSetup) -> list[str]:
+    """A sentence per drive: from which speed its joint comes to rest, where, how soon, and how far on."""
+    lines, late = [], []
+    displacements, stop_time = setup.sensing.displacements, setup.settings.values.safety.stop_time
+    task = [stop_from(setup, state) for state in _fastest(setup, setup.task_states)]
+    poses = [*setup.task_states, *states_within_limits(setup)]
+    for i, (drive, unit) in enumerate(zip(setup.settings.drives, displacements.units, strict=False)):
+        hardest = stop_from(setup, _hardest(setup, poses, i))
+        in_task = max(task, key=lambda stop: abs(stop.speeds[i]))
+        lines.append(
+            f"stop of {drive.name}: {_sentence(hardest, i, unit)} at {in_words(setup, hardest.start)}; "
+            f"in the task {_sentence(in_task, i, unit)}"
+        )
+        for stop, where in ((in_task, "in the task"), (hardest, "at its speed limits")):
+            if stop.times.max() > stop_time:
+                late.append((drive.name, where, float(stop.times.max())))
+    for where in ("in the task", "at its speed limits"):
+        names = [name for name, place, _ in late if place == where]
+        if names:
+            lines.append(
+                f"note: {', '.join(names)}: a controlled stop {where} can take longer than stop_time, {stop_time:g} s: "
+                f"what still moves then is left to the drives and brakes ({SLOWER})"
+            )
+    return lines
+
+
+def _sentence(stop: Stop, i: int, unit: str) -> str:
+    rest = f"at rest after {stop.times[i]:.2g} s" if np.isfinite(stop.times[i]) else "not at rest in that time"
+    return f"from {abs(stop.speeds[i]):.3g} {unit}/s {rest} and {stop.travels[i]:.2g} {unit}"
+
+
+def _fastest(setup: RigSetup, states: Sequence[State]) -> list[State]:
+    """The states in which a joint is fastest by its speed limit."""
+    limits = np.array([drive.speed_limit for drive in setup.settings.drives])
+
+    def share(state: State) -> float:
+        return float((np.abs(_rates(setup, state)) / limits).max())
+
+    return sorted(states, key=share, reverse=True)[:FASTEST]
+
+
+def _rates(setup: RigSetup, state: State) -> Array:
+    rates = setup.sensing.displacements.rates(setup.loop.system.model.plant, state.q, state.v, state.t)
+    return rates[: len(setup.drives)]
+
+
+def _hardest(setup: RigSetup, poses: Sequence[State], i: int) -> State:
+    """The pose in which a drive brakes worst; its joint falls at its speed limit, or as fast as the others let."""
+    drives = setup.settings.drives
+    held = [(setup.gravity_compensation(pose.t, pose.q), pose) for pose in poses]
+
+    def braking(hold: Array, inertia: float) -> float:
+        return (drives[i].torque_limit - abs(float(hold[i]))) / max(inertia, 1e-12)
+
+    hold, pose = min(held, key=lambda each: braking(each[0].u, float(each[0].inertia[i, i])))
+    away = -1.0 if hold.u[i] > 0.0 else 1.0
+    v = away * setup.sensing.coordinates.inverse(pose.t, pose.q)[:, i]
+    limits = np.array([drive.speed_limit for drive in drives])
+    shares = np.abs(_rates(setup, State(pose.t, pose.q, v))) / limits
+    return State(pose.t, pose.q, v / max(float(shares.max()), 1e-12))
+
+
+def stop_from(setup: RigSetup, start: State) -> Stop:
+    """The controlled stop from a state, by the model."""
+    values, drives, hold = setup.settings.values, setup.settings.drives, partial(setup.gravity_compensation, start.t)
+    pose, limits = PoseHold(hold, drives, values.period, stop_rate(setup)), Limits(drives, values.period)
+    displacements, plant, m = setup.sensing.displacements, setup.loop.system.model.plant, len(drives)
+    sound, driven, t = [True] * len(displacements.channels), [True] * m, start.t
+    speed_limits, q, v = np.array([drive.speed_limit for drive in drives]), start.q, start.v
+    most = np.array([drive.torque_limit for drive in drives])
+    limits.previous = np.clip(pose.gravity(q).u, -most, most).tolist()
+    begin, first = displacements(plant, q)[:m], _rates(setup, start)
+    times, travels, fastest = np.full(m, np.inf), np.zeros(m), float(np.abs(first).max())
+    still = np.maximum(NOISE * speed_limits, np.minimum(STILL * speed_limits, LEFT * fastest))
+    for k in range(round(LONGEST * values.safety.stop_time / values.period)):
+        y, rates = displacements(plant, q)[:m], _rates(setup, State(t, q, v))
+        travels = np.maximum(travels, np.abs(y - begin))
+        slow = np.abs(rates) < still
+        times = np.where(slow, np.minimum(times, k * values.period), np.inf)
+        if slow.all() or not np.isfinite(rates).all():
+            break
+        reading = Reading(q, v, np.zeros(len(sound)), True, 0.0, y.tolist(), rates.tolist())
+        held, wanted = pose.stop(reading, sound, driven, limits.previous, values.period, any(limits.clamped))
+        q, v = setup.prediction(t, values.period, q, v, np.array(limits.apply(wanted, held)))
+    return Stop(start, first, times, travels)

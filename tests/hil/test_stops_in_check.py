@@ -1,0 +1,47 @@
+"""`check` says how each drive stops: by the law of the stop, sampled and within all limits, on the model."""
+
+import re
+
+import numpy as np
+import pytest
+
+from hil.assembly.prepare import load
+from hil.assembly.stops import describe_stops, stop_from
+from servoctl.types import State
+from tests.hil.rigs import RIGS, play
+
+
+def test_a_stop_by_the_model_is_that_of_the_emulated_machine() -> None:
+    """At 2.7 rad/s, where the torque limit of the first hinge binds: rates of the task lead into it in both."""
+    played, setup = play("S", stop_at=1.05), load(RIGS["S"].config, RIGS["S"].overrides, "vm")
+    rows = np.flatnonzero(played.rows_in("stopping"))
+    q, v = played.group("true_q"), played.group("true_v")
+    stop = stop_from(setup, State(0.0, q[rows[0]], v[rows[0]]))
+    assert stop.speeds[0] == pytest.approx(2.7, abs=0.02)
+    moving = np.abs(v[rows, 0]) > 0.01 * 3.0  # of its speed limit, as for the model
+    period = setup.settings.values.period
+    assert stop.times[0] == pytest.approx(period * moving.sum(), abs=0.02)  # the steps of its speed on the wire
+    assert stop.travels[0] == pytest.approx(np.ptp(q[rows, 0]), rel=0.03)
+
+
+def test_check_says_from_which_speed_and_pose_each_drive_stops_and_what_cannot_stop_in_time() -> None:
+    setup = load(RIGS["S"].config, RIGS["S"].overrides, "vm")
+    lines = describe_stops(setup)
+    for line, drive in zip(lines, setup.settings.drives, strict=False):
+        said = re.match(
+            rf"stop of {drive.name}: from ([\d.]+) (rad|m)/s at rest after [\d.]+ s and [\d.]+ (rad|m) at q1", line
+        )
+        assert said is not None, line
+        assert float(said[1]) <= drive.speed_limit
+        assert "; in the task from " in line
+    assert lines[4:] == [
+        "note: tau1: a controlled stop at its speed limits can take longer than stop_time, 0.5 s: what still moves "
+        "then is left to the drives and brakes "
+        "(a larger stop_time, torque_limit or torque_rate_limit, or a lower speed)"
+    ]
+
+
+def test_a_machine_that_cannot_stop_from_its_task_is_said_so_by_name() -> None:
+    setup = load(RIGS["S"].config, [*RIGS["S"].overrides, "hil.safety.stop_time=0.2"], "vm")
+    said = [line for line in describe_stops(setup) if "a controlled stop in the task" in line]
+    assert len(said) == 1 and said[0].startswith("note: tau1, tau2, tau3, F4: ") and "stop_time, 0.2 s" in said[0]
