@@ -46,7 +46,7 @@ def describe_stops(setup: RigSetup) -> list[str]:
     """A sentence per drive: from which speed its joint comes to rest, where, how soon, and how far on."""
     lines, late = [], []
     displacements, stop_time = setup.sensing.displacements, setup.settings.values.safety.stop_time
-    task = [stop_from(setup, state) for state in _fastest(setup, setup.task_states)]
+    task = stops_of_task(setup)
     poses = [*setup.task_states, *states_within_limits(setup)]
     for i, (drive, unit) in enumerate(zip(setup.settings.drives, displacements.units, strict=False)):
         hardest = stop_from(setup, _hardest(setup, poses, i))
@@ -68,19 +68,19 @@ def describe_stops(setup: RigSetup) -> list[str]:
     return lines
 
 
-def _sentence(stop: Stop, i: int, unit: str) -> str:
-    rest = f"at rest after {stop.times[i]:.2g} s" if np.isfinite(stop.times[i]) else "not at rest in that time"
-    return f"from {abs(stop.speeds[i]):.3g} {unit}/s {rest} and {stop.travels[i]:.2g} {unit}"
-
-
-def _fastest(setup: RigSetup, states: Sequence[State]) -> list[State]:
-    """The states in which a joint is fastest by its speed limit."""
+def stops_of_task(setup: RigSetup) -> list[Stop]:
+    """Stops from the states of the task in which a joint is fastest by its speed limit."""
     limits = np.array([drive.speed_limit for drive in setup.settings.drives])
 
     def share(state: State) -> float:
         return float((np.abs(_rates(setup, state)) / limits).max())
 
-    return sorted(states, key=share, reverse=True)[:FASTEST]
+    return [stop_from(setup, state) for state in sorted(setup.task_states, key=share, reverse=True)[:FASTEST]]
+
+
+def _sentence(stop: Stop, i: int, unit: str) -> str:
+    rest = f"at rest after {stop.times[i]:.2g} s" if np.isfinite(stop.times[i]) else "not at rest in that time"
+    return f"from {abs(stop.speeds[i]):.3g} {unit}/s {rest} and {stop.travels[i]:.2g} {unit}"
 
 
 def _rates(setup: RigSetup, state: State) -> Array:

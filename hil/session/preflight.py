@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from hil.assembly.prepare import RigSetup
+from hil.assembly.stops import stops_of_task
 from hil.drives.base import Drive
 from hil.safety.plan import Stage
 from hil.session.calibration import FILE
@@ -35,14 +36,20 @@ def _tested(setup: RigSetup) -> list[str]:
         f"config and model: the gains are stable at {1e3 * values.period:g} ms, the bus is loaded to at most "
         f"{100 * load:.0f} %, the law's limits are within those of the drives",
     ]
-    if setup.falls:
-        torques = np.abs(setup.gravity_compensation(setup.start.t, setup.start.q).u)
-        shares = [torque / drive.settings.torque_limit for torque, drive in zip(torques, drives, strict=True)]
-        worst = int(np.argmax(shares))
+    limits = np.array([drive.settings.torque_limit for drive in drives])
+    shares = np.max([np.abs(setup.gravity_compensation(at.t, at.q).u) / limits for at in setup.task_states], axis=0)
+    worst = int(np.argmax(shares))
+    if shares[worst] > 0.0:
         tested.append(
-            f"by the model: the start pose takes at most {100 * shares[worst]:.0f} % of torque_limit "
+            f"by the model: to hold a pose of the task takes at most {100 * shares[worst]:.0f} % of torque_limit "
             f"({drives[worst].settings.name})"
         )
+    longest = max(float(stop.times.max()) for stop in stops_of_task(setup))
+    takes = f"takes at most {longest:.2g} s" if np.isfinite(longest) else "does not end"
+    tested.append(
+        f"by the model: a controlled stop from the task {takes} (after stop_time, {values.safety.stop_time:g} s, the "
+        "drives brake by themselves)"
+    )
     tested.append(
         "in this run, before anything is enabled: every node answers, is what the config says, and has no fault"
     )

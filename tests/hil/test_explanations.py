@@ -66,7 +66,8 @@ def test_the_pre_flight_list_says_what_is_tested_and_what_only_the_machine_shows
     text = "\n".join(ready.notes)
     tested, _, only = text.partition("not tested, only the machine can show it:")
     assert "pre-flight list for --stage zero" in tested
-    assert "[x] by the model: the start pose takes at most 61 % of torque_limit (u3)" in tested
+    assert "[x] by the model: to hold a pose of the task takes at most 61 % of torque_limit (u3)" in tested
+    assert "[x] by the model: a controlled stop from the task takes at most 0." in tested
     assert "the watchdog of u1, u2, u3, u4, u5, u6 runs out once after 50 ms of silence" in tested
     assert "[ ] the emergency stop cuts the power" in only
     assert "[ ] signs and zeros: calibration.yaml is laid over" in only
