@@ -10,6 +10,8 @@ from scipy.integrate import solve_ivp
 import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.check.report import check
+from servoctl.linear.reserve import reserve
+from servoctl.linear.sampled import run_timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.noise import tick_noise
 from servoctl.types import Array
@@ -91,7 +93,9 @@ def limit_of(run: Run) -> float:
 def assert_side(run: Run, side: float) -> None:
     grows = side > 1
     assert any("unstable" in problem for problem in run.problems) == grows
-    violation = np.abs(done(run)["violation.rest"])
+    found = run.simulate()
+    assert found.summary()["status"] == ("ran_away" if np.abs(found["violation.rest"][-1]) > 1e6 else "done")
+    violation = np.abs(found["violation.rest"])
     early, late = violation[: len(violation) // 3].max(), violation[-len(violation) // 3 :].max()
     assert (late > 2 * early) if grows else (late < 0.5 * early)
 
@@ -239,4 +243,48 @@ def test_the_summary_and_check_list_the_active_effects(tmp_path: Path) -> None:
     report = check(run)
     lines = dict(report.sections)["realism"]
     assert lines[0] == "delay: 1.2 to 1.5 periods of 0.01 s from a measurement to the torque"
-    assert report.values["gains"]["rest"]["delay"] == pytest.approx(1.35)
+    assert report.values["gains"]["rest"]["delay"] == pytest.approx(1.5)
+
+
+def test_a_jitter_counts_by_its_longest_delay_wherever_gains_are_judged(tmp_path: Path) -> None:
+    """With one cycle of delay alpha = beta is stable up to 0.42616 / h = 42.6 1/s, on average up to 71 1/s."""
+    problems = mass(tmp_path, POSITION % (43, 43), f"{{jitter: {H}}}", strict=False).problems
+    assert len(problems) == 1 and "task.rest: unstable at a period of 0.01 s (delay 1 cycle)" in problems[0]
+    run = mass(tmp_path, POSITION % (21, 21), f"{{jitter: {H}}}")
+    sure = mass(tmp_path, POSITION % (21, 21), f"{{delay: {H}}}")
+    assert reserve(run) == reserve(sure)
+    assert run_timing(run) == run_timing(sure)
+
+
+TWO = """
+plant: {class: "two.py:Two"}
+initial: {q: {x: 0.01, y: 0.01}}
+task: [{name: slow, holonomic: x}, {name: quick, holonomic: y, correction: {baumgarte: {alpha: 60, beta: 60}}}]
+law: {correction: {baumgarte: {alpha: 2, beta: 2}}}
+run: {duration: 0.5, period: 0.01}
+realism: {lag: {F: 0.1}}
+"""
+
+
+def test_only_the_lag_of_actuators_that_move_a_row_counts_for_its_gains(tmp_path: Path) -> None:
+    """Two masses that do not act on each other: F lags by 0.1 s, and the gains of y are fast for G alone."""
+    plant = (
+        MASS.replace("Mass", "Two")
+        .replace('{"x": "m"}', '{"x": "m", "y": "m"}')
+        .replace('"F": "N"', '"F": "N", "G": "N"')
+    )
+    plant = plant.replace("[[self.m]]", "[[self.m, 0.0], [0.0, self.m]]").replace("[[1.0]]", "[[1.0, 0.0], [0.0, 1.0]]")
+    (tmp_path / "two.py").write_text(plant.replace("[0.0])", "[0.0, 0.0])"))
+    (tmp_path / "two.yaml").write_text(TWO)
+    found = done(sc.load(tmp_path / "two.yaml"))
+    assert abs(found.q[-1, 1]) < 1e-6
+    (tmp_path / "two.yaml").write_text(TWO.replace("{F: 0.1}", "{G: 0.1}"))
+    assert "task.quick: unstable" in sc.load(tmp_path / "two.yaml", strict=False).problems[0]
+
+
+def test_a_predicted_state_takes_the_delay_back_where_gains_are_judged(tmp_path: Path) -> None:
+    """Two cycles of delay: alpha = beta = 40 is beyond the 25.8 1/s without a prediction."""
+    delayed = f"{{delay: {2 * H}}}"
+    assert "unstable" in mass(tmp_path, POSITION % (40, 40), delayed, strict=False).problems[0]
+    predicted = POSITION % (40, 40) + "\nestimation: {kind: model}"
+    assert abs(done(mass(tmp_path, predicted, delayed)).q[-1, 0]) < 1e-3

@@ -120,6 +120,16 @@ def test_drift_is_the_growth_of_the_size_of_the_violation():
     assert math.isnan(run.drift("free"))
 
 
+def test_saturation_is_counted_by_time_and_drift_over_the_time_of_the_task():
+    """Rows at t = 0, 1, 3 s: the second is at a limit for 2 of 3 s, not for one of three rows."""
+    saturated = np.array([0, Status.SATURATED.code, 0])
+    run = small(status=saturated)
+    assert run.summary()["saturation_time"] == 2.0
+    late = Trajectory(run.columns, metadata={"tasks": run.tasks, "task_span": [1.0, 3.0]})
+    assert late.summary()["tasks"]["mine"]["drift"] == pytest.approx(1.0 - 2.0, rel=1e-15)
+    assert late.drift("loop") == 2e-3  # a passive row has no span
+
+
 def test_rms_weighs_by_time():
     # squares 0, 4, 4 at t = 0, 1, 3: areas 2 and 8 over 3 s
     assert rms(T, np.array([0.0, 2.0, -2.0])) == pytest.approx(math.sqrt(10 / 3), rel=1e-15)

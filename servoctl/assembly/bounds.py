@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from servoctl.assembly.estimation import estimate_errors
-from servoctl.assembly.following import following, of_bounds
+from servoctl.assembly.following import following, of_bounds, predicted
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.shapes import build_clearance, build_shapes
@@ -62,13 +62,9 @@ def build_bounds(
     acts = following(loaded, plant, on_drives)
     if acts is None:
         return Bounds(entries)
-    config = loaded.config
-    predicted = config.estimation is not None
-    if on_drives:
-        predicted = predicted or (config.hil is not None and config.hil.prediction)
-    else:
-        predicted = predicted or (config.realism is not None and config.realism.measured == "q")
-    return Bounds(entries, *of_bounds(acts, predicted), errors=estimate_errors(loaded, plant, on_drives))
+    return Bounds(
+        entries, *of_bounds(acts, predicted(loaded, on_drives)), errors=estimate_errors(loaded, plant, on_drives)
+    )
 
 
 def constraint_names(law: Law | None) -> list[str]:

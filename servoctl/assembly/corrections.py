@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import numpy as np
-
-from servoctl.assembly.following import following
+from servoctl.assembly.following import predicted
 from servoctl.assembly.gains import Spacing
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.realism import build_realism
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
@@ -42,19 +42,20 @@ def build_correction(values: CorrectionConfig | None, timing: Spacing | None = N
     return Poles(values.poles)
 
 
-def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Spacing | None:
+def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool, trusting: bool = True) -> Spacing | None:
     """How often the law acts, and how late; None: it acts continuously.
 
     Args:
         loaded: The config.
         plant: The plant.
         on_drives: Whether the law runs at the period of `hil`; else at that of `run`.
+        trusting: Whether a predicted state takes the delay back, as it does where the model is right.
     """
     hil = loaded.config.hil
     if on_drives and hil is not None:
         return Spacing.on_drives(hil)
-    acts = following(loaded, plant, on_drives)
-    if acts is None:
+    period, values = loaded.config.run.period, loaded.config.realism
+    if period is None:
         return None
-    lag = float(np.max(acts.lag, initial=0.0))
-    return Spacing("run.period", acts.period, True, acts.delay / acts.period, lag=lag / acts.period)
+    realism = None if values is None else build_realism(values, plant, period, Problems(loaded))
+    return Spacing.simulated(realism, period, predicted=trusting and predicted(loaded, on_drives))

@@ -55,6 +55,16 @@ def known_of(realism: Realism) -> Following:
     return Following(realism.period, late, realism.lag, realism.lower, realism.upper)
 
 
+def predicted(loaded: LoadedConfig, on_drives: bool) -> bool:
+    """Whether the state that the law gets is that of the moment at which its command acts, as far as its model goes."""
+    config = loaded.config
+    if config.estimation is not None:
+        return True
+    if on_drives:
+        return config.hil is not None and config.hil.prediction
+    return config.realism is not None and config.realism.measured == "q"
+
+
 def of_bounds(acts: Following, predicted: bool) -> Following:
     """What bounds know of the actuators.
 

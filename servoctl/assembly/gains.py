@@ -7,20 +7,27 @@ a warning.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.terms import assemble
 from servoctl.simulation.internal_dynamics import poles_text
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
 FILTERED = 2.0
 """Default time constant of the velocity filter on drives [periods]."""
+
+STATES, REACHED = 6, 1e-9
+"""States at which actuators are tried on the rows; share of the scale of `A Phi B` above which one moves a row."""
 
 DRIVES_DELAY = 1
 """Delay on drives from a measurement to the torque that uses it [cycles]."""
@@ -56,6 +63,20 @@ class Spacing:
         """
         h, tau, lag = hil.period, velocity_filter(hil) or 0.0, hil.emulation.current_lag
         return cls("hil.period", h, held=True, delay=DRIVES_DELAY, lag=lag / h, velocity=tau / h)
+
+    @classmethod
+    def simulated(cls, realism: Realism | None, period: float, predicted: bool) -> "Spacing":
+        """Spacing of a law that is simulated with a period; the slowest actuator counts, and the longest delay.
+
+        Args:
+            realism: The actuators; None: ideal ones.
+            period: Of the law [s].
+            predicted: Whether an estimator gives the law the state at which its command begins to act.
+        """
+        if realism is None:
+            return cls("run.period", period, held=True)
+        delay = 0.0 if predicted else realism.longest_delay / period
+        return cls("run.period", period, held=True, delay=delay, lag=max(realism.lag, default=0.0) / period)
 
     @property
     def path(self) -> CommandPath:
@@ -201,14 +222,10 @@ def gain_share(gains: Iterable[RowGains]) -> float:
 
 
 def task_spacing(system: System, settings: Settings) -> Spacing:
-    """Spacing of the law in a simulated run. A jitter counts by its mean, actuators by the slowest."""
-    realism, period = system.realism, settings.period
-    if period is None:
+    """Spacing of the law in a simulated run."""
+    if settings.period is None:
         return _step(settings)
-    if realism is None:
-        return Spacing("run.period", period, held=True)
-    delay = (realism.delay + realism.jitter / 2) / period
-    return Spacing("run.period", period, held=True, delay=delay, lag=max(realism.lag, default=0.0) / period)
+    return Spacing.simulated(system.realism, settings.period, predicted=system.estimator is not None)
 
 
 def passive_spacing(settings: Settings) -> Spacing:
@@ -239,10 +256,25 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     """Corrections of the task rows at a spacing; none for laws without gains."""
     law = system.law
     if isinstance(law, BoundConstraintFollowing):
+        spacings = _of_rows(system, spacing)
         for i, row in enumerate(law.rows):
-            yield RowGains("task", row, *law.gains(i), spacing)
+            yield RowGains("task", row, *law.gains(i), spacings[i])
         for i, damping, stiffness in law.steepest_gains:
-            yield RowGains("task", law.rows[i], damping, stiffness, (), spacing, " at the edge of its funnel")
+            yield RowGains("task", law.rows[i], damping, stiffness, (), spacings[i], " at the edge of its funnel")
+
+
+def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
+    """The spacing of each task row: in a simulated run with the largest lag of the actuators that move the row."""
+    count, realism = len(system.model.task_rows), system.realism
+    if spacing.field != "run.period" or spacing.h is None or realism is None or len(set(realism.lag)) < 2:
+        return [spacing] * count
+    model, moved = system.model, np.zeros((count, system.model.m), dtype=bool)
+    for state in (model.around, *model.samples(model.around, STATES - 1)):
+        at = assemble(state, model.matrices(state), system.passive.rank_tolerance)
+        if at.finite and at.positive:
+            moved |= np.abs(at.task_map) > REACHED * at.scale
+    lags = [max((lag for lag, acts in zip(realism.lag, row, strict=True) if acts), default=0.0) for row in moved]
+    return [replace(spacing, lag=lag / spacing.h) for lag in lags]
 
 
 def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from servoctl.assembly.gains import DRIVES_DELAY
-from servoctl.assembly.problems import Problems
-from servoctl.assembly.realism import build_realism
+from servoctl.assembly.corrections import correction_timing
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.laws.robust_design import Adaptive, Robust
@@ -23,7 +21,8 @@ def build_robust(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Robust 
     law = loaded.config.law
     if not isinstance(law, LawConfig):
         return None
-    period, late = _timing(loaded, plant, on_drives)
+    timing = correction_timing(loaded, plant, on_drives, trusting=False)
+    period, late = (None, 0.0) if timing is None else (timing.h, timing.delay + timing.lag)  # a lag counts as a delay
     if law.robust is not None:
         values = law.robust
         bound: Any = dict(values.bound) if isinstance(values.bound, Mapping) else values.bound
@@ -33,14 +32,3 @@ def build_robust(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Robust 
         numbers = a.rate, a.leak or 0.0, a.width or 0.0, a.gain_budget
         return Adaptive(a.kind, *numbers, scale=a.scale, period=period, late=late)
     return None
-
-
-def _timing(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> tuple[float | None, float]:
-    """Period [s], and periods from a measurement to the torque; a jitter counts by its mean, a lag as a delay."""
-    hil, period, realism = loaded.config.hil, loaded.config.run.period, loaded.config.realism
-    if on_drives and hil is not None:
-        return hil.period, DRIVES_DELAY + hil.emulation.current_lag / hil.period
-    if period is None or realism is None:
-        return period, 0.0
-    acts = build_realism(realism, plant, period, Problems(loaded))
-    return period, (acts.delay + acts.jitter / 2.0 + max(acts.lag, default=0.0)) / period

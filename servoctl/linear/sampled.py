@@ -4,7 +4,7 @@
     s+ = A s + B w,  s = (dy, lagging torques, delayed commands, filter)         from sample to sample
 
 Design: only this module combines a timing with the linearised plant, by `laws.hold`; poles, margins and the factor on
-the gains all use it. A delay with jitter counts by its mean.
+the gains all use it. A delay with jitter counts by its longest value.
 """
 
 import cmath
@@ -106,7 +106,7 @@ def run_timing(run: Run) -> LoopTiming:
     m, period, realism = run.system.model.m, run.settings.period, run.system.realism
     if period is None or realism is None:
         return LoopTiming(period, (0.0,) * m, (0.0,) * m)
-    return LoopTiming(period, (realism.delay + realism.jitter / 2,) * m, realism.lag)
+    return LoopTiming(period, (realism.longest_delay,) * m, realism.lag)
 
 
 def drives_timing(run: Run) -> LoopTiming | None:

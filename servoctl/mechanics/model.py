@@ -46,6 +46,7 @@ class Model:
         passive_rows: The plant's own rows.
         bounds: Name -> constraint whose violation h a law keeps at 0 or above.
         bound_rows: The rows of the bounds.
+        around: A state near which it was made, usually the initial one.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
         forms: M, B, A of the passive rows and A of the task as `Sparse`: the places where an entry may not be zero.
@@ -78,7 +79,7 @@ class Model:
             TaskError: A constraint does not fit the plant.
             TraceError: The code of a constraint cannot be traced.
         """
-        self.plant, self.task, self.bounds = plant, dict(task), dict(bounds)
+        self.plant, self.task, self.bounds, self.around = plant, dict(task), dict(bounds), around
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self.plain: Model = plain or self
         self._kept: dict[str, tuple[Hashable, Any]] = {}
@@ -174,6 +175,7 @@ class Model:
     ) -> "Model | None":
         other = copy.copy(self)
         other.plant, other.task, other.plain, other.bounds = plant, dict(task), plain or other, dict(bounds)
+        other.around = around
         other.singular = other._is_singular(around)
         return other if other.singular == self.singular else None
 

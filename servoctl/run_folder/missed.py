@@ -9,6 +9,7 @@ from collections.abc import Collection
 import numpy as np
 
 from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
+from servoctl.run_folder.values import time_where
 from servoctl.types import Array, Status
 
 MOST = 0.5
@@ -61,4 +62,4 @@ def _share(t: Array, where: Array) -> float:
     """Share of the time in which a condition holds; each row is valid until the next one."""
     if len(t) < 2 or t[-1] <= t[0]:
         return float(np.mean(where)) if len(t) else 0.0
-    return float(np.sum(np.diff(t)[where[:-1]]) / (t[-1] - t[0]))
+    return time_where(t, where) / float(t[-1] - t[0])

@@ -18,7 +18,7 @@ from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.run_folder.bounds import bound_events, bound_metrics
 from servoctl.run_folder.funnels import funnel_events
 from servoctl.run_folder.search import search_events
-from servoctl.run_folder.values import greatest, least, plain, rms
+from servoctl.run_folder.values import greatest, least, plain, rms, time_where
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Trajectory:
         return size
 
     def drift(self, name: str) -> float:
-        """Growth of the violation over the run: its size in the last row minus its size in the first.
+        """Growth of the violation over the rows of `during`: its size in the last one minus its size in the first.
 
         Negative if the violation became smaller; NaN without rows or violation.
 
@@ -185,7 +185,7 @@ class Trajectory:
         Raises:
             ColumnError: There is no such task or row.
         """
-        size = self.violation(name)
+        size = self.violation(name)[self.during(name)]
         return float(size[-1] - size[0]) if len(size) else math.nan
 
     def summary(self) -> dict[str, Any]:
@@ -210,6 +210,7 @@ class Trajectory:
         if "status" in self.columns:
             counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
+            out["saturation_time"] = time_where(self.t, self["status"] == Status.SATURATED.code)
         events = list(self.metadata.get("events", []))
         told = ("bound", "funnel", "search")
         if not any(event.get("event") in told for event in events):  # a run on drives has none of them

@@ -30,6 +30,16 @@ def rms(t: Array, x: Array) -> float:
     return float(scale * np.sqrt(mean))
 
 
+def time_where(t: Array, condition: Array) -> float:
+    """Time in which a condition holds [s]; each row is valid until the next one.
+
+    Args:
+        t: Times [s], shape (rows,).
+        condition: Whether it holds, shape (rows,).
+    """
+    return float(np.sum(np.diff(t)[condition[:-1]]))
+
+
 def least(x: Array) -> Any:
     """Smallest value; None if all are NaN."""
     return np.nanmin(x) if not np.all(np.isnan(x)) else None

@@ -76,6 +76,11 @@ class Realism:
     random: bool
 
     @property
+    def longest_delay(self) -> float:
+        """Longest time from a measurement to the torque [s]; it counts wherever stability is at stake."""
+        return self.delay + self.jitter
+
+    @property
     def carried(self) -> int:
         """Size of the state that a run has besides q, v and memory: lagging torques, then commands on their way."""
         m = len(self.lag)

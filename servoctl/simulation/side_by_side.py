@@ -42,7 +42,7 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
         by_name["active", name] = MetricChannel((slices["bound_active"].start + i,), signed=True)
     if model.passive_rows:
         by_name["passive", "rank"] = MetricChannel((slices["passive_rank"].start,), signed=True)
-    evidence = () if law is None else ("rank", "residual", "pivot_min")
+    evidence = ("status",) if law is None else ("rank", "residual", "pivot_min", "status")
     return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
 
@@ -121,17 +121,20 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
             name: {"min": kept["least"], "max": kept["greatest"], "rms": kept["rms"]}
             for name, kept in by_name["input"].items()
         },
-    } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
+    } | {key: law[name][kept] for key, (name, kept) in evidence.items() if name in law}
     if by_name["bound"]:
         held = max(kept["greatest"] for kept in by_name["active"].values()) > 0.5
         if held or min(kept["least"] for kept in by_name["bound"].values()) < -COUNTED:
             return None
         never = {"active_time": 0.0, "violated_time": 0.0}
         summary["bounds"] = {name: {"min": kept["least"], **never} for name, kept in by_name["bound"].items()}
+    saturated = _saturation_time(plan, outcome.statuses[run], law["status"]["last"])
+    if saturated is None:
+        return None
     codes = outcome.statuses[run].tolist()
     if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
         return None  # its tasks may be missed
-    summary |= {"duration": plan.times[-1] - plan.times[0]}
+    summary |= {"duration": plan.times[-1] - plan.times[0], "saturation_time": saturated}
     summary |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
     return dict(plain(summary))
 
@@ -145,6 +148,21 @@ def _needs_judges(loop: Loop, end: Array, by_name: dict[str, dict[str, Any]]) ->
         or (rank is not None and rank["least"] < rank["greatest"] and judges_rank(loop))
         or (passive is not None and passive["greatest"] > loop.system.passive.allowed)
     )
+
+
+def _saturation_time(plan: BatchPlan, counts: Array, last: float) -> float | None:
+    """Time of the rows at an input limit [s], each valid until the next; None if the last step is shorter.
+
+    Args:
+        plan: Plan of the batch.
+        counts: How many rows had each status, shape (codes,).
+        last: Status of the last row.
+    """
+    rows = counts[Status.SATURATED.code] - (last == Status.SATURATED.code)
+    steps = np.diff(plan.measured)
+    if rows and not math.isclose(steps[-1], steps[0], rel_tol=1e-9):
+        return None
+    return float(rows * (plan.times[-1] - plan.times[0]) / len(steps)) if rows else 0.0
 
 
 def _settled(plan: BatchPlan, late: float) -> float | None:

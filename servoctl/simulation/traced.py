@@ -265,7 +265,7 @@ class OpaqueLoop(TracedLoop):
             Rows(*(fresh[f"{group}_{name}"] for name in ("A", "b", "violation", "rate"))) for group, _ in groups
         )
         M, Q, B, c = (fresh[name] for name in ("M", "Q", "B", "c"))
-        return Matrices(plant, M, Q, B, c, passive, task, bounds=bounds[0] if bounds else None)
+        return Matrices(plant, M, Q, B, c, passive, task, model.singular, bounds=bounds[0] if bounds else None)
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
         model = self.system.model

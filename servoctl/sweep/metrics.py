@@ -82,8 +82,8 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
     Returns:
         `status`, `error`, `engine`, `max_violation`, `rms_violation`, `final_violation`, `drift` and `settling_time`
         (of the worst task, and with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`,
-        `residual_max`, `pivot_min`, `saturation_time` [s]: the duration times the share of rows in which limits degrade
-        the task, `bounds.<row>.min`, `.active_time` and `.violated_time`.
+        `residual_max`, `pivot_min`, `saturation_time` [s]: the time in which limits degrade the task,
+        `bounds.<row>.min`, `.active_time` and `.violated_time`.
     """
     row: Row = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
     for metric in VIOLATIONS:
@@ -94,10 +94,7 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
     for actuator, values in summary["inputs"].items():
         sides = [abs(side) for side in (values["min"], values["max"]) if side is not None]
         row |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
-    row |= {name: summary[name] for name in ("residual_max", "pivot_min") if name in summary}
-    counts = summary.get("status_counts", {})
-    if counts and summary.get("duration") is not None:
-        row["saturation_time"] = summary["duration"] * counts.get("SATURATED", 0) / sum(counts.values())
+    row |= {name: summary[name] for name in ("residual_max", "pivot_min", "saturation_time") if name in summary}
     bounds = summary.get("bounds", {})
     return row | {f"bounds.{name}.{what}": value for name, of in bounds.items() for what, value in of.items()}
 

@@ -47,6 +47,25 @@ def test_a_massless_rod_swings_as_a_pendulum(engine: str) -> None:
     assert np.abs(np.abs(run["v.phi"]) - speed).max() < 1e-8
 
 
+@dataclass(frozen=True)
+class Branching(Pendulum):
+    """The same, in code that cannot be traced."""
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return super().force(q, v, t) if float(q[0]) < 100.0 else np.zeros(3)
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy", "c"])
+def test_a_massless_rod_in_code_that_cannot_be_traced_moves_the_same(engine: str) -> None:
+    run, traced = (
+        sc.simulate(plant, {"swing": sc.Holonomic("phi - 0.3*t**2")}, sc.ConstraintFollowing(sc.Baumgarte(5.0, 5.0)),
+                    q=[0.8, 0, 0], duration=0.2, step=0.01, engine=each)
+        for plant, each in ((Branching(), engine), (Pendulum(), "vm"))
+    )  # fmt: skip
+    assert run.metadata["status"] == "done"
+    np.testing.assert_allclose(run.u, traced.u, rtol=1e-9)  # of 8 N m; derivatives of the rows are the same functions
+
+
 def test_a_torque_on_the_massless_rod_follows_a_task() -> None:
     task = {"swing": sc.Holonomic("phi - 0.3*sin(t)")}
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(5, 5))
