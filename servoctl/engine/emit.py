@@ -77,8 +77,12 @@ def emitted(
         CompileError: An operation has no C.
     """
     done: dict[str, CFunction] = {}
+    named: dict[str, Any] = {}
 
     def add(function: Any) -> None:
+        known = named.setdefault(function.name(), function)
+        if known is not function and not _equal(known, function):
+            raise CompileError(f"two functions are named {function.name()}, so C would take one for the other{USE_VM}")
         if function.name() in done:
             return
         whole = leading.get(function.name())
@@ -90,6 +94,11 @@ def emitted(
     for function in functions:
         add(function)
     return done
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two CasADi functions are one, or have the same content."""
+    return hash(one) == hash(other) or one.serialize() == other.serialize()
 
 
 def called_by(function: Any) -> Sequence[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.symbol import Symbol, from_sx, symbols, to_sx
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
 
 Table = Sequence[Array] | Array
@@ -52,13 +52,17 @@ MAPPED: dict[str, Mapped] = {}
 
 
 def for_each(function: Callable[..., Array], *arguments: Table) -> Array:
-    """The results of a function for each of many things, shape (things, results), on symbols.
+    """The results of a function for each of many things, shape (things, results), on symbols or numbers.
 
     Args:
         function: (arguments of each table) -> results, vectors. It is called once, on placeholders.
         arguments: Tables of numbers and symbols, shape (things, entries). One that a call returned as a whole is passed
             on in C without a copy.
     """
+    if not any(is_symbolic(np.asarray(row)) for table in arguments for row in table):
+        return np.array(
+            [function(*(np.asarray(row, dtype=float) for row in rows)) for rows in zip(*arguments, strict=True)]
+        )
     columns = Arguments(arguments)
     one = _one(columns.given, function(*columns.placeholders))
     found = _mapped(one, columns.things)(*columns.values)

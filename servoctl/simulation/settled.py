@@ -2,16 +2,23 @@
 
 import numpy as np
 
+from servoctl.laws.robust import ESTIMATE
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
+
+GROWN = 1e9
+"""An adaptive bound beyond every violation times gain: the state is inside the term's layer."""
 
 
 def settled_memory(loop: Loop, state: State) -> Array:
     """The memory with which observer and estimator run, and have found no disturbance.
 
-    An estimator expects just this state at this tick, under the command that the law gives there.
+    An estimator expects just this state at this tick, under the command that the law gives there. The bound of an
+    adaptive term has grown until the term has its full gain here: it grows to that wherever the loop is disturbed.
     """
     memory, h = loop.memory_start.copy(), loop.memory_period
+    if ESTIMATE in loop.memory_names:
+        memory[loop.memory_names.index(ESTIMATE)] = GROWN
     if h is None or not len(memory):
         return memory
     rate = loop.layout.slices["memory_rate"]

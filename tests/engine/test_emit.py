@@ -406,3 +406,12 @@ def test_large_decompositions_and_short_functions_count_more_in_the_time_to_comp
         function = ca.Function("chain", [x], [value])
         times.append((expected_time([function]) - START) / function.n_instructions())
     assert times[1] < 0.7 * times[0]  # the second is long
+
+
+def test_two_functions_of_one_name_have_no_c_code() -> None:
+    """C knows functions by name, so the second would be taken for the first."""
+    x = ca.SX.sym("x")
+    double, twice, square = (ca.Function("same", [x], [y]) for y in (2 * x, 2 * x, x * x))
+    assert list(emitted([double, twice])) == ["same"]
+    with pytest.raises(CompileError, match="two functions are named same, so C would take one for the other"):
+        emitted([double, square])

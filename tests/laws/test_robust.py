@@ -15,6 +15,7 @@ from servoctl.engine.symbol import where
 from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.laws.robust_design import Adaptive
 from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius, settled
+from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.run_folder.trajectory import Trajectory
 from tests.hil.emulation import SHORT
@@ -217,3 +218,21 @@ def test_an_adaptive_law_runs_on_drives_and_replays_to_the_bit(tmp_path: Path) -
     assert result.exit_code == 0
     assert result.trajectory["memory.adaptive.bound"].max() > 0.0
     assert replay(folder).differing == 0
+
+
+def test_the_gain_margin_of_an_adaptive_law_is_that_of_its_full_gain(tmp_path: Path) -> None:
+    """A lighter mass is a larger gain. At an estimate of 0 the term has no gain yet, which would treble the margin."""
+    (tmp_path / "mass.py").write_text(RAIL_MASS)
+    (tmp_path / "mass.yaml").write_text(
+        "plant: {class: 'mass.py:Mass'}\ninitial: {q: {x: 0.1}}\ntask: [{name: rest, holonomic: x}]\n"
+        "law: {correction: {baumgarte: {alpha: 10, beta: 10}}, adaptive: {kind: leakage, rate: 100, leak: 1}}\n"
+        "run: {duration: 20, period: 0.01}\nrealism: {delay: 0.01, parameter_error: {m: 0}}\n"
+    )
+    margin = reserve(sc.load(tmp_path / "mass.yaml", engine="vm")).gain_margin
+    assert margin is not None
+    ends = []
+    for factor in (0.98, 1.02):
+        error = f"realism.parameter_error.m={1.0 / (factor * margin) - 1.0}"
+        run = sc.load(tmp_path / "mass.yaml", [error], engine="vm").simulate()
+        ends.append(np.abs(run["violation.rest"][-200:]).max())
+    assert ends[0] < 1e-6 and ends[1] > 0.3

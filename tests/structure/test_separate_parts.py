@@ -165,3 +165,31 @@ def test_like_parts_are_one_function() -> None:
     assert source.count("static void f_map_8_one_") == 2  # rates and slopes
     x = np.concatenate([start.q, 0.3 * np.arange(8.0)])
     assert_equal(loop, NumpyLoop(system), x)
+
+
+@dataclass(frozen=True)
+class GrainAndShip(sc.Plant):
+    """Two masses of 1e-5 and 1e6 kg that do not act on each other."""
+
+    grain: float = 1e-5
+    ship: float = 1e6
+    coordinates: ClassVar = {"x": "m", "y": "m"}
+    actuators: ClassVar = {"F": "N", "G": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.diag([self.grain, self.ship])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(2)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "vm", "c"])
+def test_a_direction_counts_on_the_scale_of_its_own_part_on_every_engine(engine: str) -> None:
+    task = {"x": sc.Holonomic("x - 0.1*t**2"), "y": sc.Holonomic("y - 0.2*t**2")}
+    law = sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0))
+    run = sc.simulate(GrainAndShip(), task, law, q=0.0, duration=0.05, step=0.01, engine=engine)
+    assert run.metadata["status"] == "done" and (run["rank"] == 2).all()
+    np.testing.assert_allclose(run.u, np.outer(np.ones(len(run)), [2e-6, 4e5]), rtol=1e-6)
