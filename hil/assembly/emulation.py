@@ -14,6 +14,7 @@ from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import Fault, read_faults
 from hil.emulator.plant import SimulatedPlant
+from hil.emulator.supply import SupplyOptions
 from hil.emulator.targets import targets
 from hil.loop import nanoseconds
 from hil.protocols.nodes import node_class, twins
@@ -95,6 +96,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         brake_torque=values.brake_torque,
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
         configured=settings.drives,
+        supply=None if values.supply is None else SupplyOptions(**values.supply.model_dump()),
         faults=scripted_faults(settings),
         seed=setup.seed,
         engine=engine,

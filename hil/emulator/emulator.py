@@ -18,6 +18,7 @@ from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import WAITING, CommandObserver
 from hil.emulator.plant import SimulatedPlant
+from hil.emulator.supply import Supply, SupplyOptions
 from hil.emulator.twins import Twin
 from hil.emulator.wire import EmulatedWire
 from hil.loop.clock import SECOND, nanoseconds
@@ -50,6 +51,7 @@ class EmulatedRig:
         brake_torque: Torque at which a closed brake slides [torque limit].
         quirks: Drive or sensor -> further options of its emulation: option -> value.
         configured: The drives as the loop knows them, in whose terms commands are checked; empty: as `drives`.
+        supply: Supply of all drives; None: each has one of its own.
         faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
         seed: Seed of all random numbers.
         engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
@@ -67,6 +69,7 @@ class EmulatedRig:
     brake_torque: float = BRAKE_TORQUE
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     configured: Sequence[DriveSettings] = ()
+    supply: SupplyOptions | None = None
     faults: Sequence[Fault] = ()
     seed: int = 0
     engine: str = "auto"
@@ -130,6 +133,8 @@ class Emulator:
         self.host_faults = HostFaults()
         for each in self.nodes.values():
             each.boot()
+        if rig.supply is not None:
+            Supply(world, plant, [node for node in self.nodes.values() if isinstance(node, EmulatedDrive)], rig.supply)
         self.motors.sort(key=lambda motor: motor.index)
         schedule(rig.faults, "power_on", self, rig.seed)
 

@@ -48,6 +48,7 @@ class Mit(EmulatedDrive):
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
+        self.overvoltage_code = 8 if self._status == "damiao" else 3
         self._watchdog = Watchdog(self.world, self._starved)
         self._starving = False
         self.fault = 0

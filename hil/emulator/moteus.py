@@ -42,7 +42,7 @@ class Moteus(EmulatedDrive):
     """
 
     special_faults = frozenset({"encoder_nan"})
-    usual_code = 33
+    usual_code, overvoltage_code = 33, 34
 
     def set_up(self) -> None:
         self.mode = STOPPED
@@ -57,7 +57,6 @@ class Moteus(EmulatedDrive):
         self._zero = 0.0
         self._home = 0
         self._since = 0
-        self._voltage = self.number("bus_voltage", 24.0)
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -146,7 +145,9 @@ class Moteus(EmulatedDrive):
         limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
         fault = limited if self.mode == POSITION else self.fault
         milliseconds = (self.world.now - self._since) // (SECOND // 1000)
-        return registers.measured(self.mode, fault, position, velocity, torque, self._home, milliseconds, self._voltage)
+        return registers.measured(
+            self.mode, fault, position, velocity, torque, self._home, milliseconds, self.voltage(24.0)
+        )
 
     def _motion(self) -> tuple[float, float]:
         """Position [rev] and velocity [rev/s] of the output."""

@@ -38,6 +38,12 @@ class Medium(Protocol):
         """Switches a node's controller on or off."""
 
 
+class Voltage(Protocol):
+    """A supply whose voltage changes."""
+
+    voltage: float
+
+
 class EmulatedNode(ABC):
     """A node with an encoder.
 
@@ -165,10 +171,14 @@ class EmulatedDrive(EmulatedNode):
         wrong_mode: Whether it stays in another mode than commanded.
         torque_table: Its torque range, relative to the agreed one.
         usual_code: Its error code for over-current, or of its power stage.
+        overvoltage_code: Its error code for over-voltage; None: it has none of its own.
+        supply: The supply that it shares with others; None: one of its own, with a constant voltage.
     """
 
     settings: DriveSettings
     usual_code: ClassVar[int]
+    overvoltage_code: int | None = None
+    supply: Voltage | None = None
 
     def __init__(
         self,
@@ -190,6 +200,10 @@ class EmulatedDrive(EmulatedNode):
     @abstractmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
         """First and last error code that the frames of a drive with these settings can hold."""
+
+    def voltage(self, usual: float) -> float:
+        """Voltage of its supply [V]; `usual` where neither a quirk nor a common supply gives one."""
+        return self.number("bus_voltage", usual) if self.supply is None else self.supply.voltage
 
     @abstractmethod
     def trip(self, code: int) -> None:

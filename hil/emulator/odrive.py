@@ -156,7 +156,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
-    usual_code = 0x1000
+    usual_code, overvoltage_code = 0x1000, 0x100
 
     def set_up(self) -> None:
         self.state, self.result, self.error = IDLE, 0, 0
@@ -241,7 +241,7 @@ class ODrive(ODriveNode, EmulatedDrive):
             per_ampere = self._torque_constant
             reply(IQ, _TWO.pack(self._torque / per_ampere, self.motor.torque() / per_ampere))
         elif command == BUS_VOLTAGE:
-            reply(BUS_VOLTAGE, _TWO.pack(self.number("bus_voltage", 48.0), 0.0))
+            reply(BUS_VOLTAGE, _TWO.pack(self.voltage(48.0), 0.0))
         elif command == TEMPERATURE:
             reply(TEMPERATURE, _TWO.pack(25.0, 25.0))
         elif command == POWERS:

@@ -146,7 +146,7 @@ class RobStride(EmulatedDrive):
         position, velocity, _ = self._impedance.motion()
         measured = {
             POSITION: position, VELOCITY: velocity, CURRENT: 0.0,
-            VOLTAGE: self.number("bus_voltage", 48.0),
+            VOLTAGE: self.voltage(48.0),
         }  # fmt: skip
         value = _bits(measured[index]) if index in measured else self._values.get(index)
         identity = node_id(READ, int(value is None), self.settings.node, host)

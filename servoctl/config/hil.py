@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
 from servoctl.config.document import in_words
 from servoctl.config.fields import (
@@ -189,6 +189,23 @@ class TrueNode(Open):
     rated_torque: Positive | None = Field(default=None, description="its rated torque; left out: that of the config")
 
 
+class SupplyConfig(Section):
+    """A supply that all emulated drives share: braking raises its voltage."""
+
+    voltage: Positive = Field(default=48.0, description="voltage; it takes no current back [V]")
+    capacitance: Positive = Field(default=0.005, description="capacitance of the link to the drives [F]")
+    trip: Positive = Field(default=60.0, description="voltage at which all drives switch off, above `voltage` [V]")
+    resistor: Positive | None = Field(
+        default=None, description="braking resistor, on above the mean of voltage and trip [ohm]; left out: none"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "SupplyConfig":
+        if self.trip <= self.voltage:
+            raise fault(f"trip {self.trip:g} V is not above voltage {self.voltage:g} V (set it higher)")
+        return self
+
+
 class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
@@ -218,6 +235,9 @@ class Emulation(Section):
     )
     drives: dict[str, TrueNode] = Field(
         default={}, description="actuator of a drive, or coordinate of an encoder node -> how the emulated one differs"
+    )
+    supply: SupplyConfig | None = Field(
+        default=None, description="supply that all emulated drives share; left out: each has one of its own"
     )
 
 

@@ -10,6 +10,7 @@ from hil.assembly.prepare import load
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
+from servoctl.errors import ConfigError
 from servoctl.types import State
 
 
@@ -98,3 +99,17 @@ def test_a_brake_may_be_stuck_or_worn(kind: str, held: bool) -> None:
     motor.disable()
     host.collect(200.0)
     assert motor.braked is held and bool(host.emulator.state[1][0]) is not held
+
+
+def test_braking_raises_a_common_supply_until_it_trips_all_drives_unless_a_resistor_takes_the_energy() -> None:
+    """40 kg come down by 0.4 m, at 0.3 m/s: 118 W for 2 s; 5 mF take 3.2 J from 48 to 60 V."""
+    supply = "hil.emulation.supply={voltage: 48, capacitance: 0.005, trip: 60}"
+    tripped = play(lift(RACK, brake_time=0.1), supply, duration=4)
+    fault = next(event for event in tripped.events if event.kind.name == "DRIVE_FAULT")
+    assert "DC link over-voltage" in fault.detail and tripped.exit_code == 3
+    down = tripped["true_v.x"] < -0.01
+    energy = 40 * 9.81 * (tripped["true_q.x"].max() - tripped["true_q.x"][np.flatnonzero(tripped["true_on.F"])[-1]])
+    assert down.any() and energy == pytest.approx(0.005 / 2 * (60**2 - 48**2), rel=0.2)  # the kinetic energy is less
+    assert play(lift(RACK), supply, "hil.emulation.supply.resistor=20", duration=4).exit_code == 0
+    with pytest.raises(ConfigError, match=r"hil.emulation.supply: trip 40 V is not above voltage 48 V"):
+        play(lift(RACK), "hil.emulation.supply={trip: 40}")
