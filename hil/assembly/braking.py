@@ -13,6 +13,9 @@ SHARE = 0.5
 FASTEST_STOP = 0.02
 """Shortest time from all speed limits to standstill [s]: a ramp of fewer samples is a blow."""
 
+SLOWEST_STOP = 1.0
+"""Longest such time [s]: a drive that needs longer brakes with all its torque."""
+
 
 def with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
     """The rig with the deceleration of each drive; all drives take the same time from their speed limits to rest.
@@ -28,8 +31,9 @@ def with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
     left = SHARE * (limits - np.abs(start.u))
     if not (left > 0.0).all():
         return settings
-    time = max(FASTEST_STOP, float(np.max(np.abs(start.inertia) @ speeds / left)))
+    time = float(np.max(np.abs(start.inertia) @ speeds / left))
     if not np.isfinite(time):
         return settings
+    time = min(SLOWEST_STOP, max(FASTEST_STOP, time))
     drives = tuple(replace(drive, deceleration=drive.speed_limit / time) for drive in settings.drives)
     return replace(settings, drives=drives)

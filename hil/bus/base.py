@@ -103,6 +103,10 @@ class Bus(ABC):
         while (frame := self.receive(until)) is not None and take(frame):
             pass
 
+    def take_back(self) -> bool:
+        """Drops the frames that wait in the controller; returns whether it can. SocketCAN cannot. Never raises."""
+        return False
+
     @property
     @abstractmethod
     def health(self) -> Health:

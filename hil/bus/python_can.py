@@ -198,6 +198,15 @@ class PythonCanBus(Bus):
         if worse(link, self._link) is link:
             self._link, self._reason = link, sentence
 
+    def take_back(self) -> bool:
+        if self._closed:
+            return False
+        try:
+            self._bus.flush_tx_buffer()
+        except (can.CanError, NotImplementedError, OSError):
+            return False
+        return True
+
     def close(self) -> None:
         if not self._closed:
             self._lost = self.health.lost

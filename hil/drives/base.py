@@ -261,6 +261,7 @@ class Drive(Node):
             `alive_frames`; neither do the others on its bus that share its heartbeat.
         shares_heartbeat: Whether one frame feeds all drives of its protocol on a bus.
         fed: Number of ticks up to now, where `alive_frames` counts them.
+        enabled_by_command: Whether a command of torque enables it when it is off.
         ramps: Whether `quick_stop_frames` makes it brake by itself.
         ramp_time: Longest own braking from speed_limit, over the time of the ramp.
         ramp_needs_encoder: Whether it brakes by its encoder, which must then be trusted.
@@ -276,6 +277,7 @@ class Drive(Node):
     watchdog_known = True
     shares_heartbeat = False
     unverified = ""
+    enabled_by_command: ClassVar[bool] = False
     ramps: ClassVar[bool] = False
     ramp_time: ClassVar[float] = 3.0  # a drive that damps needs three times as long to slow down to 5 %
     ramp_needs_encoder: ClassVar[bool] = True

@@ -69,7 +69,8 @@ class MoteusDrive(Drive):
 
     feedback = Feedback.REPLY
     Options: ClassVar[type[MoteusOptions]] = MoteusOptions
-    ramps, ramp_needs_encoder = True, False
+    enabled_by_command, ramps, ramp_needs_encoder = True, True, False
+    ramp_time = 1.0  # shorted phases brake by the motor's own time constant
     stop_steps = StopSteps(
         "mode 15: it shorts its phases, which brakes without supply, the less the slower; it does not hold against "
         "gravity",

@@ -111,6 +111,10 @@ class EmulatedBus(Bus):
     def health(self) -> Health:
         return Health(self._link, self._reason, self._sent, self._received, 0, self._errors, self._refused)
 
+    def take_back(self) -> bool:
+        self._wire.drop(self.station)
+        return True
+
     def close(self) -> None:
         self._closed = True
         self._wire.power(self.station, False)

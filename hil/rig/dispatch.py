@@ -81,6 +81,10 @@ class Dispatch:
         """Takes note of a bus that failed in the tick in C."""
         self._down[bus] = str(error)
 
+    def take_back(self, bus: str) -> None:
+        """Drops the frames that wait in the controller of a bus, if it can."""
+        self._lines[bus].bus.take_back()
+
     def synchronise(self) -> None:
         """Sends SYNC on every bus with nodes that sample after SYNC."""
         for bus in self._synced:

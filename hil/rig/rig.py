@@ -236,17 +236,39 @@ class CanRig(DriveRig):
 
     def write(self, command: Array) -> None:
         self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
+        mute = self._take_back()
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
             for drive, rung, torque in zip(self._drives, self.ladder.rungs, command.tolist(), strict=True):
-                if rung is not Rung.LOOP:
+                bus = drive.settings.bus
+                if rung is not Rung.LOOP or drive.condition is not enabled or drive.quiet:
                     continue
-                if drive.condition is enabled and not drive.quiet:
-                    send(drive.settings.bus, drive.command(torque))
+                if bus not in mute:
+                    send(bus, drive.command(torque))
+                elif mute[bus] is drive:  # one question per tick shows when the bus is back
+                    for frame in drive.queries():
+                        send(bus, frame)
             self._go_down(command.tolist())
         if self.sends or self._asks:
             self._dispatch.keep_alive()
+
+    def _take_back(self) -> dict[str, Drive]:
+        """Buses on which no drive has answered since the last commands -> a drive there; what waits on them is dropped.
+
+        Only buses with drives that a command of torque enables: when all of them restart, nothing has acknowledged the
+        frames in the controller's queue, and these would be the first to come.
+        """
+        mute: dict[str, Drive] = {}
+        for drive in self._drives:
+            if drive.enabled_by_command and drive.condition is not Condition.DISABLED:
+                mute.setdefault(drive.settings.bus, drive)
+        for drive in self._drives:
+            if drive.sample is None or drive.sample.time >= self._written:
+                mute.pop(drive.settings.bus, None)
+        for bus in mute:
+            self.switch_off.attempt("", partial(self._dispatch.take_back, bus))
+        return mute
 
     def _go_down(self, torques: Sequence[float]) -> None:
         """Sends the frames of the drives that are on a step below the loop."""
@@ -306,6 +328,7 @@ class CanRig(DriveRig):
         end = self.clock.now() + nanoseconds(OFF_TIME)
         while self.clock.now() < end and not self.disable():
             self._listen()
+            self._take_back()
 
     def _brake_down(self) -> None:
         """Lets every drive that may be on brake by itself, at most for the longest time that one may take."""
@@ -320,6 +343,7 @@ class CanRig(DriveRig):
             ladder.watch([each.velocity for each in samples], [now - each.time < FRESH for each in samples])
 
     def _listen(self) -> None:
+        self._written = self.clock.now()
         self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
 
 

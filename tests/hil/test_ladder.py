@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rigs import RACK, Played, lift, play
 
 from hil.codecs import cia402 as codec
 from hil.drives import Condition
@@ -13,6 +12,7 @@ from hil.loop import SECOND
 from hil.protocols.nodes import build
 from hil.safety.ladder import Ladder, Rung, longest_ramp
 from tests.hil.emulation import drive_settings
+from tests.hil.rigs import RACK, Played, Rig, lift, play
 from tests.hil.test_monitor import Silent, settings
 
 BRAKED = 0.001
@@ -162,3 +162,15 @@ def test_the_joints_beside_a_silent_drive_stop_under_control_and_it_stops_by_its
     assert speeds[off].max() < 0.05 * speeds[began].max()
     assert {"speed", "runaway", "tracking"}.isdisjoint(played.kinds)  # nothing is concluded of a joint without samples
     assert played.unconfirmed == ("tau2",)
+
+
+@pytest.mark.parametrize("at", [0.05, 0.0507, 0.052])  # between two ticks, and while the commands of one go out
+def test_commands_that_wait_on_a_dead_bus_enable_no_drive_when_all_restart(at: float) -> None:
+    names = [f"u{number}" for number in range(1, 7)]
+    faults = [{"kind": "reboot", "drive": name, "at": at, "for": 0.05} for name in names]
+    short = ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1")
+    played = play(Rig("coordinated_robots_moteus", short), faults=faults)
+    on = played.group("true_on")
+    first_off = int(np.argmax((on == 0).all(axis=1) & (played["t"] > played["t"][played.rows_in("full")][0])))
+    assert not on[first_off:].any()
+    assert not played.emulator.observer.report() and not played.unconfirmed
