@@ -34,12 +34,14 @@ class Stop(NamedTuple):
         speeds: Speed of each joint there, shape (m,) [joint unit/s].
         times: Time until each joint stands still, shape (m,) [s]; infinite: longer than `LONGEST`.
         travels: Way of each joint until then, shape (m,) [joint unit].
+        largest: Largest speed of each joint on the way, shape (m,) [joint unit/s].
     """
 
     start: State
     speeds: Array
     times: Array
     travels: Array
+    largest: Array
 
 
 def describe_stops(setup: RigSetup) -> list[str]:
@@ -114,11 +116,11 @@ def stop_from(setup: RigSetup, start: State) -> Stop:
     most = np.array([drive.torque_limit for drive in drives])
     limits.previous = np.clip(pose.gravity(q).u, -most, most).tolist()
     begin, first = displacements(plant, q)[:m], _rates(setup, start)
-    times, travels, fastest = np.full(m, np.inf), np.zeros(m), float(np.abs(first).max())
+    times, travels, largest, fastest = np.full(m, np.inf), np.zeros(m), np.abs(first), float(np.abs(first).max())
     still = np.maximum(NOISE * speed_limits, np.minimum(STILL * speed_limits, LEFT * fastest))
     for k in range(round(LONGEST * values.safety.stop_time / values.period)):
         y, rates = displacements(plant, q)[:m], _rates(setup, State(t, q, v))
-        travels = np.maximum(travels, np.abs(y - begin))
+        travels, largest = np.maximum(travels, np.abs(y - begin)), np.maximum(largest, np.abs(rates))
         slow = np.abs(rates) < still
         times = np.where(slow, np.minimum(times, k * values.period), np.inf)
         if slow.all() or not np.isfinite(rates).all():
@@ -126,4 +128,4 @@ def stop_from(setup: RigSetup, start: State) -> Stop:
         reading = Reading(q, v, np.zeros(len(sound)), True, 0.0, y.tolist(), rates.tolist())
         held, wanted = pose.stop(reading, sound, driven, limits.previous, values.period, any(limits.clamped))
         q, v = setup.prediction(t, values.period, q, v, np.array(limits.apply(wanted, held)))
-    return Stop(start, first, times, travels)
+    return Stop(start, first, times, travels, largest)

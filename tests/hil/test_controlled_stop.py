@@ -49,3 +49,12 @@ def test_joints_that_are_stopped_beyond_their_limits_come_to_rest() -> None:
     assert speeds[0].max() > 0.5
     assert speeds[-1].max() < LEFT * speeds[0].max()
     assert (speeds.max(axis=0) <= 1.1 * speeds[0] + LIGHT * speeds[0].max()).all()
+
+
+def test_an_axis_whose_samples_are_late_is_held_by_its_last_sound_pose() -> None:
+    """It goes up at 0.3 m/s as its samples become 20 ms late: it is braked, and does not fall by a millimetre."""
+    played = play("V rack", faults=[{"kind": "late", "drive": "F", "delay": 0.02, "at": 1.0}])
+    height = played["true_q.x"][np.flatnonzero(played.rows_in("stopping"))[0] :]
+    assert "stale" in played.kinds
+    assert height.max() - height[0] < 0.05
+    assert height.max() - height[-1] < 0.001

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from hil.assembly.falling import states_within_limits
 from hil.assembly.prepare import load
 from hil.assembly.stops import describe_stops, stop_from
 from servoctl.types import State
@@ -45,3 +46,14 @@ def test_a_machine_that_cannot_stop_from_its_task_is_said_so_by_name() -> None:
     setup = load(RIGS["S"].config, [*RIGS["S"].overrides, "hil.safety.stop_time=0.2"], "vm")
     said = [line for line in describe_stops(setup) if "a controlled stop in the task" in line]
     assert len(said) == 1 and said[0].startswith("note: tau1, tau2, tau3, F4: ") and "stop_time, 0.2 s" in said[0]
+
+
+def test_no_joint_of_an_arm_speeds_up_while_it_stops_from_any_pose_and_speed() -> None:
+    """By the model, all joints at once at up to 60 % of their speed limits; without Coriolis forces some would."""
+    setup, random = load("arm_on_drives", [], "vm"), np.random.default_rng(3)
+    limits = np.array([drive.speed_limit for drive in setup.settings.drives])
+    for pose in states_within_limits(setup)[1:9]:
+        stop = stop_from(setup, State(0.0, pose.q, 0.6 * limits * random.uniform(-1.0, 1.0, 6)))
+        assert stop.times.max() < 0.5
+        # torques that change within a period act on the light wrist: 2 % of the limit
+        assert (stop.largest <= 1.1 * np.abs(stop.speeds) + 0.02 * limits).all()
