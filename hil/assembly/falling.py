@@ -5,17 +5,19 @@ or not: it counts as falling where a joint without a brake gets fast by its spee
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from hil.assembly.settings import HilSettings
+from hil.drives.base import Node
 from hil.loop.controller import Controller
-from hil.sensing.gravity import AT_REST
+from hil.sensing.gravity import AT_REST, GravityCompensation
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Sensing
+from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError
 from servoctl.types import Array, State
-
-if TYPE_CHECKING:
-    from hil.assembly.prepare import RigSetup
 
 TICKS = 3000
 """Largest number of ticks in which the task is looked through; a longer one is looked through with a longer period."""
@@ -39,6 +41,25 @@ FAST = 0.5
 """A machine falls where a joint is faster than this share of its speed limit, or moves by this share of its range."""
 
 
+class Rig(Protocol):
+    """What is known of a rig; attributes as of `hil.assembly.prepare.RigSetup`."""
+
+    @property
+    def run(self) -> Run: ...
+    @property
+    def settings(self) -> HilSettings: ...
+    @property
+    def start(self) -> State: ...
+    @property
+    def sensors(self) -> Sequence[Node]: ...
+    @property
+    def sensing(self) -> Sensing: ...
+    @property
+    def prediction(self) -> Prediction: ...
+    @property
+    def gravity_compensation(self) -> GravityCompensation: ...
+
+
 class Fall(NamedTuple):
     """How a machine falls.
 
@@ -57,7 +78,7 @@ class Fall(NamedTuple):
     travel: float
 
 
-def task_states(setup: "RigSetup") -> list[State]:
+def task_states(setup: Rig) -> list[State]:
     """States of the model while the law does the task, evenly in time, the start first.
 
     They end where a run would: where the law has no torque, or a joint is beyond its limits.
@@ -66,7 +87,7 @@ def task_states(setup: "RigSetup") -> list[State]:
     ticks = TICKS if setup.prediction.call is not None else TICKS_IN_NUMPY
     step = max(period, duration / ticks)
     count = int(duration / step)
-    controller, start = Controller(setup.loop), setup.start
+    controller, start = Controller(setup.run.loop), setup.start
     limits = np.array([drive.torque_limit for drive in setup.settings.drives])
     states, q, v = [start], start.q, start.v
     for k in range(count):
@@ -86,8 +107,8 @@ def task_states(setup: "RigSetup") -> list[State]:
     return states
 
 
-def _within_limits(setup: "RigSetup", state: State) -> bool:
-    plant, measured, drives = setup.loop.system.model.plant, setup.sensing.displacements, setup.settings.drives
+def _within_limits(setup: Rig, state: State) -> bool:
+    plant, measured, drives = setup.run.system.model.plant, setup.sensing.displacements, setup.settings.drives
     if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
         return False
     speeds, lower, upper = np.array([(drive.speed_limit, *drive.position_limits) for drive in drives]).T
@@ -95,11 +116,11 @@ def _within_limits(setup: "RigSetup", state: State) -> bool:
     return bool(((lower <= y) & (y <= upper) & (np.abs(rates) <= speeds)).all())
 
 
-def states_within_limits(setup: "RigSetup") -> list[State]:
+def states_within_limits(setup: Rig) -> list[State]:
     """Poses at rest within the position limits of the drives, as far as the machine can reach them from its start."""
     random, found = np.random.default_rng(0), [setup.start]
     lower, upper = np.array([drive.position_limits for drive in setup.settings.drives]).T
-    channels, plant, m = setup.sensing.displacements, setup.loop.system.model.plant, len(lower)
+    channels, plant, m = setup.sensing.displacements, setup.run.system.model.plant, len(lower)
     t, rest, nothing = setup.start.t, setup.start.v, [0.0] * len(channels.channels)
     for _ in range(POSES):
         q, goal = setup.start.q, random.uniform(lower, upper)
@@ -114,10 +135,10 @@ def states_within_limits(setup: "RigSetup") -> list[State]:
     return found
 
 
-def _settled(setup: "RigSetup", t: float, q: Array) -> Array:
+def _settled(setup: Rig, t: float, q: Array) -> Array:
     """The pose in which what hangs on the motors by springs, or freely, rests while the motors are held."""
-    rest, H = np.zeros(len(q)), setup.sensing.displacements.jacobian(setup.loop.system.model.plant, q, t)
-    held = np.linalg.svd(H[: len(setup.drives)])
+    rest, H = np.zeros(len(q)), setup.sensing.displacements.jacobian(setup.run.system.model.plant, q, t)
+    held = np.linalg.svd(H[: len(setup.settings.drives)])
     free = held[2][int((held[1] > DIFFERENCE * held[1].max()).sum()) :].T
 
     def acceleration(q: Array) -> Array:
@@ -131,7 +152,7 @@ def _settled(setup: "RigSetup", t: float, q: Array) -> Array:
     return q
 
 
-def fall(setup: "RigSetup", states: Iterable[State]) -> Fall | None:
+def fall(setup: Rig, states: Iterable[State]) -> Fall | None:
     """How the machine falls from one of these poses with its brakes closed; None: it does not."""
     drives = setup.settings.drives
     free = [i for i, drive in enumerate(drives) if not drive.brake]
@@ -150,8 +171,8 @@ def fall(setup: "RigSetup", states: Iterable[State]) -> Fall | None:
     return None
 
 
-def _fall_from(setup: "RigSetup", start: State, free: Sequence[int]) -> Fall | None:
-    drives, plant, displacements = setup.settings.drives, setup.loop.system.model.plant, setup.sensing.displacements
+def _fall_from(setup: Rig, start: State, free: Sequence[int]) -> Fall | None:
+    drives, plant, displacements = setup.settings.drives, setup.run.system.model.plant, setup.sensing.displacements
     braked, t, q, v = len(free) < len(drives), start.t, start.q, np.zeros(len(start.q))
     torques, begin = np.zeros(len(drives)), displacements(plant, q)
     for k in range(round(LONGEST / STEP)):
@@ -168,7 +189,7 @@ def _fall_from(setup: "RigSetup", start: State, free: Sequence[int]) -> Fall | N
     return None
 
 
-def _let_go(setup: "RigSetup", t: float, q: Array, v: Array, free: Sequence[int]) -> tuple[Array, Array]:
+def _let_go(setup: Rig, t: float, q: Array, v: Array, free: Sequence[int]) -> tuple[Array, Array]:
     """Torques of the closed brakes, and the accelerations of the joints without a brake."""
     hold = setup.gravity_compensation(t, q, v)
     reach = np.linalg.pinv(hold.inertia)
@@ -180,7 +201,7 @@ def _let_go(setup: "RigSetup", t: float, q: Array, v: Array, free: Sequence[int]
     return torques, (accelerations + reach @ torques)[list(free)]
 
 
-def refuse_fall(setup: "RigSetup", states: Iterable[State], when: str) -> None:
+def refuse_fall(setup: Rig, states: Iterable[State], when: str) -> None:
     """Refuses a machine that falls from one of these poses.
 
     Args:
@@ -205,8 +226,8 @@ def refuse_fall(setup: "RigSetup", states: Iterable[State], when: str) -> None:
     )
 
 
-def in_words(setup: "RigSetup", state: State) -> str:
+def in_words(setup: Rig, state: State) -> str:
     """The pose of a state."""
-    coordinates = setup.loop.system.model.plant.coordinates
+    coordinates = setup.run.system.model.plant.coordinates
     values = zip(coordinates, state.q.tolist(), coordinates.values(), strict=True)
     return ", ".join(f"{name} = {value:.4g} {unit or '1'}" for name, value, unit in values)

@@ -48,12 +48,12 @@ def test_a_machine_that_cannot_stop_from_its_task_is_said_so_by_name() -> None:
     assert len(said) == 1 and said[0].startswith("note: tau1, tau2, tau3, F4: ") and "stop_time, 0.2 s" in said[0]
 
 
-def test_no_joint_of_an_arm_speeds_up_while_it_stops_from_any_pose_and_speed() -> None:
-    """By the model, all joints at once at up to 60 % of their speed limits; without Coriolis forces some would."""
-    setup, random = load("arm_on_drives", [], "vm"), np.random.default_rng(3)
+def test_no_joint_speeds_up_in_a_stop_from_any_pose_and_speed() -> None:
+    """By the model, all joints at once; were Coriolis forces left out, the second hinge went from 1.8 to 3 rad/s."""
+    setup, random = load(RIGS["S"].config, RIGS["S"].overrides, "vm"), np.random.default_rng(1)
     limits = np.array([drive.speed_limit for drive in setup.settings.drives])
-    for pose in states_within_limits(setup)[1:9]:
-        stop = stop_from(setup, State(0.0, pose.q, 0.6 * limits * random.uniform(-1.0, 1.0, 6)))
-        assert stop.times.max() < 0.5
-        # torques that change within a period act on the light wrist: 2 % of the limit
-        assert (stop.largest <= 1.1 * np.abs(stop.speeds) + 0.02 * limits).all()
+    for pose in states_within_limits(setup)[1:17]:
+        stop = stop_from(setup, State(0.0, pose.q, limits * random.uniform(-1.0, 1.0, 4)))
+        assert np.isfinite(stop.times).all()
+        # torques that change within a period act on what moves by then: 1 % of the limit
+        assert (stop.largest <= 1.1 * np.abs(stop.speeds) + 0.01 * limits).all()
