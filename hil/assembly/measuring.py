@@ -50,12 +50,17 @@ def make_sensing(
     # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
     missing = values.safety.tracking + (ESTIMATED if estimated else 0.0)
     held = _held(model, start, missing * limits, rank_tolerance)
+    positions, speeds = sample_errors(values, nodes)
     channels = [replace(channel_of(node, values.period), held=held[node.settings.name]) for node in drives]
     fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
     for node in sensors:
         channel, name = channel_of(node, values.period), node.settings.name
         leap = values.safety.start_tolerance
         channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
+    channels = [
+        replace(channel, position_error=max(position, channel.visible), speed_error=0.0 if np.isnan(speed) else speed)
+        for channel, position, speed in zip(channels, positions.tolist(), speeds.tolist(), strict=True)
+    ]
     observer = DisturbanceObserver(model, rank_tolerance, engine)
     tracking = TrackingMonitor(
         observer, channels[: len(drives)], limits, values.safety.tracking, values.period, estimated
@@ -73,7 +78,7 @@ def make_sensing(
         tracking=tracking,
         engine=engine,
     )
-    tracking.set_errors(partial(_rate_errors, sensing, sample_errors(values, nodes)[1]))
+    tracking.set_errors(partial(_rate_errors, sensing, speeds))
     return sensing
 
 

@@ -49,7 +49,8 @@ TABLES = ("message", "watch", "encoding", "channel", "drive", "rule")
 SETTINGS = (
     "n", "m", "channels", "messages", "watched", "rules", "doubles", "integers", "predicts", "own_memory", "memory",
     "estimates", "rate_start", "status_start", "period", "skew", "residual_tolerance", "window", "longest",
-    "memory_period", "margin", "steps", "stuck_travel", "stuck_time", "stuck_window", "stops",
+    "memory_period", "margin", "steps", "stuck_travel", "stuck_time", "stuck_window",
+    "scale_window", "scale_longest", "scale_share", "scale_enough", "scale_told", "scale_gap", "stops",
 )  # fmt: skip
 """Numbers of a `tick` that stay."""
 

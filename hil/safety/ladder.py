@@ -128,6 +128,10 @@ class Ladder:
         """A joint counts as standing only by samples from now on."""
         self._still, self._fastest = [0] * len(self._still), 0.0
 
+    def begin_watch(self) -> None:
+        """Forgets the speeds of the ticks before: the next one may be the first of a stop."""
+        self._fastest, self._still = 0.0, [0] * len(self._drives)
+
     def watch(self, speeds: Sequence[float], sound: Sequence[bool]) -> None:
         """Takes note of the speed of each joint at a tick, and whether its measurement may be used."""
         usable = [abs(speed) for speed, each in zip(speeds, sound, strict=False) if each]

@@ -78,6 +78,7 @@ class PoseHold:
     Attributes:
         blind: Number of a motor whose measurement is not trusted any more -> its rate by the model, from its last
             trusted one [joint unit/s]: `stop` brings it to rest blindly.
+        sound: Last pose at which every measurement was sound, shape (n,); None before the first.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class PoseHold:
         width = WALL * (upper - lower)
         self._lower, self._upper = lower + width, upper - width
         self._held: Array | None = None
-        self._sound: Array | None = None
+        self.sound: Array | None = None
         self._path = self._slowing = np.zeros(len(drives))
         self._followed = np.zeros(len(drives), dtype=bool)
         self._integral = self._bias = self._at_release = np.zeros(len(drives))
@@ -114,7 +115,7 @@ class PoseHold:
     def see(self, reading: Reading, sound: Sequence[bool]) -> None:
         """Remembers the pose of a tick, if every measurement is sound."""
         if reading.valid and all(sound):
-            self._sound = reading.q.copy()
+            self.sound = reading.q.copy()
 
     def stop(
         self,
@@ -177,7 +178,7 @@ class PoseHold:
             here = ahead._replace(u=(ahead.u + back.u) / 2)  # the part that is even in v: friction is odd
             if np.isfinite(here.u).all() and np.isfinite(here.inertia).all():
                 return here
-        return None if self._sound is None else self.gravity(self._sound)
+        return None if self.sound is None else self.gravity(self.sound)
 
     def stand(self, reading: Reading, learn: bool = False) -> list[float]:
         """Torques that hold the pose.

@@ -137,6 +137,10 @@ class Stages:
         self._task += tick.elapsed
         self._monitor.ordinary(tick, clamped, count)
 
+    def resume(self, q: Array, speeds: Sequence[float]) -> None:
+        """Takes over pose and speeds of the joints after the last tick in C, when every measurement was sound."""
+        self._pose.sound, self._rates = q, list(speeds)
+
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
         self._stop_request = why
@@ -151,6 +155,8 @@ class Stages:
         self._silent = self._silent and not reading.valid
         sound = self._sound(reading)
         self._pose.see(reading, sound)
+        if self.mode is Phase.FULL:  # most of its ticks are done in C, which does not watch
+            self._rig.ladder.begin_watch()
         self._rig.ladder.watch(reading.speeds, sound)
         doubted = {finding.channel for finding in reading.findings}
         for number, drive in enumerate(self._rig.drives):

@@ -21,6 +21,7 @@ from hil.sensing.observability import require_observability
 from hil.sensing.plausibility import AxisMemory, Redundancy, judge
 from hil.sensing.prediction import Prediction
 from hil.sensing.rates import RateFilter, Track
+from hil.sensing.scale import ScaleMemory, compare
 from hil.sensing.tracking import TrackingMonitor
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -60,6 +61,7 @@ class SensingState(NamedTuple):
         now: Its time [ns].
         syncs: When the last SYNC and the one before were sent [ns].
         memories: Accepted sample of each channel, and what it is checked by.
+        scales: What tells whether the positions of each channel fit its speeds.
         rates: Speed of each channel [joint unit/s].
         before: The speeds before.
         steady: Whether redundant measurements agreed at the last tick, and no speed is filtered from positions.
@@ -70,6 +72,7 @@ class SensingState(NamedTuple):
     now: int
     syncs: tuple[int, int]
     memories: Sequence[AxisMemory]
+    scales: Sequence[ScaleMemory]
     rates: Sequence[float]
     before: Sequence[float]
     steady: bool = True
@@ -150,7 +153,7 @@ class Sensing:
         """
         m = len(self.displacements.channels)
         self._redundancy = Redundancy(self.displacements, self.residual_tolerance)
-        self._memories = [AxisMemory()] * m
+        self._memories, self._scales = [AxisMemory()] * m, [ScaleMemory()] * m
         self._tracks: list[Track | None] = [None] * m
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
@@ -163,14 +166,15 @@ class Sensing:
         """What it remembers now."""
         steady = self._redundancy.agrees and not any(self._tracks)
         return SensingState(
-            self._q, self._v, self._now, self._syncs, tuple(self._memories), tuple(self._rates), tuple(self._before),
-            steady,
+            self._q, self._v, self._now, self._syncs, tuple(self._memories), tuple(self._scales), tuple(self._rates),
+            tuple(self._before), steady,
         )  # fmt: skip
 
     def resume(self, state: SensingState) -> None:
         """Continues from a steady state that the tick in C has reached."""
         self._q, self._v, self._now, self._syncs = state.q, state.v, state.now, state.syncs
-        self._memories, self._rates, self._before = list(state.memories), list(state.rates), list(state.before)
+        self._memories, self._scales = list(state.memories), list(state.scales)
+        self._rates, self._before = list(state.rates), list(state.before)
 
     def read(
         self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
@@ -246,13 +250,16 @@ class Sensing:
             return before
         if time != sample.time:
             sample = Sample(sample.position, velocity, sample.torque, time)
-        displacements = self.displacements
-        memory, finding = judge(displacements.channels[i], displacements.units[i], memory, sample, rate, expected)
+        channel, unit = self.displacements.channels[i], self.displacements.units[i]
+        memory, finding = judge(channel, unit, memory, sample, rate, expected)
         self._memories[i] = memory
         if finding is not None:
             findings.append(finding)
         if memory.accepted is not sample:
             return before
+        self._scales[i], wrong = compare(channel, unit, self._scales[i], before, sample)
+        if wrong:
+            findings.append(Implausibility(channel.name, wrong, True))
         self._before[i] = rate
         no_velocity = velocity != velocity  # NaN
         self._rates[i] = self._rate(i, before, sample) if self.filtered or no_velocity else velocity

@@ -47,6 +47,7 @@ class AheadRig(TickRig):
             self._command, self._written = self._numbers["carried"].copy(), int(self._times["written"][0])
             self._dispatch.unknown += stretch.struct.unknown
             self.ticks += ticks
+            self.complete = True
         if end == BETWEEN:
             self._fail(self.sockets)
             return Ahead(ticks)

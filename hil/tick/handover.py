@@ -8,6 +8,7 @@ from hil.drives.base import Condition, Drive, Node
 from hil.drives.sample import Sample
 from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
+from hil.sensing.scale import ScaleMemory
 from hil.sensing.sensing import Sensing, SensingState
 from hil.sensing.window import WindowState
 from hil.tick.machine import CompiledTick
@@ -33,13 +34,14 @@ def load(
     x, k = machine.numbers, machine.times
     x["q"][:], x["v"][:], k["now"][0], (k["sync"][0], k["sync_before"][0]) = state.q, state.v, state.now, state.syncs
     x["rates"][:], x["before"][:] = state.rates, state.before
-    for i, (node, memory) in enumerate(zip(nodes, state.memories, strict=True)):
+    for i, (node, memory, scale) in enumerate(zip(nodes, state.memories, state.scales, strict=True)):
         sample, accepted = node.sample, memory.accepted
         if sample is None or accepted is None or memory.rejected:
             return False
         x["position"][i], x["velocity"][i], x["torque"][i], k["sample_time"][i] = sample
         x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i] = accepted
         x["travel"][i], k["still_since"][i], k["seen"][i] = memory.travel, memory.moved, memory.seen
+        k["scale_since"][i], x["scale_start"][i], x["scale_moved"][i], x["scale_path"][i], k["scale_beyond"][i] = scale
         x["next_torque"][i] = node.next_torque
         if node.unwrapping is not None:
             x["wrapped"][i], x["added"][i] = node.unwrapping.last, node.unwrapping.added
@@ -87,16 +89,21 @@ def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits
     """Takes the state back from C; the nodes already know their last frames."""
     x = {name: array.tolist() for name, array in machine.numbers.items()}
     k = {name: array.tolist() for name, array in machine.times.items()}
-    memories = []
+    memories, scales = [], []
     for i, node in enumerate(nodes):
         node.sample = Sample(x["position"][i], x["velocity"][i], x["torque"][i], k["sample_time"][i])
         accepted = Sample(
             x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i]
         )
         memories.append(AxisMemory(accepted, k["seen"][i], 0, x["travel"][i], k["still_since"][i]))
+        scales.append(
+            ScaleMemory(
+                k["scale_since"][i], x["scale_start"][i], x["scale_moved"][i], x["scale_path"][i], k["scale_beyond"][i]
+            )
+        )
     syncs = (k["sync"][0], k["sync_before"][0])
     q, v = np.array(x["q"]), np.array(x["v"])
-    sensing.resume(SensingState(q, v, k["now"][0], syncs, memories, x["rates"], x["before"]))
+    sensing.resume(SensingState(q, v, k["now"][0], syncs, memories, scales, x["rates"], x["before"]))
     limits.previous, limits.last = x["previous"], k["limits_time"][0]
     if sensing.tracking is not None:
         sensing.tracking.resume(_stored_window(machine))

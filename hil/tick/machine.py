@@ -10,7 +10,7 @@ from hil.drives.wire import Wire
 from hil.loop.controller import Controller
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule
-from hil.sensing import plausibility, tracking
+from hil.sensing import plausibility, scale, tracking
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import TrackingMonitor
@@ -83,17 +83,25 @@ class CompiledTick:
         """Makes all arrays."""
         tick = self.tick
         tick.n, tick.m, tick.channels = n, m, channels
-        kept = dict.fromkeys(("q", "v", "moved", "half_moved"), n)
+        kept = dict.fromkeys(("q", "v", "law_q", "law_v", "moved", "half_moved"), n)
         kept |= dict.fromkeys(("sent", "least", "most", "half_sent", "where", "carried", "previous"), m)
         kept |= dict.fromkeys(("window_elapsed", "half_elapsed"), 1)
-        of_channels = ("accepted_position", "accepted_velocity", "accepted_torque", "travel", "rates", "before")
+        of_channels: tuple[str, ...] = (
+            "accepted_position",
+            "accepted_velocity",
+            "accepted_torque",
+            "travel",
+            "rates",
+            "before",
+        )
+        of_channels += ("scale_start", "scale_moved", "scale_path")
         kept |= dict.fromkeys(
             (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
         )
         kept |= dict.fromkeys(("last", "last_allowed"), tracking.COMES_WITHIN * m)
         single = ("now", "sync", "sync_before", "limits_time", "due", "began", "written", "beyond", "windows")
         times = dict.fromkeys(single, 1) | dict.fromkeys(
-            ("accepted_time", "seen", "still_since", "sample_time"), channels
+            ("accepted_time", "seen", "still_since", "sample_time", "scale_since", "scale_beyond"), channels
         )
         times |= {"alive": m}
         self.numbers, block = self._block(kept, float)
@@ -102,7 +110,7 @@ class CompiledTick:
         tick.numbers, tick.times = self.pointer("double", block), self.pointer("long long", moments)
         tick.kept_numbers = self.pointer("double", np.zeros_like(block))
         tick.kept_times = self.pointer("long long", np.zeros_like(moments))
-        results = dict.fromkeys(("law_q", "law_v"), n) | dict.fromkeys(("torques", "raw", "allowed"), m)
+        results = dict.fromkeys(("torques", "raw", "allowed"), m)
         results |= {"silences": m} | dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
         more, _ = self._block(results, float)
         self.numbers |= more
@@ -146,6 +154,8 @@ class CompiledTick:
         tick.window, tick.longest = tracking.WINDOW, 0.0 if follows is None else follows.longest
         tick.margin, tick.steps, tick.stuck_travel = plausibility.MARGIN, plausibility.STEPS, plausibility.STUCK_TRAVEL
         tick.stuck_time, tick.stuck_window = plausibility.STUCK_TIME, plausibility.STUCK_WINDOW
+        tick.scale_window, tick.scale_longest, tick.scale_share = scale.WINDOW, scale.LONGEST, scale.SHARE
+        tick.scale_enough, tick.scale_told, tick.scale_gap = scale.ENOUGH, scale.TOLD, scale.GAP
 
     def _tracking(self, follows: TrackingMonitor) -> None:
         tick, call = self.tick, follows.observer.buffered()
@@ -183,6 +193,7 @@ class CompiledTick:
             place.synced = node.feedback is Feedback.SYNC
             place.resolution, place.speed_limit, place.leap = channel.resolution, channel.speed_limit, channel.leap
             place.interval, place.held, place.floor = channel.interval, channel.held, floors[i]
+            place.position_error, place.speed_error = channel.position_error, channel.speed_error
             place.visible = channel.visible or channel.resolution
             place.first_factor, place.factors = first, len(rows[i])
             first += len(rows[i])

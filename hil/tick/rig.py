@@ -35,13 +35,14 @@ class TickRig(CanRig):
         machine: Tables and state of the tick in C; None: ticks do not run in C.
         sockets: The buses in C; None: Python sends and receives.
         decided: Whether C has decided the present tick.
+        complete: Whether C has done a tick since it got the state.
     """
 
     ticks = 0
     given_back: Mapping[str, int] = MappingProxyType({})
     machine: CompiledTick | None = None
     sockets: TickSockets | None = None
-    decided = _loaded = False
+    decided = complete = _loaded = False
     _pause = 0
 
     def run_in_c(
@@ -170,7 +171,7 @@ class TickRig(CanRig):
         self._last.clear()
         if self.sockets is not None:
             self.sockets.begin()
-        self._loaded = True
+        self._loaded, self.complete = True, False
         return True
 
     def _take(self, bus: str, frame: Frame) -> None:
@@ -218,7 +219,7 @@ class TickRig(CanRig):
             self._store()
             return None
         stages.follow(tick, self.clamped)
-        self.decided = True
+        self.decided = self.complete = True
         self.ticks += 1
         torques: Array = self._numbers["torques"].copy()
         return torques
@@ -272,6 +273,8 @@ class TickRig(CanRig):
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
         handover.store(self.machine, self._nodes, self._sensing, self._limits)
+        if self.complete:
+            self._stages.resume(self._numbers["law_q"].copy(), self._numbers["rates"][: len(self._drives)].tolist())
 
     def stop(self) -> None:
         if self._loaded:

@@ -69,7 +69,7 @@ def drive_settings(protocol: str, name: str = "a", node: int = 1, **changes: Any
     }[protocol]
     usual = DriveSettings(
         name, "main", protocol, node, gear=2.0, sign=-1, offset=0.25, options=options, torque_limit=10.0,
-        torque_rate_limit=1e4, speed_limit=15.0, position_limits=(-10.0, 10.0), rated_torque=4.0,
+        torque_rate_limit=1e4, speed_limit=4.0, position_limits=(-10.0, 10.0), rated_torque=4.0,
         fd=protocol == "moteus", brs=protocol == "moteus",
     )  # fmt: skip
     return replace(usual, **changes)

@@ -59,6 +59,7 @@ static int begin_task(void)
     K->accepted_torque[i] = K->torque[i];
     K->accepted_time[i] = K->seen[i] = K->still_since[i] = K->sample_time[i];
     K->travel[i] = 0.0;
+    begin_scale(K, i, K->sample_time[i]);
   }
   for (int i = 0; i < K->m; ++i) K->previous[i] = K->carried[i] = nodes[i].hold;
   if (K->estimates) memcpy(K->controller_memory + K->memory - 1 - K->m, K->previous, (size_t)K->m * sizeof(double));

@@ -16,6 +16,38 @@ static long long sampled(const tick *k, long long received)
   return 0 <= *k->sync_before && *k->sync_before <= received ? *k->sync_before : received;
 }
 
+static void begin_scale(tick *k, int i, long long time)
+{
+  k->scale_since[i] = time;
+  k->scale_start[i] = k->position[i];
+  k->scale_moved[i] = k->scale_path[i] = 0.0;
+  k->scale_beyond[i] = 0;
+}
+
+/* Adds a sample to the comparison of positions with speeds: hil.sensing.scale. */
+static int compare_scale(tick *k, int i, long long time)
+{
+  const tick_channel *c = &k->channel[i];
+  double step = seconds(time - k->accepted_time[i]), mean = 0.5 * (k->accepted_velocity[i] + k->velocity[i]);
+  double moved = k->scale_moved[i] + step * mean, path = k->scale_path[i] + step * fabs(mean);
+  double elapsed = seconds(time - k->scale_since[i]), travelled = k->position[i] - k->scale_start[i];
+  double errors = 2.0 * c->position_error + c->speed_error * elapsed;
+  if (!is_finite(mean) || step > k->scale_gap * c->interval) begin_scale(k, i, time);
+  else if (elapsed < k->scale_window) {
+    k->scale_moved[i] = moved;
+    k->scale_path[i] = path;
+  } else if (fabs(travelled - moved) > k->scale_share * path + errors) return give_back(k, "a speed that does not fit");
+  else if (path > k->scale_enough * errors || elapsed >= k->scale_longest) {
+    long long beyond = fabs(moved) > k->scale_told * path ? 0 : k->scale_beyond[i];
+    begin_scale(k, i, time);
+    k->scale_beyond[i] = beyond;
+  } else {
+    k->scale_moved[i] = moved;
+    k->scale_path[i] = path;
+  }
+  return 0;
+}
+
 /* Accepts a new sample of a channel, as hil.sensing.plausibility.judge does it. */
 int tick_accept(tick *k, int i, long long time)
 {
@@ -46,6 +78,7 @@ int tick_accept(tick *k, int i, long long time)
       k->still_since[i] = time;
     }
   }
+  if (compare_scale(k, i, time)) return GIVEN_BACK;
   k->accepted_position[i] = position;
   k->accepted_velocity[i] = velocity;
   k->accepted_torque[i] = k->torque[i];

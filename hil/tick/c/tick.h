@@ -56,7 +56,7 @@ typedef struct { /* how a torque is sent */
 
 typedef struct { /* a measured displacement, and what a sample of it is checked by */
   int bus, awaited, synced;
-  double resolution, speed_limit, leap, interval, visible, held, floor;
+  double resolution, speed_limit, leap, interval, visible, held, floor, position_error, speed_error;
   int first_factor, factors; /* of its row of the Jacobian */
 } tick_channel;
 
@@ -89,17 +89,20 @@ typedef struct {
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
   double margin, steps, stuck_travel, stuck_time, stuck_window;
+  double scale_window, scale_longest, scale_share, scale_enough, scale_told, scale_gap;
   unsigned long long stops; /* bit: status of the law that Python handles */
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
   long long *times, *kept_times;
   double *q, *v, *accepted_position, *accepted_velocity, *accepted_torque, *travel, *rates, *before;
+  double *scale_start, *scale_moved, *scale_path;
   double *position, *velocity, *torque, *next_torque;
   double *moved, *sent, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
   double *last, *last_allowed; /* of the last windows, the oldest first */
   double *carried, *previous;
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
+  long long *scale_since, *scale_beyond;
   long long *limits_time, *due, *began, *written, *beyond, *windows;
   /* results of a tick */
   double *law_q, *law_v, *ages, *silences, *displacements, *torques, *controller_memory, *memory_start;

@@ -1,0 +1,89 @@
+"""Positions that do not move as fast as the speeds say are named within 0.1 s of motion, on every protocol."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hil.assembly import settings as rig_settings
+from hil.drives import Node, Sample
+from hil.drives.settings import SensorSettings
+from hil.protocols.nodes import build
+from hil.safety import EventKind
+from hil.sensing.channels import Channel
+from hil.sensing.scale import ScaleMemory, compare
+from hil.sensing.sensing import Measurement, Sensing
+from tests.hil import rigs
+from tests.hil.rigs import play
+from tests.hil.test_tick_in_c import assert_equal, run
+
+WITHIN = 0.1
+"""Time of motion after which it must be named [s]."""
+
+MOVES = 5e-3
+"""A joint moves from this speed on, twenty steps of the encoder in a window [m/s]."""
+
+
+def named_after(columns: Any, time: int) -> float:
+    """Time for which the joint has moved up to an event [s]."""
+    t, v = columns["t"], columns["true_v.x"]
+    return 0.002 * np.count_nonzero((t <= time / 1e9) & (np.abs(v) > MOVES))
+
+
+@pytest.mark.parametrize("protocol", ["", " odrive", " mit", " moteus", " robstride"])
+@pytest.mark.parametrize("factor", [0.25, -1.0])
+def test_a_wrong_scale_or_sign_of_positions_is_named(
+    protocol: str, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Sensing.read
+
+    def scaled(self: Sensing, t: float, now: int, samples: Sequence[Sample | None], *more: Any) -> Measurement:
+        changed = [None if each is None else each._replace(position=factor * each.position) for each in samples]
+        return read(self, t, now, changed, *more)
+
+    monkeypatch.setattr(Sensing, "read", scaled)
+    fine = ["hil.drives.F.encoder_bits=14"] if protocol == " moteus" else []
+    played = play(f"V rack{protocol}", *fine, duration=0.5)
+    (event,) = [each for each in played.events if each.kind is EventKind.ENCODER]
+    assert event.subject == "F" and "its position moves by" in event.detail and played.exit_code == 3
+    assert named_after(played.columns, event.time) <= WITHIN
+
+
+def test_counts_that_are_four_times_too_few_are_named_in_ordinary_ticks_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def four_times(settings: SensorSettings, period: float) -> Node:
+        options = dict(settings.options)
+        if "counts_per_turn" in options:
+            options["counts_per_turn"] *= 4
+        return build(replace(settings, options=options), period)
+
+    monkeypatch.setattr(rig_settings, "build", four_times)
+    python, c = (run(str(rigs.RIGS["mixed"].config), tick, duration=0.5) for tick in ("python", "auto"))
+    assert_equal(python, c)
+    assert c["ticks"] > 5 and "a speed that does not fit" in c["given_back"]
+    assert [event.subject for event in c["events"] if event.kind is EventKind.ENCODER] == ["a"]
+
+
+@pytest.mark.parametrize("rig", ["A", "S", "mixed", "two arms"])
+def test_right_scales_are_never_named(rig: str) -> None:
+    played = play(rig, "hil.emulation.encoder_noise=1e-4", duration=1.0)
+    assert not [each for each in played.events if "its position moves by" in each.detail]
+
+
+CHANNEL = Channel("a", 1e-3, interval=0.0025, position_error=1e-3, speed_error=1e-2)
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.005])
+@pytest.mark.parametrize("frequency", [0.5, 5.0, 40.0])
+def test_a_vibration_a_coarse_encoder_and_a_filtered_speed_are_no_wrong_scale(lag: float, frequency: float) -> None:
+    """A drive whose speed lags by more than two periods does no good in any loop."""
+    memory, last, w = ScaleMemory(), None, 2 * np.pi * frequency
+    for k in range(2000):
+        t = 0.0025 * k
+        position = 1e-3 * round(1e3 * np.sin(w * t))
+        velocity = 1e-2 * round(1e2 * w * np.cos(w * (t - lag)))
+        sample = Sample(position, velocity, np.nan, round(1e9 * t))
+        memory, wrong = compare(CHANNEL, "rad", memory, last, sample)
+        assert not wrong
+        last = sample
