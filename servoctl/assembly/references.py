@@ -14,7 +14,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Curve
-from servoctl.reference.load import file_curve
+from servoctl.reference.load import NOT_FINITE, file_curve, finite_curve
 from servoctl.reference.signal import Signal
 from servoctl.reference.waypoints import waypoint_curve
 
@@ -74,7 +74,11 @@ def _curve(
         return columns, None
     times = np.array([point["t"] for point in points])
     blend = 0.25 if values.blend is None else values.blend
-    return columns, waypoint_curve(times, places, values.profile or "quintic", blend, values.extrapolate)
+    profile = values.profile or "quintic"
+    curve = finite_curve(lambda: waypoint_curve(times, places, profile, blend, values.extrapolate))
+    if curve is None:
+        problems.add(NOT_FINITE.format("them"), "references", reference, "waypoints")
+    return columns, curve
 
 
 def _wrong_name(signal: Signal, plant: Plant, signals: Signals) -> str | None:

@@ -216,8 +216,5 @@ def _even(t: Array, h: float, clock: Array, q: Array, u: Array, smooth: bool) ->
     if np.abs(grid - t).max() <= EVEN * h * max(1.0, len(t) * 1e-3):
         return clock, q, u
     grid = grid[grid <= t[-1]]
-    if smooth:
-        torques = CubicSpline(t, u)(grid)
-    else:
-        torques = np.column_stack([np.interp(grid, t, column) for column in u.T])
+    torques = CubicSpline(t, u)(grid) if smooth else np.column_stack([np.interp(grid, t, column) for column in u.T])
     return np.interp(grid, t, clock), CubicSpline(t, q)(grid), torques

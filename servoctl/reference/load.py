@@ -1,6 +1,6 @@
 """A file -> the curve through its rows, or everything that is wrong with the file and with what is asked of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,6 +29,21 @@ Fault = tuple[str, str]
 """Field of the reference, what is wrong."""
 
 
+NOT_FINITE = "the curve through {} is not finite (are times and values in SI units?)"
+
+
+def finite_curve(make: Callable[[], Curve]) -> Curve | None:
+    """A curve; None if its numbers are too large, or its times too close, for a finite one."""
+    with np.errstate(all="ignore"):
+        try:
+            curve = make()
+        except ConfigError:
+            raise
+        except ValueError:  # of SciPy, about differences that are not finite
+            return None
+    return curve if np.isfinite(curve.coefficients).all() and np.isfinite(curve.end - curve.start) else None
+
+
 def file_curve(
     path: Path, time: str, columns: Sequence[str] | None, kind: Degree, extrapolate: Extrapolation
 ) -> tuple[tuple[str, ...], Curve | None, tuple[Fault, ...]]:
@@ -47,7 +62,7 @@ def file_curve(
     try:
         status = path.stat()
         stamp = status.st_mtime_ns, status.st_size
-    except OSError:
+    except (OSError, ValueError):  # ValueError: the path has a null character
         stamp = 0, 0
     return _file_curve(path, stamp, time, None if columns is None else tuple(columns), kind, extrapolate)
 
@@ -75,7 +90,10 @@ def _file_curve(
             faults += wrong
             faults += _seam_faults(names, values) if extrapolate == "periodic" and not wrong else []
             if not faults:
-                return names, spline(times, values, kind, extrapolate), ()
+                curve = finite_curve(lambda: spline(times, values, kind, extrapolate))
+                if curve is not None:
+                    return names, curve, ()
+                faults.append(("file", NOT_FINITE.format("its rows")))
         except ConfigError as error:
             faults += [("file", problem) for problem in str(error).splitlines()]
     return names, None, tuple((field, f"{path.name}: {what}") for field, what in faults)

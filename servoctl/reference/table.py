@@ -5,18 +5,26 @@ name neither. Commas separate columns. Semicolons and tabs are refused: such fil
 nobody can tell from separators.
 """
 
+import codecs
 import csv
 import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
 from servoctl.errors import ConfigError, in_one_line
+from servoctl.input_file import read_regular
 from servoctl.types import Array
+
+LARGEST = 500_000_000
+"""Largest size of a file [bytes]."""
+
+THINNER = "write fewer rows: a spline needs few"
 
 SHOWN = 3
 """Largest number of wrong cells of a column that a message lists."""
@@ -65,12 +73,8 @@ def read_table(path: Path) -> Table:
     Raises:
         ConfigError: The file is missing, empty or of another kind, or its header is wrong; lists all problems.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        what = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        raise ConfigError(f"{path}: {what} (paths are relative to the config's folder)") from error
-    if not content.strip():
+    content = read_regular(path, LARGEST, "a CSV or Parquet file", "paths are relative to the config's folder", THINNER)
+    if not content.removeprefix(codecs.BOM_UTF8).strip():
         raise ConfigError(f"{path}: empty (a row of column names and rows of numbers are expected)")
     try:
         return _parquet(content) if content.startswith(b"PAR1") else _csv(content)
@@ -83,13 +87,22 @@ def _parquet(content: bytes) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        read = pq.read_table(io.BytesIO(content))
+        # without threads, which may still run when the process ends, and abort it
+        read = pq.ParquetFile(io.BytesIO(content), pre_buffer=False).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise ConfigError(f"not a readable Parquet file: {in_one_line(error)}") from error
     _check_header(read.column_names)
     if read.num_rows == 0:
         raise ConfigError("no row (rows of numbers are expected)")
-    return Table({name: read.column(name).to_pylist() for name in read.column_names}, range(1, read.num_rows + 1))
+    columns: dict[str, Sequence[object]] = {}
+    for name in read.column_names:
+        column = read.column(name)
+        kinds = pa.types
+        plain = kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_boolean, kinds.is_null, kinds.is_string
+        known = any(is_kind(column.type) for is_kind in plain)
+        # dates of other years, lists and the like may have no value in Python
+        columns[name] = column.to_pylist() if known else [str(column.type)] * read.num_rows
+    return Table(columns, range(1, read.num_rows + 1))
 
 
 def _csv(content: bytes) -> Table:
@@ -103,6 +116,8 @@ def _csv(content: bytes) -> Table:
         lines = [(number, row) for number, row in _rows(text) if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise ConfigError(f"not a CSV file: {error}") from error
+    if not lines:
+        raise ConfigError("no row with text (a row of column names and rows of numbers are expected)")
     header = [name.strip() for name in lines[0][1]]
     header[0] = header[0].removeprefix("#").strip()  # numpy.savetxt writes the header as a comment
     _check_header(header)
@@ -142,7 +157,7 @@ def _check_header(names: Sequence[str]) -> None:
 
 def _number(cell: object) -> float | None:
     """The number that a cell holds, which may be NaN or infinite; None if it holds anything else."""
-    if isinstance(cell, (int, float)) and not isinstance(cell, bool):
+    if isinstance(cell, (int, float, Decimal)) and not isinstance(cell, bool):
         return float(cell)
     text = cell.strip() if isinstance(cell, str) else ""
     # float() alone would take 1_000 and digits of other scripts

@@ -1,6 +1,7 @@
 """Files of references: what is read, and the sentence for everything that is wrong."""
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,8 @@ def test_parquet_is_known_by_its_content(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         (b"", "empty (a row of column names and rows of numbers are expected)"),
+        (b"\xef\xbb\xbf", "empty (a row of column names and rows of numbers are expected)"),
+        (b",\n,,\n", "no row with text (a row of column names and rows of numbers are expected)"),
         (b" \n\n", "empty (a row of column names and rows of numbers are expected)"),
         (b"t,x\n", "no row below the header (rows of numbers are expected)"),
         (b"0,1\n1,2\n", "row 1: numbers, not names of columns: 0,1 (write a header such as t,x,y above)"),
@@ -87,7 +90,12 @@ def test_files_that_are_no_table_are_refused(tmp_path: Path, content: bytes, sen
 def test_missing_and_damaged_files_are_refused(tmp_path: Path) -> None:
     hint = "(paths are relative to the config's folder)"
     assert refusal(tmp_path / "none.csv") == f"there is no such file {hint}"
-    assert refusal(tmp_path) == f"cannot be read: Is a directory {hint}"
+    assert refusal(tmp_path) == "it is a folder (expected a CSV or Parquet file)"
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in (tmp_path / "pipe.csv", Path("/dev/zero")):
+        assert refusal(name) == "it is not a regular file (expected a CSV or Parquet file)"
+    with pytest.raises(ConfigError, match="it cannot be read: embedded null byte"):
+        read_table(tmp_path / "a\0b.csv")
     assert refusal(written(tmp_path, b"PAR1 and then nothing")).startswith("not a readable Parquet file: ")
     pq.write_table(pa.table({"t": pa.array([], pa.float64())}), tmp_path / "none.parquet")
     assert refusal(tmp_path / "none.parquet") == "no row (rows of numbers are expected)"
@@ -196,3 +204,18 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert file_curve(tmp_path / "path.csv", "t", None, "cubic", "hold")[1] is before
     after = file_curve(written(tmp_path, GOOD.replace("2.5", "2.625")), "t", None, "cubic", "hold")[1]
     assert before is not None and after is not None and after != before and after.value(1.0, 0) == 2.625
+
+
+@pytest.mark.parametrize("rows", ["-1.5e308,0\n-1e308,0\n0,1\n1e308,2\n1.7e308,2", "0,0\n1e-320,1\n2e-320,2\n1,0"])
+def test_a_curve_that_is_not_finite_is_refused(tmp_path: Path, rows: str) -> None:
+    sentence = "path.csv: the curve through its rows is not finite (are times and values in SI units?)"
+    found = problems(written(tmp_path, f"t,x\n{rows}\n"))
+    assert [what for field, what in found if field == "file"] == [sentence] or "increase" in found[0][1]
+
+
+def test_dates_and_lists_of_parquet_are_refused_by_their_type(tmp_path: Path) -> None:
+    times = pa.array([2**62 // 1000] * 5, pa.timestamp("ms"))  # the year 146 million, which Python has no date for
+    pq.write_table(pa.table({"t": [0.0, 1.0, 2.0, 3.0, 4.0], "x": times}), tmp_path / "dates.parquet")
+    assert problems(tmp_path / "dates.parquet")[0] == (
+        "file", "dates.parquet: row 1, column 'x': 'timestamp[ms]' is not a number",
+    )  # fmt: skip

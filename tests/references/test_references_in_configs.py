@@ -222,6 +222,11 @@ def test_a_longer_run_than_an_earlier_one_is_refused_too(folder: Path) -> None:
         ),
         (
             "t: 1, x: 2}]}",
+            "t: 1, x: 1e308}, {t: 2, x: -1e308}]}",
+            ["c.yaml:5: references.move.waypoints: the curve through them is not finite (are times and values in SI"],
+        ),
+        (
+            "t: 1, x: 2}]}",
             "t: 1, x: 2}], extrapolate: periodic}",
             ["c.yaml:5: references.move.extrapolate: the first and the last waypoint differ (periodic needs equal"],
         ),

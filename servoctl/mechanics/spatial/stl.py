@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from servoctl.errors import ConfigError
+from servoctl.input_file import read_regular
 from servoctl.types import Array
 
 MOST_FACES = 400
@@ -25,8 +27,8 @@ def read_stl(path: Path) -> tuple[Array, Array] | None:
     A mesh of many faces is made coarser: corners in one cell of a grid become one point.
     """
     try:
-        content = path.read_bytes() if path.stat().st_size <= HEADER + FACE.itemsize * MOST_READ else b""
-    except OSError:
+        content = read_regular(path, HEADER + FACE.itemsize * MOST_READ, "a mesh")
+    except ConfigError:
         return None
     count = int.from_bytes(content[HEADER - 4 : HEADER], "little")
     if count == 0 or len(content) != HEADER + FACE.itemsize * count:

@@ -6,15 +6,14 @@ looked for in elements and attributes, and a comment that mentions it does no ha
 """
 
 import codecs
-import os
 import re
-import stat
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.parsers.expat import ErrorString
 
 from servoctl.errors import ConfigError
+from servoctl.input_file import read_regular
 
 LARGEST = 10_000_000
 """Largest size of a file [bytes]."""
@@ -31,7 +30,8 @@ def read_xml(path: Path) -> Element:
     Raises:
         ConfigError: The file cannot be read, is too large, is no text, is not XML, declares entities, or is xacro.
     """
-    text = _text(path, _bytes(path))
+    content = read_regular(path, LARGEST, "an XML file", large="meshes belong in files of their own")
+    text = _text(path, content)
     if not text.strip():
         raise ConfigError(f"{path}: the file is empty (expected XML)")
     for word in ("<!DOCTYPE", "<!ENTITY"):
@@ -47,27 +47,6 @@ def read_xml(path: Path) -> Element:
     _refuse_xacro(path, root)
     _drop_namespace(root)
     return root
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
-        content = b""
-        if kind == stat.S_IFREG:
-            with path.open("rb") as file:
-                content = file.read(LARGEST + 1)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: there is no such file") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: it cannot be read: {error.strerror}") from error
-    except ValueError as error:  # the path has a null character
-        raise ConfigError(f"{str(path)!r}: it cannot be read: {error}") from error
-    if kind != stat.S_IFREG:
-        what = "a folder" if kind == stat.S_IFDIR else "not a regular file"
-        raise ConfigError(f"{path}: it is {what} (expected an XML file)")
-    if len(content) > LARGEST:
-        raise ConfigError(f"{path}: the file is larger than {LARGEST / 1e6:g} MB (meshes belong in files of their own)")
-    return content
 
 
 def _text(path: Path, content: bytes) -> str:
