@@ -294,6 +294,7 @@ def test_a_run_shares_its_functions_and_does_not_change() -> None:
         (["zz=1:2:3"], "--vary zz=1:2:3: the config has no such number (numbers: plant.parameters.m1, "),
         (["zz=1:2:3", "yy=1:2:3"], "--vary zz=1:2:3, --vary yy=1:2:3: the config has no such number (numbers: plant"),
         (["zz", "yy", "xx=1"], "--vary zz, --vary yy, --vary xx=1: expected PATH=LO:HI:N, as in law.correction"),
+        (["run.period=1e300:2e300:2"], "task.distance: unstable at a period of 1e+300 s"),
         (["run.period=1:2:2"], "--vary run.period=1:2:2: with 1: task.distance: unstable at a period of 1 s"),
         (["law.allocation=1:2:3"], "--vary law.allocation=1:2:3: is 'minimum_norm', not a number (vary a number)"),
         ([f"{ALPHA}=3:2:4"], f"--vary {ALPHA}=3:2:4: LO 3 is above HI 2 (exchange them)"),

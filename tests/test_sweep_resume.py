@@ -173,6 +173,7 @@ def spoil(index: int, line: bytes) -> Callable[[Path], None]:
         (spoil(2, b"[1, 2]\n"), 2, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 7, "row": {}}\n'), 2, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 1, "row": 5}\n'), 2, f"found/{FILE}: line 3 is damaged"),
+        (spoil(2, b'{"run": 1, "seconds": 1.0, "row": {}}\n'), 2, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 1, "seconds": "x", "row": {}}\n'), 2, f"found/{FILE}: line 3 is damaged"),
         (spoil(1, b"[" * 100_000 + b"\n"), 2, f"found/{FILE}: line 2 is damaged"),
         (spoil(0, b"\xff\n"), 2, f"found/{FILE}: line 1 is damaged"),

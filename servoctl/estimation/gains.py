@@ -20,10 +20,10 @@ from servoctl.errors import TaskError
 from servoctl.types import Array
 
 LEAST, MOST = 1e-12, 1e6
-"""Range of s h^3 / r in which the Riccati equation is solved to the last digits."""
+"""Range of s h^3 / r in which the Riccati equation is solved to the last digits, and of s h^2 / r."""
 
-SHORTEST = 0.2
-"""Shortest time of a low pass, which then passes differences unchanged to 1e-4 [periods]."""
+SHORTEST, LONGEST = 0.2, 1e6
+"""Times of a low pass, from one that passes differences unchanged to 1e-4 to one that hardly passes any [periods]."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,16 @@ def alpha_beta_gains(h: float, acceleration: float, noise: float) -> Gains:
         h: Period [s].
         acceleration: s: standard deviation of the acceleration [unit/s^2].
         noise: r: standard deviation of the positions [unit].
+
+    Raises:
+        TaskError: The numbers are too far apart for gains that are neither 0 nor 1.
     """
     index = acceleration * h * h / noise
+    if not LEAST <= index <= MOST:
+        raise TaskError(
+            f"acceleration {acceleration:g} and noise {noise:g} at a period of {h:g} s: acceleration period^2 / noise "
+            f"is {index:.2g} (expected {LEAST:g} to {MOST:g})"
+        )
     # (4 + index - sqrt(8 index + index^2)) / 4, without the difference of two numbers that are nearly equal
     root = 4.0 / (4.0 + index + np.sqrt(8.0 * index + index * index))
     alpha = 1.0 - root * root
@@ -105,10 +113,10 @@ def low_pass_gains(h: float, time: float, noise: float) -> Gains:
     """Gains of a filter that differentiates positions: alpha-beta with both poles at exp(-2 h / time).
 
     Raises:
-        TaskError: The time is too short.
+        TaskError: The time is too short, or too long.
     """
-    if not time >= SHORTEST * h:
-        raise TaskError(f"filter_time {time:g} s: expected at least {SHORTEST:g} periods of {h:g} s")
+    if not SHORTEST * h <= time <= LONGEST * h:
+        raise TaskError(f"filter_time {time:g} s: expected {SHORTEST:g} to {LONGEST:g} periods of {h:g} s")
     pole = float(np.exp(-2.0 * h / time))
     return _tracking(h, 1.0 - pole * pole, (1.0 - pole) ** 2, noise)
 

@@ -118,9 +118,11 @@ def growth(row: RowFeedback, path: CommandPath, h: float) -> float:
 def _radius(row: RowFeedback, path: CommandPath, h: float) -> float:
     gains = row.gains
     if path.held:
-        eigenvalues = np.asarray(
-            np.linalg.eigvals(sampled(gains, h, path.delay, path.lag, path.velocity)), dtype=complex
-        )
+        with np.errstate(all="ignore"):
+            closed = sampled(gains, h, path.delay, path.lag, path.velocity)
+        if not np.isfinite(closed).all():
+            return np.inf  # of a period like 1e300 s
+        eigenvalues = np.asarray(np.linalg.eigvals(closed), dtype=complex)
         # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
         free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if path.velocity and len(gains) == 1 else []
         return float(np.max(np.abs(np.delete(eigenvalues, free))))

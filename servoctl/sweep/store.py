@@ -94,6 +94,7 @@ class RowStore:
                 row: Any = entry.get("row")
                 seconds: Any = entry.get("seconds")
                 valid = isinstance(row, dict) and isinstance(seconds, float) and number < planned
+                valid = valid and isinstance(row.get("status"), str)
                 if not valid or entry.get("run") != number:
                     raise self._damaged(number + 2)
                 self.rows.append(row)

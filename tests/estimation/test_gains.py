@@ -53,5 +53,16 @@ def test_the_low_pass_has_a_double_pole() -> None:
 def test_numbers_that_are_too_far_apart_are_refused() -> None:
     with pytest.raises(TaskError, match=r"disturbance 1e-15 and noise 1 at a period of 0.001 s.*expected 1e-12 to"):
         model_gains(0.001, 1e-15, 1.0)
-    with pytest.raises(TaskError, match=r"filter_time 1e-05 s: expected at least 0\.2 periods of 0\.001 s"):
+    with pytest.raises(TaskError, match=r"filter_time 1e-05 s: expected 0\.2 to 1e\+06 periods of 0\.001 s"):
         low_pass_gains(0.001, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(("acceleration", "noise"), [(1e300, 1e-5), (1e-300, 1e-5), (50.0, 1e-300), (50.0, 1e200)])
+def test_numbers_that_are_too_far_apart_for_an_alpha_beta_filter_are_refused(acceleration: float, noise: float) -> None:
+    with pytest.raises(TaskError, match=r"acceleration period\^2 / noise is .* \(expected 1e-12 to 1e\+06\)"):
+        alpha_beta_gains(1e-3, acceleration, noise)
+
+
+def test_the_filters_at_the_ends_of_their_range_are_finite() -> None:
+    for gains in (alpha_beta_gains(1.0, 1e6, 1.0), alpha_beta_gains(1.0, 1e-12, 1.0), low_pass_gains(1.0, 1e6, 1.0)):
+        assert np.isfinite([gains.q, gains.v, gains.innovation, *gains.sigma]).all() and gains.v > 0.0
