@@ -80,3 +80,19 @@ def test_friction_too_steep_for_the_step_gives_a_warning_with_its_field() -> Non
     steep = "plant.friction={coulomb: {F: 3}, speed: 0.0001}"
     run = sc.load("two_mass_spring", [*SAMPLED, steep], engine="numpy")
     assert any(text.startswith("plant.friction: near rest its rate is") for text in run.warnings)
+
+
+class Plain(TwoMassSpring):
+    """B = I is written as None."""
+
+    actuators = {"F1": "N", "F2": "N"}  # noqa: RUF012
+
+    def actuation(self, q: Any, t: Any) -> None:  # type: ignore[override]
+        return None
+
+
+def test_a_plant_whose_actuation_is_none_rubs_at_its_coordinates() -> None:
+    friction = Friction((0.3, 0.1), (0.2, 0.4), (0.05, 0.05))
+    q, v = np.array([0.1, 0.2]), np.array([0.4, -0.7])
+    force = with_friction(Plain(), friction).right_hand_side(q, v, 0.0)
+    np.testing.assert_allclose(force, Plain().right_hand_side(q, v, 0.0) - friction.resistance(v), rtol=1e-15)

@@ -6,6 +6,7 @@ Design: results go to stdout, notes about them to stderr. A command imports its 
 
 import os
 import re
+import resource
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from collections.abc import Sequence
 from servoctl.cli.console import begin, note
 from servoctl.cli.exit_code import ExitCode, outcome_of
 from servoctl.cli.interrupt import interruptible
+
+STACK = 8 * 2**20
+"""Stack of the process [bytes], the usual one of Linux."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: The command ended without an error; it carries the exit code.
     """
     begin(process=arguments is None)
+    _deepen_stack()
     words = [_in_home(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     debug = "--debug" in words  # typer accepts options of the app only before the command
     try:
@@ -57,3 +62,11 @@ def _in_home(word: str) -> str:
     if path != "~" and not path.startswith("~/"):
         return word
     return f"{option}={os.path.expanduser(path)}" if option else os.path.expanduser(path)
+
+
+def _deepen_stack() -> None:
+    """Raises the limit of the stack to what tracing a large machine needs, where the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = STACK if hard == resource.RLIM_INFINITY else min(STACK, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))

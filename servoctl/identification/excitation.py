@@ -23,6 +23,7 @@ from servoctl.identification.limits import MotorLimits, motor_limits
 from servoctl.identification.selection import select
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
+from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array, State
 
 HARMONICS = 5
@@ -157,7 +158,10 @@ class _Planner:
         torque = np.einsum("kij,kj->ki", np.linalg.pinv(found.actuation, rcond=1e-9), found.residual)
         plant = self.model.plant
         position = np.array([motor_positions(plant, q) for q in motion.q])
-        B = [np.asarray(plant.actuation(q, float(t)), dtype=float) for q, t in zip(motion.q, motion.t, strict=True)]
+        B = [
+            np.asarray(dense_actuation(plant, q, float(t)), dtype=float)
+            for q, t in zip(motion.q, motion.t, strict=True)
+        ]
         speed = np.einsum("kij,ki->kj", np.array(B), motion.v)
         way = np.abs(motion.q - self.start.q)[:, self.moved].max(initial=0.0)
         known = np.isfinite(self.limits.half).all()

@@ -95,7 +95,8 @@ def _parameters(result: Identification) -> "Figure":
     shades = [PALETTE[1] if value > 10.0 else PALETTE[0] for _, value in known]
     axes.barh([i for i, _ in known], [value for _, value in known], height=0.6, color=shades)
     axes.axvline(10.0, color=INK, linewidth=0.6)
-    axes.set_xscale("log")
+    if known:
+        axes.set_xscale("log")
     labels = [entry["sum"] if len(entry["sum"]) < 60 else f"{entry['sum'][:57]}..." for entry in entries]
     axes.set_yticks(range(len(entries)), labels, fontsize=7, parse_math=False)
     axes.set_xlabel("standard deviation [% of the value]; beyond 10 %: poorly determined\n" + "\n".join(

@@ -85,7 +85,7 @@ class Solved:
         before = np.concatenate([unknowns.before - at, np.zeros(len(used))])
         weight, count = np.ones((int(fitted.sum()), n)), len(at)
         for _ in range(ROUNDS):
-            W = (Y * weight[:, :, None]).reshape(-1, count + len(used))
+            W = (Y * weight[:, :, None]).reshape(weight.size, count + len(used))
             y = -(rows.residual[fitted] * weight).ravel()
             change, self._covariance, determined, noise = _solve(W, y, self._size, before, rows.freedom / n)
             self._weight = weight.max(axis=0)

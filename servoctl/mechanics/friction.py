@@ -13,6 +13,7 @@ import numpy as np
 
 from servoctl.mechanics.actuator_parameters import with_fields, without_fields
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array
 
 FIELDS = {"coulomb": "friction_coulomb", "viscous": "friction_viscous", "speed": "friction_speed"}
@@ -60,7 +61,7 @@ class _Rubbing(Plant):
     """The methods that friction changes; the class of a plant with friction has them before those of its own class."""
 
     def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
-        B = np.asarray(self.actuation(q, t))
+        B = dense_actuation(self, q, t)
         friction = friction_of(self)
         assert friction is not None
         Q: Array = np.asarray(super().right_hand_side(q, v, t)) - B @ friction.resistance(B.T @ v)

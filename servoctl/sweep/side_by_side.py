@@ -5,9 +5,11 @@ C. Rows are yielded in order, so memory holds a few blocks however many runs the
 batch, or that stops early, is simulated alone, with its usual messages.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +31,20 @@ from servoctl.types import Array
 MOST_RANDOM = 2**24
 """Random numbers drawn in advance for runs side by side (128 MB); runs that need more are simulated alone, which draws
 them step by step."""
+
+
+STACK = 16 * 2**20
+"""Stack of a thread that runs generated C [bytes]: its functions keep what is in all lanes there."""
+
+
+@contextmanager
+def _deep_threads() -> Iterator[None]:
+    """Threads that begin meanwhile have a stack of `STACK`, whatever the process has."""
+    before = threading.stack_size(STACK)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
 
 
 class SideBySide:
@@ -86,7 +102,8 @@ class SideBySide:
             runs = [run for run in (made[i] for i in indices) if isinstance(run, Run)]
             plan, library = plan_for(runs[0]), self._library(runs[0])
             if plan is not None and library is not None and _random_count(runs, len(plan.times)) <= MOST_RANDOM:
-                future = pool.submit(self._take, library, plan, runs)
+                with _deep_threads():  # the pool makes a thread when it is given work
+                    future = pool.submit(self._take, library, plan, runs)
                 for lane, i in enumerate(indices):
                     waits[i] = partial(self._finish, future, plan, lane, runs[lane])
         return waits

@@ -419,3 +419,40 @@ def test_torques_of_a_log_with_uneven_steps_are_taken_at_the_times_of_the_positi
     found = sc.identify(tmp_path / "log", ["wheel_I[2]"])
     assert found.values["wheel_I[2]"] == pytest.approx(0.01, rel=1e-3)  # what the interpolation costs
     assert found.validation_rms < 5e-3 * found.torque_rms
+
+
+CART = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    m: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+    def force(self, q, v, t):
+        return np.array([-0.5 * v[0]])
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+"""
+
+
+def test_friction_alone_may_be_asked_for_where_there_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cart.py").write_text(CART)
+    Path("c.yaml").write_text(
+        'plant: {class: "cart.py:Cart"}\ninitial: {q: {x: 0}, v: 1.7}\n'
+        'task: [{name: go, holonomic: "x - 0.5*sin(t) - 0.3*sin(4*t)"}]\n'
+        "law: {correction: {baumgarte: {alpha: 5, beta: 5}}}\nrun: {duration: 4, period: 0.01}\n"
+    )
+    sc.load("c.yaml", engine="vm").simulate(Path("log"))
+    with pytest.raises(SystemExit) as ended:
+        main(["identify", "log", "--parameters", "friction", "--out", "found", "--json"])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["friction"]["coulomb"] == {"F": 0.0} == found["friction"]["viscous"]
