@@ -50,3 +50,38 @@ def test_a_brake_closes_after_its_time_while_torque_is_kept() -> None:
     motor.enable(0.0)
     host.collect(20.0)
     assert not motor.braked and np.isclose(host.emulator.state[1][0], -2.5 * 0.02, rtol=0.1)
+
+
+FAULTS = {
+    "drive_fault": {},
+    "stall": {"for": 0.02},
+    "silent": {"for": 0.05},
+    "encoder_flip": {},
+    "encoder_jump": {"delta": 0.1},
+    "torque_constant": {"factor": -0.5},
+    "push": {"torque": 100},
+    "no_torque": {},
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_begins_at_its_time_after_power_on_or_after_the_start_of_the_task(kind: str) -> None:
+    drive = {} if kind == "stall" else {"drive": "F"}
+    ended = {}
+    for since in ("engaged", "power_on"):
+        at = 0.2 if since == "engaged" else 1.2
+        played = play(
+            "V rack", faults=[{"kind": kind, "at": at, "since": since, **drive, **FAULTS[kind]}], duration=0.5
+        )
+        stopping = np.flatnonzero(played.rows_in("stopping") | played.rows_in("disabling"))
+        ended[since] = played["t"][stopping[0]], played["t"][np.argmax(played.rows_in("full"))]
+    assert ended["engaged"][0] - ended["engaged"][1] >= 0.2 - 0.003
+    assert ended["power_on"][0] >= 1.2 - 0.003
+
+
+@pytest.mark.parametrize("friction", ["viscous_friction", "coulomb_friction"])
+def test_friction_at_the_joints_of_an_arm_only_takes_energy(friction: str) -> None:
+    """The wrist is the lightest joint: 0.5 N m s/rad stop it within a step of the machine."""
+    played = play("AF", f"hil.emulation.{friction}=0.5", "hil.safety.tracking=1000", stop_at=0.3)
+    assert played.exit_code == 130 and np.abs(played.group("true_v")).max() < 2.5
+    assert np.abs(played.group("true_v")[-1]).max() < 1e-6
