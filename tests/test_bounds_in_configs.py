@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rail_mass import RAIL_MASS
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
@@ -317,3 +318,22 @@ def test_an_acceleration_to_brake_with_is_taken_where_only_poses_that_the_run_ne
     assert run.simulate().metadata["status"] == "done"
     with pytest.raises(ConfigError, match="or give acceleration if the run stays away from there"):
         sc.load("coordinated_robots_limited", [bound.replace(", acceleration: 20", "")])
+
+
+@pytest.mark.parametrize("bound", ["velocity: {x: 1}", "holonomic: '-0.1 - x'", "position: {x: [-3, -0.1]}"])
+@pytest.mark.parametrize("effects", ["{lag: 50*ms}", "{delay: 5*ms, jitter: 10*ms}", "{delay: 20*ms}"])
+def test_a_run_passes_a_bound_by_no_more_than_check_says_under_lag_and_jitter(
+    tmp_path: Path, bound: str, effects: str
+) -> None:
+    """A mass hurries to 0 with at most 10 N; bounds stop it on the way, or limit its speed."""
+    (tmp_path / "mass.py").write_text(RAIL_MASS)
+    (tmp_path / "mass.yaml").write_text(
+        "plant: {class: 'mass.py:Mass'}\ninitial: {q: {x: -0.9}, max_violation: 3}\n"
+        "task: [{name: go, holonomic: x}]\nlaw: {correction: {baumgarte: {alpha: 5, beta: 5}}, limits: {F: 10}}\n"
+        f"bounds: [{{name: b, {bound}}}]\nrun: {{duration: 2, period: 0.01}}\nrealism: {effects}\n"
+    )
+    run = sc.load(tmp_path / "mass.yaml", engine="vm")
+    claimed = check(run).values["bounds"]["b"]["between_samples"]
+    least = run.simulate().summary()["bounds"]["b"]["min"]
+    assert least >= -claimed - 1e-12
+    assert claimed < 1.0 if "lag" in effects or "jitter" in effects else claimed < 2e-4  # and it says something

@@ -4,6 +4,11 @@
     passed <= |h''| D^2 / 8 + e / max(p D, 1/2)^2       of a coordinate's limit
     passed <= e / (1 - e^(-p D)), e             of degree 1, of a speed's limit: e = h(t + D) - (h + D h')
 
+    more    S L / e0 + S J / 2      of h' where actuators lag by L or a delay varies by J: times D in rows of degree 2
+
+The law counts a lag as a delay of its time constant, and the mean of a delay that varies. S is the span of h'' from one
+command to the next; after a step, the speed under a lag L leaves that under a delay L by at most S L / e0, e0 = 2.718.
+
 Design: |h''| and e are measured over one held period at the start and at random states near it, with the law's command
 and with inputs at their limits. They are as large as those states make them, and no proof for faster motions.
 
@@ -204,6 +209,7 @@ def _passed(run: Run, law: BoundConstraintFollowing, period: float) -> dict[str,
         states.append(nearest(model, state, among=[])[0] if model.passive_rows else state)
     box = np.array([law.lower, law.upper]).T
     steps = max(1, run.settings.integrator.substeps(period))
+    spans = np.zeros((2, len(law.bounds.rows)))  # least and largest h'' of each row; 0 counts too
     for state in states:
         x = np.concatenate([state.q, state.v, loop.memory_start])
         command = loop.control(state.t, x)
@@ -222,19 +228,36 @@ def _passed(run: Run, law: BoundConstraintFollowing, period: float) -> dict[str,
             second = rows.A @ a[model.n : 2 * model.n] - rows.b
             y = loop.after_hold(state.t, x, held, period, steps)
             after = model.rows_of_bounds(State(state.t + period, y[: model.n], y[model.n : 2 * model.n]))
+            spans = np.array([np.minimum(spans[0], second), np.maximum(spans[1], second)])
             for i, row in enumerate(law.bounds.rows):
                 passed = _of_period(row, law.bound_rates[i], period, i, rows, after, second)
                 if np.isfinite(passed):
                     found[row.name] = max(found.get(row.name, 0.0), passed)
-    return found
+    more: dict[str, float] = {}
+    for row, p, span in zip(law.bounds.rows, law.bound_rates, spans[1] - spans[0], strict=True):
+        missed = _taken_back(row, p, period, float(np.nan_to_num(span)) * _unmodelled(run))
+        more[row.name] = max(more.get(row.name, 0.0), missed)
+    return {name: passed + more[name] for name, passed in found.items()}
+
+
+def _unmodelled(run: Run) -> float:
+    """What the law's delay leaves out of how the actuators follow, as the time for which h' goes on [s]."""
+    realism = run.system.realism
+    return 0.0 if realism is None else max(realism.lag, default=0.0) / np.e + realism.jitter / 2.0
 
 
 def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after: Any, second: Array) -> float:
     """The most by which a row may be passed, from one held period."""
     h, slope = rows.violation[i], rows.violation_rate[i]
     if row.kind in ("barrier", "stopping"):
-        missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i]))
+        missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i])) / period
+        return float(abs(second[i]) * period**2 / 8) + _taken_back(row, p, period, missed)
+    return _taken_back(row, p, period, abs(after.violation[i] - (h + period * second[i])))
+
+
+def _taken_back(row: BoundRow, p: float, period: float, missed: float) -> float:
+    """How far h falls where each period misses its speed by so much, and the law takes it back."""
+    if row.kind in ("barrier", "stopping"):
         back = max(p * period, SHARE) if row.kind == "stopping" else p * period
-        return float(abs(second[i]) * period**2 / 8 + missed / min(back, 1.0) ** 2)
-    missed = abs(after.violation[i] - (h + period * second[i]))
+        return float(missed * period / min(back, 1.0) ** 2)
     return float(missed / (1.0 - np.exp(-p * period)) if row.kind == "decay" else missed)
