@@ -163,6 +163,11 @@ int sockets_take(tick *k, tick_sockets *s, int number)
       bus->earliest = before;
       return given_back;
     }
+    if (got == BATCH && !messages[BATCH - 1].msg_len) { /* a socket that was shut down reads as empty records, for ever */
+      bus->error = EPIPE;
+      ++s->failed;
+      return give_back(k, "a bus that is down");
+    }
     now = sockets_now(s);
     system = clock_of(CLOCK_REALTIME);
     for (int i = 0; i < got; ++i) {
