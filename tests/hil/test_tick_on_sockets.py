@@ -132,12 +132,6 @@ def test_a_bus_that_is_gone_is_reported_and_the_others_go_on(ends: Ends) -> None
     assert ends.kept[0][0].refused == 2 and ends.kept[0][0].error and not ends.sockets.count
 
 
-def test_a_socket_that_is_shut_down_ends_reading_at_once(ends: Ends) -> None:
-    """It reads as empty records for ever: the loop would never come back to send a stop."""
-    ends.here.shutdown(socket.SHUT_RD)
-    assert ends.taken() == [] and ends.answer == GIVEN_BACK and ends.kept[0][0].error
-
-
 class Checked(HilRun):
     """A run in which the first ticks on sockets are done once more, each from its frames alone."""
 

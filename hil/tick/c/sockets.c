@@ -163,11 +163,6 @@ int sockets_take(tick *k, tick_sockets *s, int number)
       bus->earliest = before;
       return given_back;
     }
-    if (got == BATCH && !messages[BATCH - 1].msg_len) { /* a socket that was shut down reads as empty records, for ever */
-      bus->error = EPIPE;
-      ++s->failed;
-      return give_back(k, "a bus that is down");
-    }
     now = sockets_now(s);
     system = clock_of(CLOCK_REALTIME);
     for (int i = 0; i < got; ++i) {
@@ -204,7 +199,7 @@ static int wait_for_frame(tick_sockets *s, long long deadline)
   most.tv_sec = left / 1000000000;
   most.tv_nsec = left % 1000000000;
   ready = ppoll(waiting, (nfds_t)s->buses, &most, 0);
-  return ready > 0 || (ready < 0 && errno == EINTR && left > 0);
+  return left > 0 && (ready > 0 || (ready < 0 && errno == EINTR)); /* a socket that hung up is ready for ever */
 }
 
 /* Sleeps through the time in which samples are still expected: every frame would wake the thread, for 20 us each.
