@@ -95,6 +95,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._command_id = codec.RPDO1 + settings.node
         self._controlword = codec.DISABLE_VOLTAGE
         self._status: codec.Cia402Status | None = None
+        self.watchdog = self._options.drive_watchdog
         self._statuses = 0
         self._told_off: int | None = None  # number of statuses when it was first told to stop; None: it was not
         self._asked = 0  # requests over SDO since it was told to stop
@@ -297,13 +298,13 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield HandshakeStep([self._nmt_frame(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
         self._emergency = 0
         with Objects(self.settings.node, exchange) as objects:
-            setup.silence(objects, self.settings.node)
+            setup.silence(objects)
             setup.map_feedback(objects, self.settings.node)
             setup.map_drive(objects, self.settings.node, self._options.status_every)
             self.doubts = setup.set_reactions(objects, self.settings, self._options)
             self._reports_ramp = not any(setup.STAYS in doubt for doubt in self.doubts)
             setup.set_mode(objects, self.settings)
-            setup.set_heartbeats(objects, self._options.master, self.settings.watchdog)
+            setup.set_heartbeats(objects, self._options, self.settings.watchdog)
         running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
@@ -315,6 +316,8 @@ class Cia402Drive(Cia402Encoder, Drive):
         Raises:
             DriveError: `configure` has not run before.
         """
+        if not self.watchdog:
+            return
         if self._exchange is None:
             raise DriveError("its watchdog is not armed yet (configure it first)")
         limit = 1.1 * self.settings.watchdog + 2 * setup.HEARTBEAT

@@ -91,7 +91,7 @@ class Cia402Encoder(Node):
 
         with Objects(self.settings.node, exchange) as objects:
             setup.check_type(objects)
-            setup.silence(objects, self.settings.node)
+            setup.silence(objects)
             setup.map_feedback(objects, self.settings.node)
         before = self.sample
         yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError
+from hil.drives.options import Flag
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField, Section
@@ -26,6 +27,8 @@ RATED_TOLERANCE = 0.01
 """Largest relative difference between the rated torque of the drive and of the config."""
 INVALID = 1 << 31
 """Bit in the COB-ID of a PDO that switches it off."""
+NO_REQUESTS = 1 << 30
+"""Bit in the COB-ID of a PDO: it cannot be asked for by a remote frame."""
 ASYNCHRONOUS = 255
 """Transmission type of a PDO that acts when it arrives."""
 
@@ -99,12 +102,12 @@ def map_feedback(objects: "Objects", node: int) -> None:
     _map(objects, 0x1800, codec.TPDO1 + node, 1, (POSITION, VELOCITY))
 
 
-def silence(objects: "Objects", node: int) -> None:
+def silence(objects: "Objects") -> None:
     """Switches all PDOs off: a PDO that is on by default (EPOS4: RPDO3, 4) would obey frames meant for other nodes."""
     for pdo in range(len(codec.RPDOS)):
-        for base, cob in ((0x1400, codec.RPDO1), (0x1800, codec.TPDO1)):
+        for base in (0x1400, 0x1800):
             if objects.has(base + pdo, 1):
-                objects.write(base + pdo, INVALID | cob + 0x100 * pdo + node, 1)
+                _switch_off(objects, base + pdo)
 
 
 def map_drive(objects: "Objects", node: int, status_every: int) -> None:
@@ -115,7 +118,8 @@ def map_drive(objects: "Objects", node: int, status_every: int) -> None:
 
 def _map(objects: "Objects", communication: int, cob: int, kind: int, entries: Sequence[int]) -> None:
     mapping = communication + 0x200
-    objects.write(communication, INVALID | cob, 1)
+    kept = _switch_off(objects, communication)
+    objects.write(communication, INVALID | kept | cob, 1)
     objects.write(mapping, 0, 0)
     for place, entry in enumerate(entries, 1):
         objects.write(mapping, entry, place)
@@ -123,7 +127,20 @@ def _map(objects: "Objects", communication: int, cob: int, kind: int, entries: S
     for place, entry in enumerate(entries, 1):
         objects.check(mapping, entry, place)
     objects.set(communication, kind, 2)
-    objects.set(communication, cob, 1)
+    objects.write(communication, kept | cob, 1)
+    objects.check(communication, cob, 1, ignored=NO_REQUESTS)
+
+
+def _switch_off(objects: "Objects", communication: int) -> int:
+    """Switches a PDO off without another change, since some drives take a new id only for one that is off.
+
+    Returns:
+        Its bit 30, which some drives do not let change.
+    """
+    cob = objects.read(communication, 1)
+    if not cob & INVALID:
+        objects.write(communication, INVALID | cob, 1)
+    return cob & NO_REQUESTS
 
 
 def set_reactions(objects: "Objects", settings: DriveSettings, options: "Cia402Options") -> list[str]:
@@ -162,10 +179,19 @@ def set_mode(objects: "Objects", settings: DriveSettings) -> None:
     objects.wait(0x6061, codec.TORQUE_MODE, 0.5)
 
 
-def set_heartbeats(objects: "Objects", master: int, watchdog: float) -> None:
-    """Sets the period of the drive's heartbeat, and its watchdog on the master's [s]."""
+def set_heartbeats(objects: "Objects", options: "Cia402Options", watchdog: float) -> None:
+    """Sets the period of the drive's heartbeat, and its watchdog on the master's [s].
+
+    Raises:
+        DriveError: It has no such watchdog, and the config does not say so.
+    """
     objects.set(0x1017, round(1000 * HEARTBEAT))
-    objects.set(0x1016, master << 16 | round(1000 * watchdog), 1)
+    if not options.drive_watchdog:
+        return
+    if not objects.has(0x1016, 1):
+        what = "is absent: the drive keeps its last torque when the loop dies or the bus is cut"
+        raise DriveError(f"{objects.name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
+    objects.set(0x1016, options.master << 16 | round(1000 * watchdog), 1)
 
 
 TURN = 2 * pi
@@ -198,11 +224,14 @@ class Cia402Options(Cia402EncoderOptions):
     Attributes:
         master: Node id of the heartbeat that the loop sends.
         status_every: Number of SYNCs from one status (TPDO2) to the next.
+        drive_watchdog: Whether the drive watches our heartbeat (0x1016); false lets in one that cannot: it keeps its
+            last torque when the loop dies.
         acceleration_unit: Acceleration of the motor per count of 0x6085 [rad/s^2]; None: velocity_unit per second.
     """
 
     master: Annotated[int, NumberField("a node id from 1 to 127", least=1, below=128, whole=True)] = 127
     status_every: Annotated[int, NumberField("a number of SYNCs from 1 to 240", least=1, below=241, whole=True)] = 10
+    drive_watchdog: Flag = True
     acceleration_unit: Annotated[float | None, NumberField("the unit of 0x6085 in rad/s^2, above 0", above=0.0)] = None
 
 

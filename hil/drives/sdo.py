@@ -124,14 +124,14 @@ class Objects:
         self.check(index, value)
         return True
 
-    def check(self, index: int, value: int, sub: int | None = None) -> None:
-        """Reads back what was set.
+    def check(self, index: int, value: int, sub: int | None = None, ignored: int = 0) -> None:
+        """Reads back what was set; bits in `ignored` may differ.
 
         Raises:
             DriveError: The drive refuses, does not answer, or keeps another value.
         """
         kept = self.read(index, sub)
-        if kept != value:
+        if (kept ^ value) & ~ignored:
             raise DriveError(f"{_name(index, sub)} was set to {value} and reads {kept}")
 
     def has(self, index: int, sub: int | None = None) -> bool:

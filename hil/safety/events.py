@@ -58,6 +58,7 @@ class EventKind(Enum):
     SATURATED = (Reaction.WARN, Origin.RIG, "the drive cannot make the requested torque")
     BUS = (Reaction.STOP, Origin.RIG, "the bus is down")
     BUS_PASSIVE = (Reaction.STOP, Origin.RIG, "the bus has many errors")
+    STOPS_OTHERWISE = (Reaction.WARN, Origin.NOBODY, "it is not certain how the drive stops by itself")
     BUS_WARNING = (Reaction.WARN, Origin.RIG, "the bus has errors")
     OVERRUN = (Reaction.NOTE, Origin.RIG, "periods were skipped")
     OVERRUNS = (

@@ -86,12 +86,35 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
     coasting = _names([drive for drive in drives if not drive.watchdog])
     if coasting:
         left.append(f"{coasting}: no watchdog that is tested: something else must stop the drive when the loop dies")
+    left += _stops(setup)
     left += [f"{drive.settings.name}: {drive.unverified}" for drive in drives if drive.unverified]
     left.append(
         f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "
         "(hil.safety.tracking); servoctl identify finds them from a log"
     )
     return left
+
+
+def _stops(setup: RigSetup) -> list[str]:
+    """What each protocol does when the loop does not stop the machine, and how far an axis falls until it is braked."""
+    lines = []
+    for kind in dict.fromkeys(type(drive) for drive in setup.drives):
+        alike = [drive for drive in setup.drives if type(drive) is kind]
+        who, steps = f"{_names(alike)} ({alike[0].settings.protocol})", kind.stop_steps
+        lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
+        if any(drive.settings.brake for drive in alike):
+            lines.append(f"{who}, brake: {steps.brake}")
+    units = setup.sensing.displacements.units
+    hold = setup.gravity_compensation(setup.start.t, setup.start.q)
+    for number, drive in enumerate(setup.drives):
+        inertia, time = hold.inertia[number, number], drive.settings.brake_time
+        if drive.settings.brake and not drive.holds_while_braking and inertia > 0.0:
+            fall = abs(hold.u[number]) / inertia * time**2 / 2
+            lines.append(
+                f"{drive.settings.name}: at each end it falls by {fall:.2g} {units[number]} until its brake is closed "
+                f"(brake_time {time:g} s, at the start pose)"
+            )
+    return lines
 
 
 def _names(drives: Sequence[Drive]) -> str:

@@ -111,6 +111,9 @@ class HilRun:
         clock = parts.environment.clock
         try:
             parts.rig.start(clock.now() + round(BRING_UP * SECOND))
+            for drive in parts.setup.drives:
+                if drive.doubts:
+                    reporter.report(EventKind.STOPS_OTHERWISE, drive.settings.name, "; ".join(drive.doubts))
             loop = TickLoop(parts.rig, clock, self._period, self._wait)
             wall, cpu = time.perf_counter(), time.thread_time()
             try:

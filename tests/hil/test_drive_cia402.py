@@ -13,10 +13,14 @@ import canopen
 import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
+from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.cia402 import Cia402Drive
 from hil.drives.cia402_encoder import Cia402Encoder
+from hil.drives.cia402_setup import Cia402Options
 from hil.drives.object_dictionary import object_dictionary
+from hil.drives.options import options_of
+from hil.drives.sdo import Objects
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from hil.protocols import nodes as protocols
@@ -197,7 +201,7 @@ def test_a_pdo_is_mapped_in_the_order_that_cia_301_prescribes() -> None:
     drive, _ = brought_up(axis)
     first = [write for write in axis.writes if write[0] in (0x1801, 0x1A01)]
     assert first == [
-        (0x1801, 1, 0x8000_0000 | 0x280 + NODE),  # all PDOs are switched off first
+        (0x1801, 1, 0x8000_0000),  # all PDOs are switched off first, and keep their ids: here 0
         (0x1801, 1, 0x8000_0000 | 0x280 + NODE),
         (0x1A01, 0, 0),
         (0x1A01, 1, 0x6041_0010),
@@ -651,3 +655,59 @@ def test_the_torque_in_a_frame_is_rounded_towards_zero_and_known(asked: float, c
     assert drive.carried(asked) == pytest.approx(carried, abs=1e-12)
     (thousandths,) = struct.unpack("<h", drive.torque_bytes(drive.command(asked)) or b"")
     assert drive.carried(asked) == pytest.approx(-50.0 * 0.5 * thousandths / 1000, abs=1e-12)
+
+
+class Strict:
+    """Objects of a drive that keeps bit 30 of a COB-ID, and takes another id only for a PDO that is off."""
+
+    def __init__(self, **values: int) -> None:
+        self.values = {
+            (0x1800, 1): 1 << 30 | 0x181,
+            **{(int(key[1:], 16), None): value for key, value in values.items()},
+        }
+
+    def read(self, index: int, sub: int | None = None) -> int:
+        return self.values.get((index, sub), 0)
+
+    def has(self, index: int, sub: int | None = None) -> bool:
+        return (index, sub) in self.values
+
+    def write(self, index: int, value: int, sub: int | None = None) -> None:
+        if (index, sub) == (0x1800, 1):
+            before = self.values[index, sub]
+            assert before & setup.INVALID or not (value ^ before) & 0x7FF, "another id while the PDO is on"
+            value |= 1 << 30
+        self.values[index, sub] = value
+
+    def offer(self, index: int, value: int) -> bool:
+        if (index, None) not in self.values:
+            return False
+        self.write(index, value)
+        return True
+
+    set = write
+    check = Objects.check
+    name = staticmethod(Objects.name)
+
+
+def test_a_drive_that_keeps_bit_30_and_changes_ids_only_while_a_pdo_is_off_is_let_in() -> None:
+    strict = Strict()
+    setup.map_feedback(strict, 5)  # type: ignore[arg-type]
+    assert strict.values[0x1800, 1] == 1 << 30 | 0x185
+
+
+def test_reactions_that_a_drive_does_not_have_are_let_in_and_named() -> None:
+    strict = Strict(x605B=1, x605C=0, x6085=0)
+    doubts = setup.set_reactions(strict, settings(), options_of(Cia402Options, settings()))  # type: ignore[arg-type]
+    assert [doubt[:6] for doubt in doubts] == ["0x6007", "0x605A", "0x605E"]
+    assert "when the bus is cut" in doubts[0] and all("is absent" in doubt for doubt in doubts)
+    assert strict.values[0x605C, None] == 1 and strict.values[0x6085, None] > 1
+
+
+def test_a_drive_without_a_heartbeat_consumer_is_let_in_only_if_the_config_says_so() -> None:
+    dictionary = node_dictionary()
+    del dictionary[0x1016]
+    refused(Axis(dictionary), "0x1016:1 .* keeps its last torque .*drive_watchdog: false", "configure")
+    unwatched = protocols.build(settings(options=OPTIONS | {"drive_watchdog": False}), PERIOD)
+    assert isinstance(unwatched, Drive) and not unwatched.watchdog
+    assert list(unwatched.test_watchdog()) == []
