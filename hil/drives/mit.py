@@ -29,6 +29,10 @@ from servoctl.config.document import Problem
 ANSWERS = 3
 """Replies before a motor without status counts as enabled or disabled: two commands may be on their way before it."""
 
+LATEST = 100_000_000
+"""A motor without status counts as disabled when it has replied for so long since the command [ns]: replies that are
+late, in a queue or on a busy bus, answer older commands."""
+
 
 class MitDrive(Drive):
     """An MIT drive; its position is followed over the ends of its range.
@@ -71,6 +75,7 @@ class MitDrive(Drive):
         self._zero = self.frame(settings.node, codec.torque_command(self._ranges, 0.0))
         self._requested = Condition.UNKNOWN
         self._replies = self._replies_since_request = 0
+        self._first_reply = 0
         self.unwrapping = Unwrapping(self._ranges.position)
 
     @staticmethod
@@ -132,6 +137,7 @@ class MitDrive(Drive):
         self.sample = Sample(settings.joint(position), settings.joint_rate(reply.velocity), torque, frame.time)
         self.alive = frame.time
         self._replies += 1
+        self._first_reply = self._first_reply if self._replies_since_request else frame.time
         self._replies_since_request += 1
         self._judge(reply)
 
@@ -144,8 +150,14 @@ class MitDrive(Drive):
             code = reply.rest[1]
             self.condition = Condition.FAULT
             self.fault = f"{codec.CUBEMARS_FAULTS.get(code, 'unknown fault')} (error {code})"
-        elif self._replies_since_request >= ANSWERS or self.condition is Condition.FAULT:
+        elif self._answered or self.condition is Condition.FAULT:
             self.condition = self._requested
+
+    @property
+    def _answered(self) -> bool:
+        """Whether a motor without status has answered the last request; that it is disabled must be certain."""
+        certain = self.alive - self._first_reply >= LATEST
+        return self._replies_since_request >= ANSWERS and (certain or self._requested is Condition.ENABLED)
 
     def _judge_damiao(self, code: int) -> None:
         if code == codec.DAMIAO_ENABLED:

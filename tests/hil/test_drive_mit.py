@@ -111,21 +111,24 @@ def test_a_motor_is_brought_up_enabled_and_disabled(status: str) -> None:
     for _ in range(3):
         for frame in drive.disable_frames():
             talk.send(frame)
+        talk.pump(lambda: False, 0.06)
     assert drive.condition is Condition.DISABLED and not motor.enabled
     assert drive.rejected == 0
 
 
-def test_a_motor_counts_as_disabled_only_after_it_can_have_answered_the_command() -> None:
+def test_late_replies_to_older_commands_do_not_prove_that_a_motor_is_off() -> None:
+    """Its frames have no status: replies that wait in a queue look like answers to the command to disable."""
     motor = Motor()
     drive, talk = conversation(motor)
     talk.run(drive.configure(talk))
     talk.run(drive.enable(0.0))
     drive.disable_frames()
-    for _ in range(2):  # replies to commands that were on their way
-        drive.accept(Frame(0, motor.reply()))
-    assert drive.condition is Condition.ENABLED
-    drive.accept(Frame(0, motor.reply()))
-    assert drive.condition is Condition.DISABLED
+    for k in range(60):
+        drive.accept(Frame(0, motor.reply(), time=talk.now + k * MILLISECOND))
+        assert drive.condition is Condition.ENABLED and not drive.confirmed_off
+    for k in range(60, 102):
+        drive.accept(Frame(0, motor.reply(), time=talk.now + k * MILLISECOND))
+    assert drive.confirmed_off
 
 
 def test_replies_that_do_not_fit_the_status_are_refused() -> None:
