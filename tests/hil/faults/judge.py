@@ -1,0 +1,163 @@
+"""Plays a scenario and judges it by the true drives, the true machine and the frames on the wire."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import rigs
+
+from hil.assembly.emulation import environment_of, make_emulator
+from hil.drives.base import Drive
+from hil.emulator.emulator import Emulator
+from hil.loop import SECOND, nanoseconds
+from hil.safety import Event, Reaction
+from hil.safety.plan import ENDING, Stage
+from hil.session.run import HilRun
+from servoctl.types import Array
+
+from .scenarios import Scenario
+
+SETTLING = 0.6
+"""Time after the run in which watchdogs run out and brakes close [s]."""
+LEFT = 0.05
+"""Largest speed at which drives may go off, as a share of that at the start of the stop."""
+RESTING = 0.01
+"""A machine rests below this share of its speed limits."""
+SAG = 1e-3
+"""Largest motion while brakes close at an ordinary end, where the drive holds meanwhile [m]."""
+
+SAYS = {
+    "runaway", "exception", "bus", "bus_passive", "overruns", "lost", "stale", "drive_fault", "drive_state", "heartbeat",
+    "encoder", "foreign", "tracking", "not_confirmed", "start_pose", "handshake",
+}  # fmt: skip
+"""Events that say that the stop was not an ordinary one: a drive, its bus or its encoder has failed."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a scenario went.
+
+    Attributes:
+        scenario: The scenario.
+        exit_code: Of the run.
+        kinds: Kinds of its events, without changes of stage.
+        problems: One sentence for each thing that must not be.
+    """
+
+    scenario: Scenario
+    exit_code: int
+    kinds: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+class Truth:
+    """The true drives and machine of a run.
+
+    Attributes:
+        again: Names of the drives that were enabled again after they went off in the task or later.
+        off: Name of a drive -> speed of its joint when it first went off, as a share of its speed limit.
+    """
+
+    def __init__(self, emulator: Emulator, jacobian: Array, limits: Sequence[float]) -> None:
+        self._emulator, self._jacobian, self._limits = emulator, jacobian, np.asarray(limits)
+        self._began = False
+        self.again: set[str] = set()
+        self.off: dict[str, float] = {}
+        self.names = list(emulator.observer.findings.largest)
+        for number, name in enumerate(self.names):
+            emulator.drive(name).motor.told = partial(self._changed, number)
+
+    def begin(self) -> None:
+        """The task begins."""
+        self._began = True
+
+    def shares(self, v: Array) -> Array:
+        """Speed of each joint over its limit."""
+        return np.abs(v @ self._jacobian.T) / self._limits
+
+    def _changed(self, number: int, word: str) -> None:
+        name = self.names[number]
+        if self._began and word == "torque off":
+            self.off.setdefault(name, float(self.shares(self._emulator.state[1])[number]))
+        elif self._began and name in self.off:
+            self.again.add(name)
+
+
+def play(scenario: Scenario) -> Verdict:
+    """Runs a scenario on the tick in Python, and judges it."""
+    rig = rigs.RIGS[scenario.rig]
+    setup = rigs._setup(rig, ()).renewed(scenario.faults, scenario.seed)
+    emulator = make_emulator(setup, "vm", rigs._plant(rig, ()))
+    limits = [drive.settings.speed_limit for drive in setup.drives]
+    truth = Truth(emulator, _jacobian(setup, len(limits)), limits)
+
+    def engaged() -> None:
+        emulator.engaged()
+        truth.begin()
+        if scenario.stop_at is not None:
+            stop = partial(run.parts.operator.request_stop, "Ctrl-C")
+            emulator.world.after(nanoseconds(scenario.stop_at), stop)
+
+    environment = replace(environment_of(setup, emulator), engaged=engaged)
+    run = HilRun(setup, environment, Stage.FULL, scenario.duration, None, {})
+    result = run.run(lambda event: None)
+    emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
+    kinds = tuple(event.kind.name.lower() for event in result.events if event.kind.name != "STAGE")
+    columns, events = result.trajectory.columns, result.events
+    problems = [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
+    problems += [f"{name} was enabled again" for name in sorted(truth.again)]
+    on = [name for name in truth.names if emulator.drive(name).motor.enabled]
+    problems += [f"{name} is on at the end, and nothing says so" for name in on if name not in result.unconfirmed]
+    problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
+    problems += _moving(truth.shares(emulator.state[1]), setup.drives, kinds)
+    if columns and len(columns["t"]):
+        problems += _stop(truth, columns, events, kinds)
+        problems += _sag(setup.drives, columns, kinds)
+    return Verdict(scenario, result.exit_code, kinds, tuple(problems))
+
+
+def _jacobian(setup: rigs.RigSetup, drives: int) -> Array:
+    """Speeds of the drives' joints from the velocities, shape (drives, n)."""
+    J = np.zeros((drives, setup.loop.system.model.n))
+    for i, row in enumerate((setup.sensing.displacements.rows or [])[:drives]):
+        for j, factor in row:
+            J[i, j] = factor
+    return J
+
+
+def _moving(shares: Array, drives: Sequence[Drive], kinds: Sequence[str]) -> list[str]:
+    """A joint that moves when all is over must be named, or its drive or another one has failed and nothing brakes it."""
+    if "not_confirmed" in kinds:
+        return []
+    free = not SAYS.isdisjoint(kinds)
+    moving = [
+        (d, s) for d, s in zip(drives, shares.tolist(), strict=True) if s > RESTING and (d.settings.brake or not free)
+    ]
+    return [f"{d.settings.name} moves at {s:.1%} of its speed limit, {SETTLING} s after the end" for d, s in moving]
+
+
+def _stop(truth: Truth, columns: dict[str, Array], events: Sequence[Event], kinds: Sequence[str]) -> list[str]:
+    """Drives that go off at speed, though nothing has failed, and joints that speed up in the stop."""
+    cause = next((event.time for event in events if event.kind.reaction >= Reaction.STOP), None)
+    stage = columns["stage"]
+    stopping = np.flatnonzero(stage >= rigs.STAGES.index("stopping"))
+    if not len(stopping) or not SAYS.isdisjoint(kinds):
+        return []
+    t = columns["t"]
+    first = stopping[0] if cause is None else min(stopping[0], int(np.searchsorted(t, cause / SECOND)))
+    v = np.stack([column for name, column in columns.items() if name.startswith("true_v.")], axis=1)
+    began = float(truth.shares(v[min(first, len(v) - 1)]).max())
+    fast = {name: share for name, share in truth.off.items() if share > max(LEFT * began, RESTING)}
+    return [f"{name} goes off at {share / began:.0%} of the speed at the stop's start" for name, share in fast.items()]
+
+
+def _sag(drives: Sequence[Drive], columns: dict[str, Array], kinds: Sequence[str]) -> list[str]:
+    """Motion while brakes close, at an ordinary end, of a machine whose drives all hold meanwhile."""
+    holding = all(not drive.settings.brake or drive.holds_while_braking for drive in drives)
+    rows = np.isin(columns["stage"], [rigs.STAGES.index(phase.value) for phase in ENDING])
+    if not (holding and rows.any() and set(kinds) <= {"interrupted", "missed", "load", "saturated", "clamped"}):
+        return []
+    q = np.stack([column for name, column in columns.items() if name.startswith("true_q.")], axis=1)[rows]
+    moved = float(np.abs(q - q[0]).max())
+    return [f"it moves by {1e3 * moved:.2f} mm (mrad) while the brakes close"] if moved > 2 * SAG else []
