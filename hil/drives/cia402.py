@@ -396,7 +396,7 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def brake_frames(self, torque: float, trusted: bool) -> Sequence[Frame]:
         """Disable operation (transition 5), or shutdown without a ramp (transition 8) if its encoder is in doubt."""
-        return self._order(codec.SWITCH_ON, torque) if trusted else self._order(codec.SHUTDOWN, 0.0)
+        return self._order(codec.SWITCH_ON if trusted else codec.SHUTDOWN, torque)
 
     def _order(self, controlword: int, torque: float) -> Sequence[Frame]:
         """Frames of a controlword that stops the drive; over SDO too where it does not obey PDOs."""

@@ -28,8 +28,8 @@ SAG = 1e-3
 """Largest motion while brakes close at an ordinary end, where the drive holds meanwhile [m]."""
 
 SAYS = {
-    "runaway", "exception", "bus", "bus_passive", "overruns", "lost", "stale", "drive_fault", "drive_state", "heartbeat",
-    "encoder", "foreign", "tracking", "not_confirmed", "start_pose", "handshake",
+    "runaway", "exception", "bus", "bus_passive", "overruns", "lost", "stale", "drive_fault", "drive_state",
+    "heartbeat", "encoder", "foreign", "tracking", "not_confirmed", "start_pose", "handshake",
 }  # fmt: skip
 """Events that say that the stop was not an ordinary one: a drive, its bus or its encoder has failed."""
 
@@ -127,14 +127,15 @@ def _jacobian(setup: rigs.RigSetup, drives: int) -> Array:
 
 
 def _moving(shares: Array, drives: Sequence[Drive], kinds: Sequence[str]) -> list[str]:
-    """A joint that moves when all is over must be named, or its drive or another one has failed and nothing brakes it."""
+    """A joint that moves when all is over; a drive without brake that failed, or is dragged by one, has been named."""
     if "not_confirmed" in kinds:
         return []
-    free = not SAYS.isdisjoint(kinds)
-    moving = [
-        (d, s) for d, s in zip(drives, shares.tolist(), strict=True) if s > RESTING and (d.settings.brake or not free)
+    failed = not SAYS.isdisjoint(kinds)
+    return [
+        f"{drive.settings.name} moves at {share:.1%} of its speed limit, {SETTLING} s after the end"
+        for drive, share in zip(drives, shares.tolist(), strict=True)
+        if share > RESTING and (drive.settings.brake or not failed)
     ]
-    return [f"{d.settings.name} moves at {s:.1%} of its speed limit, {SETTLING} s after the end" for d, s in moving]
 
 
 def _stop(truth: Truth, columns: dict[str, Array], events: Sequence[Event], kinds: Sequence[str]) -> list[str]:
@@ -154,7 +155,7 @@ def _stop(truth: Truth, columns: dict[str, Array], events: Sequence[Event], kind
 
 def _sag(drives: Sequence[Drive], columns: dict[str, Array], kinds: Sequence[str]) -> list[str]:
     """Motion while brakes close, at an ordinary end, of a machine whose drives all hold meanwhile."""
-    holding = all(not drive.settings.brake or drive.holds_while_braking for drive in drives)
+    holding = all(drive.settings.brake and drive.holds_while_braking for drive in drives)
     rows = np.isin(columns["stage"], [rigs.STAGES.index(phase.value) for phase in ENDING])
     if not (holding and rows.any() and set(kinds) <= {"interrupted", "missed", "load", "saturated", "clamped"}):
         return []
