@@ -33,6 +33,12 @@ SAYS = {
 }  # fmt: skip
 """Events that say that the stop was not an ordinary one: a drive, its bus or its encoder has failed."""
 
+ACTS = {
+    "torque_constant", "no_torque", "derating", "push", "blocked", "brake_stuck", "encoder_jump", "encoder_stuck",
+    "encoder_flip", "encoder_drift", "clock_step", "output",
+}  # fmt: skip
+"""Kinds of faults that move the machine, or hide its motion, while it stops: then it may not stop as usual."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -111,7 +117,7 @@ def play(scenario: Scenario) -> Verdict:
     problems += [f"{name} is on at the end, and nothing says so" for name in on if name not in result.unconfirmed]
     problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
     problems += _moving(truth.shares(emulator.state[1]), setup.drives, kinds)
-    if columns and len(columns["t"]):
+    if len(columns["t"]) and ACTS.isdisjoint(fault["kind"] for fault in scenario.faults):
         problems += _stop(truth, columns, events, kinds)
         problems += _sag(setup.drives, columns, kinds)
     return Verdict(scenario, result.exit_code, kinds, tuple(problems))
