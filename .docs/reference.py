@@ -22,10 +22,31 @@ WRITTEN = (
 METHODS = (*WRITTEN, "Run", "Trajectory")
 """Classes whose methods the reference lists."""
 
+STEPS = {
+    "ramp": "its own ramp",
+    "brake": "the brake",
+    "off": "off",
+    "silence": "nothing comes any more",
+}
+"""Step from torque to off, an attribute of `StopSteps` -> in words."""
+
 
 def written() -> dict[str, str]:
     """Page of the reference -> its Markdown."""
     return {"config": _config(), "commands": _commands(), "python": _python()}
+
+
+def stops() -> str:
+    """The table of what the drives of each protocol do on each step from torque to off, as their drivers say it."""
+    from hil.protocols.registry import BUILT_IN
+
+    classes = {name: protocol.drive_class() for name, protocol in BUILT_IN.items()}
+    header = "| | " + " | ".join(classes) + " |\n" + "|---" * (len(classes) + 1) + "|"
+    rows = [
+        f"| {words} | " + " | ".join(getattr(drive.stop_steps, step) for drive in classes.values()) + " |"
+        for step, words in STEPS.items()
+    ]
+    return "\n".join([header, *rows])
 
 
 def metrics() -> str:

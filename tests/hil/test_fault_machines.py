@@ -36,7 +36,7 @@ def test_random_faults_leave_no_drive_on_no_machine_moving_and_no_torque_over_it
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_many_random_faults_on_every_machine_end_as_they_must(part: int) -> None:
-    assert judged(drawn(tuple(RIGS), 160)[part::8]) == {}
+    assert judged(drawn(tuple(RIGS), 96)[part::8]) == {}
 
 
 def test_the_scenarios_have_every_machine_and_every_kind_of_fault() -> None:

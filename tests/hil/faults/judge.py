@@ -27,6 +27,10 @@ RESTING = 0.01
 SAG = 1e-3
 """Largest motion while brakes close at an ordinary end, where the drive holds meanwhile [m]."""
 
+QUEUED = 2_000_000
+"""Torque frames that waited in the host's controller while no node was there may enable a restarted moteus, until the
+frame that stops it comes [ns]."""
+
 SAYS = {
     "runaway", "exception", "bus", "bus_passive", "overruns", "lost", "stale", "drive_fault", "drive_state",
     "heartbeat", "encoder", "foreign", "tracking", "not_confirmed", "start_pose", "handshake",
@@ -61,13 +65,14 @@ class Truth:
     """The true drives and machine of a run.
 
     Attributes:
-        again: Names of the drives that were enabled again after they went off in the task or later.
+        again: Names of the drives that were enabled again, for longer than `QUEUED`, after they went off.
         off: Name of a drive -> speed of its joint when it first went off, as a share of its speed limit.
     """
 
     def __init__(self, emulator: Emulator, jacobian: Array, limits: Sequence[float]) -> None:
         self._emulator, self._jacobian, self._limits = emulator, jacobian, np.asarray(limits)
         self._began = False
+        self._on: dict[str, int] = {}
         self.again: set[str] = set()
         self.off: dict[str, float] = {}
         self.names = list(emulator.observer.findings.largest)
@@ -84,10 +89,13 @@ class Truth:
 
     def _changed(self, number: int, word: str) -> None:
         name = self.names[number]
+        now = self._emulator.world.now
         if self._began and word == "torque off":
+            if now - self._on.pop(name, now) > QUEUED:
+                self.again.add(name)
             self.off.setdefault(name, float(self.shares(self._emulator.state[1])[number]))
-        elif self._began and name in self.off:
-            self.again.add(name)
+        elif word == "torque on" and name in self.off:
+            self._on[name] = now
 
 
 def play(scenario: Scenario) -> Verdict:
@@ -116,8 +124,9 @@ def play(scenario: Scenario) -> Verdict:
     on = [name for name in truth.names if emulator.drive(name).motor.enabled]
     problems += [f"{name} is on at the end, and nothing says so" for name in on if name not in result.unconfirmed]
     problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
-    problems += _moving(truth.shares(emulator.state[1]), setup.drives, kinds)
-    if len(columns["t"]) and ACTS.isdisjoint(fault["kind"] for fault in scenario.faults):
+    acted = not ACTS.isdisjoint(fault["kind"] for fault in scenario.faults)
+    problems += _moving(truth.shares(emulator.state[1]), setup.drives, acted or not SAYS.isdisjoint(kinds), kinds)
+    if len(columns["t"]) and not acted:
         problems += _stop(truth, columns, events, kinds)
         problems += _sag(setup.drives, columns, kinds)
     return Verdict(scenario, result.exit_code, kinds, tuple(problems))
@@ -132,15 +141,14 @@ def _jacobian(setup: rigs.RigSetup, drives: int) -> Array:
     return J
 
 
-def _moving(shares: Array, drives: Sequence[Drive], kinds: Sequence[str]) -> list[str]:
-    """A joint that moves when all is over; a drive without brake that failed, or is dragged by one, has been named."""
+def _moving(shares: Array, drives: Sequence[Drive], acted: bool, kinds: Sequence[str]) -> list[str]:
+    """A joint that moves when all is over; one without brake may, if a drive has failed or a fault has moved it."""
     if "not_confirmed" in kinds:
         return []
-    failed = not SAYS.isdisjoint(kinds)
     return [
         f"{drive.settings.name} moves at {share:.1%} of its speed limit, {SETTLING} s after the end"
         for drive, share in zip(drives, shares.tolist(), strict=True)
-        if share > RESTING and (drive.settings.brake or not failed)
+        if share > RESTING and (drive.settings.brake or not acted)
     ]
 
 
