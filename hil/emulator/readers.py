@@ -58,7 +58,7 @@ class CiA402Reader(CommandReader):
         word, thousandths = _RPDO1.unpack(frame.data)
         if word & 0x8F == 0x0F:
             self.enable()
-        elif word & 0x8E != 0x06 and self.enabled:  # 0x06 and 0x07 close a brake, and hold torque until it is closed
+        elif not word & 0x02 and self.enabled:  # quick stop, 0x06 and 0x07 may hold torque until a brake is closed
             self.disable()
         self.torque(thousandths * self._rated / 1000, frame)
 
