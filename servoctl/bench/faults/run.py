@@ -14,6 +14,7 @@ from hil.emulator.emulator import Emulator
 from hil.emulator.host_faults import HostFaults
 from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
+from hil.recorder.columns import STAGES
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.session.ending import RunResult
@@ -298,7 +299,7 @@ def _checked(
 def _misled(ended: RunResult, until: float) -> float:
     """Largest difference between a coordinate that the law got and the true one, until a time [s]."""
     columns = ended.trajectory.columns
-    rows = columns["t"] <= until
+    rows = (columns["t"] <= until) & (columns["stage"] != STAGES.index("over"))  # nothing is measured after the end
     return max(
         float(np.nanmax(np.abs(columns[f"q.{x}"] - columns[f"true_q.{x}"])[rows], initial=0.0)) for x in ("x1", "x2")
     )
