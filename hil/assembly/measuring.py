@@ -55,7 +55,7 @@ def make_sensing(
     fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
     for node in sensors:
         channel, name = channel_of(node, values.period), node.settings.name
-        leap = values.safety.start_tolerance
+        leap = node.settings.start_tolerance
         channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
     channels = [
         replace(channel, position_error=max(position, channel.visible), speed_error=0.0 if np.isnan(speed) else speed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from math import inf
+from math import inf, pi
 from typing import Any, TypeVar, cast
 
 from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
@@ -15,7 +15,7 @@ from hil.protocols.nodes import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.problems import Problems
 from servoctl.config.document import Problem
-from servoctl.config.hil import DriveConfig, Hil
+from servoctl.config.hil import DriveConfig, Hil, NodeConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, ExpressionError
@@ -24,6 +24,17 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import FREE_BASE
 from servoctl.mechanics.spatial.plant import Robot
+
+HALF = 1.0 + 1e-9
+"""Rounding of a lead and its gear."""
+
+TOLERANCE, SAFE = 0.02, 0.45
+"""Usual difference from the start pose [joint unit], and the most that tells turns of the motor apart with room [turn].
+
+After power-on most encoders know their position within one turn of the motor at best. So a position that is wrong by a
+turn must never be within the tolerance. Only the owner knows what is on the shaft: no protocol here says it of all
+drives (of a moteus `home` is checked).
+"""
 
 ABSURD = 1e9
 """Angle [rad] and torque [N m] beyond those of any motor."""
@@ -83,7 +94,16 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     drives = [_drive(drive, values, _format(buses, drive.bus)) for drive in values.drives]
     sensors = [
         SensorSettings(
-            s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options, **_format(buses, s.bus)
+            s.coordinate,
+            s.bus,
+            s.protocol,
+            s.node,
+            s.gear,
+            s.sign,
+            s.offset,
+            s.options,
+            start_tolerance=_start_tolerance(s, values),
+            **_format(buses, s.bus),
         )
         for s in values.sensors
     ]
@@ -106,6 +126,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             *([] if wrong_names or problems.touch("hil.drives") else _absurd_gears(drives)),
             *_missing_drives(values, plant),
             *_limits_beyond_stops(values),
+            *_wrong_turns(values),
             *([] if wrong_buses or problems.touch("hil.buses") else node_problems(nodes, buses)),
             *_wrong_options(nodes, values.period if timed else None),
             *_wrong_options(true_nodes, None),
@@ -167,11 +188,33 @@ def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> Drive
         {name: _number(value) for name, value in drive.options.items()},
         torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
         speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
+        start_tolerance=_start_tolerance(drive, values),
         watchdog=values.safety.drive_watchdog, brake=drive.brake, brake_time=drive.brake_time,
         stops=(-inf if drive.stops.lower is None else drive.stops.lower,
                inf if drive.stops.upper is None else drive.stops.upper),
         **frames,
     )  # fmt: skip
+
+
+def _start_tolerance(node: NodeConfig, values: Hil) -> float:
+    """Largest difference of a node from the start pose [joint unit]."""
+    given = values.safety.start_tolerance
+    return given or (TOLERANCE if node.absolute else min(TOLERANCE, SAFE * 2 * pi / node.gear))
+
+
+def _wrong_turns(values: Hil) -> Iterator[Problem]:
+    """The start tolerance must be less than half a turn of each motor: a position wrong by a turn must not pass."""
+    given, nodes = (
+        values.safety.start_tolerance,
+        [(drive.actuator, drive.gear, drive.absolute) for drive in values.drives],
+    )
+    nodes += [(sensor.coordinate, sensor.gear, sensor.absolute) for sensor in values.sensors]
+    wrong = [(gear, name) for name, gear, absolute in nodes if given and not absolute and given > HALF * pi / gear]
+    if wrong:
+        gear, name = max(wrong)
+        what = f"{given:g} is more than half a turn of the motor of {name}, {pi / gear:.3g}"
+        remedy = f"at most {SAFE * 2 * pi / gear:.3g}, or absolute: true where the encoder knows the turn"
+        yield Problem(("hil", "safety", "start_tolerance"), f"{what}: a wrong turn would pass ({remedy})")
 
 
 def _number(value: Any) -> Any:

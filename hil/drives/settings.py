@@ -30,6 +30,7 @@ class SensorSettings:
         options: Options of its protocol: key -> value.
         fd: Whether its bus carries CAN FD: its frames are FD frames then.
         brs: Whether they carry their data at the data bit rate of the bus.
+        start_tolerance: Largest difference from the start pose [joint unit].
     """
 
     name: str
@@ -42,6 +43,7 @@ class SensorSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     fd: bool = False
     brs: bool = False
+    start_tolerance: float = inf
 
     def joint(self, motor: float) -> float:
         """Displacement of the joint at a motor angle [rad]."""

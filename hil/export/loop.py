@@ -150,7 +150,7 @@ def _settings(setup: RigSetup, name: str) -> str:
         "PERIOD": f"{period}LL", "WAIT": f"{round(WAIT_SHARE * period)}LL",
         "RAMP": f"{nanoseconds(max(map(longest_ramp, setup.drives)))}LL",
         "STALE": f"{setup.bounds.stale_age}LL", "LATE_TICKS": str(values.safety.late_ticks),
-        "START_TOLERANCE": number(values.safety.start_tolerance), "DURATION": number(setup.run.settings.duration),
+        "DURATION": number(setup.run.settings.duration),
         "NODES": str(len(setup.drives) + len(setup.sensors)), "NAME": f'"{name}_loop"',
         "BUSES": '"' + ", ".join(comment(bus) for bus in setup.settings.buses) + '"',
     }  # fmt: skip

@@ -32,7 +32,8 @@ def talk(setup: RigSetup, said: Conversation, ffi: Any) -> str:
         torque = said.hold[i] if i < len(said.hold) else 0.0
         begins = (first + said.first_enable[i], int(i < len(said.resting) and said.resting[i] is not None))
         numbers_of = ", ".join(map(str, (first, count, *begins, *places)))
-        rows.append(f'{{"{comment(node.settings.name)}", {numbers_of}, {number(start[i])}, {number(torque)}}}')
+        pose = ", ".join(map(number, (start[i], torque, node.settings.start_tolerance)))
+        rows.append(f'{{"{comment(node.settings.name)}", {numbers_of}, {pose}}}')
         first += count
     holding = [frame_of(buses.index(d.settings.bus), f) for d, f in zip(setup.drives, said.holding, strict=True)]
     resting = [NO_FRAME if frame is None else frame_of(buses.index(d.settings.bus), frame)

@@ -47,7 +47,6 @@ class CanRig(DriveRig):
         sensing: Computes q and v from samples.
         start: Start pose as given in the config.
         period: Period of the loop [s].
-        tolerance: Largest difference from the start pose [joint unit].
         sends: Whether commands may be sent; False in shadow and while the machine is calibrated.
         asks: Whether nodes are started and asked for samples although no commands are sent.
         holding: Torques that hold the start pose while watchdogs are tested, shape (m,); None: zero.
@@ -73,7 +72,6 @@ class CanRig(DriveRig):
         sensing: Sensing,
         start: State,
         period: float,
-        tolerance: float,
         sends: bool,
         prediction: Prediction | None = None,
         truth: Callable[[], list[float]] | None = None,
@@ -83,7 +81,7 @@ class CanRig(DriveRig):
     ) -> None:
         self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
         self._sensing, self._start = sensing, start
-        self._period, self._tolerance, self.sends, self._asks = period, tolerance, sends, asks
+        self._period, self.sends, self._asks = period, sends, asks
         dispatch.commands = sends
         self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not sends
@@ -295,7 +293,8 @@ class CanRig(DriveRig):
 
     def start_problems(self) -> list[tuple[str, str]]:
         samples = [node.sample for node in self._nodes if node.sample is not None]
-        return [("", sentence) for sentence in self._sensing.check_start(self._start.q, samples, self._tolerance)]
+        tolerances = [node.settings.start_tolerance for node in self._nodes]
+        return [("", sentence) for sentence in self._sensing.check_start(self._start.q, samples, tolerances)]
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         for drive, age in zip(self._drives, ages, strict=False):

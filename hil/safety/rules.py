@@ -22,6 +22,8 @@ EVERYWHERE = frozenset(Phase) - frozenset(ENDING)
 """All phases in which something can still be ordered: after the controlled stop an event ends nothing more."""
 COMMANDED = EVERYWHERE - {Phase.SHADOW, Phase.CALIBRATE}
 """Phases in which this run commands the drives; in the others another master may."""
+TRUSTING = EVERYWHERE - {Phase.CALIBRATE}
+"""Phases in which a rejected sample is wrong; a calibration is there for signs and zeros that are."""
 STARTED = COMMANDED - {Phase.WAITING}
 
 
@@ -121,7 +123,7 @@ def rules_of(
 
 def _ages(name: str, node: int, bounds: SafetyBounds) -> list[Rule]:
     def rule(kind: EventKind, most: int) -> Rule:
-        return Rule(kind, name, Measured.AGE, node, 0.0, most / SECOND, _milliseconds, 1, EVERYWHERE)
+        return Rule(kind, name, Measured.AGE, node, 0.0, most / SECOND, _milliseconds, 1, TRUSTING)
 
     stale, lost = bounds.stale_age - 1, bounds.lost_age - 1  # from these ages on, not only beyond them
     return [rule(EventKind.MISSED, bounds.missed_age), rule(EventKind.STALE, stale), rule(EventKind.LOST, lost)]

@@ -280,20 +280,21 @@ class Sensing:
             return last
         return before if 0 <= before <= received else received
 
-    def check_start(self, q: Array, samples: Sequence[Sample], tolerance: float) -> list[str]:
-        """Checks the start pose; returns one explanation per channel that differs by more than the tolerance.
+    def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[str]:
+        """Checks the start pose; returns one explanation per channel that differs by more than its tolerance.
 
         Args:
             q: Start pose, shape (n,).
             samples: Sample of each channel.
-            tolerance: Largest difference [joint unit].
+            tolerances: Largest difference of each [joint unit].
         """
         problems = []
-        for channel, unit, expected, sample in zip(
+        for channel, unit, expected, sample, tolerance in zip(
             self.displacements.channels,
             self.displacements.units,
             self.displacements(self._model.plant, q).tolist(),
             samples,
+            tolerances,
             strict=True,
         ):
             difference = sample.position - expected

@@ -111,7 +111,7 @@ def calibrated(setup: RigSetup, motion: HandMotion) -> list[CalibratedAxis]:
         setup.start,
         [drive.settings for drive in setup.drives],
         values.safety.residual_tolerance,
-        values.safety.start_tolerance,
+        min(node.settings.start_tolerance for node in (*setup.drives, *setup.sensors)),
         values.period,
     )
     return calibrator(motion)

@@ -139,7 +139,6 @@ def _rig(
         setup.sensing,
         setup.start,
         values.period,
-        values.safety.start_tolerance,
         sends=stage not in UNPOWERED,
         prediction=setup.prediction if values.prediction else None,
         truth=environment.truth,

@@ -59,10 +59,9 @@ def _tested(setup: RigSetup) -> list[str]:
             f"in this run, before anything is enabled: the watchdog of {watched} runs out once after "
             f"{1e3 * values.safety.drive_watchdog:g} ms of silence"
         )
-    tested.append(
-        "in this run, before anything is enabled: the encoders show the start pose within "
-        f"{values.safety.start_tolerance:g}"
-    )
+    tolerances = [drive.settings.start_tolerance for drive in drives]
+    within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
+    tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")
     return tested
 
 

@@ -94,6 +94,11 @@ class NodeConfig(Open):
     gear: Gear = Field(default=1.0, description="motor angle per displacement of the joint [rad per joint unit]")
     sign: Sign = Field(default=1, description="-1 where the motor turns against the joint")
     offset: Real = Field(default=0.0, description="displacement of the joint where the encoder reads 0 [joint unit]")
+    absolute: StrictBool = Field(
+        default=False,
+        description="whether its position is right over the whole range of the joint after power-on, not only within "
+        "a turn of the motor",
+    )
 
 
 class Stops(Section):
@@ -148,8 +153,10 @@ class Safety(Section):
     engage_tolerance: Positive = Field(
         default=0.01, description="largest violation and rate at which the task starts [units of the row, per s]"
     )
-    start_tolerance: Positive = Field(
-        default=0.02, description="largest difference of a drive from the start pose [joint unit]"
+    start_tolerance: Positive | None = Field(
+        default=None,
+        description="largest difference of a drive from the start pose [joint unit]; at most half a turn of its motor, "
+        "unless it is absolute; left out: 0.02, or 0.45 turns of the motor where that is less",
     )
     residual_tolerance: Positive | None = Field(
         default=None,

@@ -12,6 +12,7 @@ from hil.frame import Frame
 from hil.protocols.nodes import build, problems
 from servoctl.errors import ConfigError
 from tests.hil.emulation import drive_settings
+from tests.hil.rigs import SCREW, lift
 
 GEAR = 2.0
 
@@ -60,3 +61,18 @@ def test_a_speed_limit_whose_runaway_no_frame_can_say_is_refused_with_the_larges
 def test_a_config_with_such_a_limit_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"hil\.drives\[3\]\.speed_limit: 1\.2 times 0\.5, .* 0\.374"):
         load("scara_drive", ["hil.drives.F4.speed_limit=0.5"])
+
+
+def tolerance(gear: float, *sets: str) -> float:
+    setup = load(lift(gear).config, [*lift(gear).overrides, "hil.safety.start_tolerance=", *sets], "vm")
+    return setup.settings.drives[0].start_tolerance
+
+
+def test_the_start_tolerance_never_takes_a_wrong_turn_of_the_motor_for_the_start_pose() -> None:
+    assert tolerance(50.0) == 0.02
+    for gear in (SCREW, 2000.0):
+        assert tolerance(gear) == pytest.approx(0.45 * 2 * np.pi / gear)
+    assert tolerance(SCREW, "hil.drives.F.absolute=true") == 0.02
+    with pytest.raises(ConfigError, match=r"more than half a turn of the motor of F, 0\.005: .*at most 0\.0045"):
+        tolerance(SCREW, "hil.safety.start_tolerance=0.02")
+    assert tolerance(SCREW, "hil.safety.start_tolerance=0.02", "hil.drives.F.absolute=true") == 0.02

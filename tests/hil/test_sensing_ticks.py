@@ -168,10 +168,10 @@ def test_speeds_come_from_positions_if_a_drive_reports_none_or_the_config_asks_f
 def test_the_start_pose_is_compared_with_the_measurement() -> None:
     eyes, q = sensing(), pose(0.0)
     samples = [measured(i, 0, quantum=0.0) for i in range(6)]
-    assert eyes.check_start(q, samples, 0.01) == []
+    assert eyes.check_start(q, samples, [0.01] * 6) == []
     other = moved(samples[1], 0.25)
     given = float(B[:, 1] @ q)
-    assert eyes.check_start(q, [samples[0], other, *samples[2:]], 0.01) == [
+    assert eyes.check_start(q, [samples[0], other, *samples[2:]], [0.01] * 6) == [
         f"drive u2: expected {given:.5g} rad at the start pose, measured {given + 0.25:.5g} rad (difference +0.25 rad, "
         "start_tolerance 0.01 rad)"
     ]

@@ -49,9 +49,9 @@ static int begin_task(void)
     }
   for (int i = 0; i < K->channels; ++i) {
     if (!K->sample_time[i] || now - K->sample_time[i] > STALE) return say(nodes[i].name, "has sent no new sample"), 0;
-    if (!(fabs(K->position[i] - nodes[i].start) <= START_TOLERANCE)) {
+    if (!(fabs(K->position[i] - nodes[i].start) <= nodes[i].tolerance)) {
       fprintf(stderr, "%s: at the start pose %.6g is expected, measured is %.6g (start_tolerance %g)\n", nodes[i].name,
-              nodes[i].start, K->position[i], START_TOLERANCE);
+              nodes[i].start, K->position[i], nodes[i].tolerance);
       return 0;
     }
     K->accepted_position[i] = K->position[i];

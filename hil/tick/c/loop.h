@@ -32,5 +32,6 @@ typedef struct {
   int first_enable, rests;       /* the step that begins to enable it; whether it is fed by torques before */
   int first_brake, brakes;       /* frames that make a drive brake */
   int first_off, offs;           /* frames that switch it off */
-  double start, hold;            /* position at the start pose; torque that holds it, 0 for an encoder node */
+  double start, hold, tolerance; /* position at the start pose; torque that holds it, 0 for an encoder node; largest
+                                    difference from the start pose */
 } loop_node;
