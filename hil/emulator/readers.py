@@ -60,7 +60,10 @@ class CiA402Reader(CommandReader):
             self.enable()
         elif not word & 0x02 and self.enabled:  # quick stop, 0x06 and 0x07 may hold torque until a brake is closed
             self.disable()
-        self.torque(thousandths * self._rated / 1000, frame)
+        motor_torque = thousandths * self._rated / 1000
+        if self.enabled and word & 0x8E == 0x06:  # it is held after a quick stop too, whose frames have none
+            self._torque = self._gear * motor_torque
+        self.torque(motor_torque, frame)
 
 
 class MitReader(CommandReader):
