@@ -14,6 +14,7 @@ from hil.assembly.falling import refuse_fall, task_states
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing, resolved_steps
 from hil.assembly.pose import check_fall, check_limits, guiding_of
+from hil.assembly.proving import proof_plan
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.base import QUEUE
 from hil.bus.open import is_loopback
@@ -164,6 +165,7 @@ class RigSetup:
             frozenset() if law is None else law.stops_on,
             resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
             guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
+            proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
         )
 
 

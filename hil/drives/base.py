@@ -251,6 +251,7 @@ class Drive(Node):
         fault: Its fault in words, with the code; empty for no fault.
         saturated: Whether it reports that it cannot make the commanded torque.
         watchdog: Whether it stops by itself when commands stop; if not, `test_watchdog` does nothing.
+        test_enables: Whether `test_watchdog` enables it, so that its brake opens.
         watchdog_known: Whether the config says which of the two; if not, it must not make torque on a real bus.
         unverified: A setting that cannot be read back, and what to do; empty if `identify` and `configure` check all.
         heartbeat: Longest time between frames that prove it alive [s]; None if it only answers.
@@ -276,6 +277,7 @@ class Drive(Node):
     watchdog = True
     watchdog_known = True
     shares_heartbeat = False
+    test_enables: ClassVar[bool] = False
     unverified = ""
     enabled_by_command: ClassVar[bool] = False
     ramps: ClassVar[bool] = False

@@ -1,9 +1,11 @@
 """What every driver checks before a torque goes out or a drive is enabled, and which command it repeats."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from math import ceil
+
+from numpy import fmax
 
 from hil.drives.base import Drive, DriveError, HandshakeStep
 from hil.drives.settings import DriveSettings
@@ -68,6 +70,16 @@ def damping_of(settings: DriveSettings, torque: float) -> float:
     """
     left = max(0.0, settings.torque_limit - abs(torque)) / settings.speed_limit
     return left / settings.gear**2
+
+
+def moving(drives: Iterable[Drive]) -> list[str]:
+    """Names of the drives whose joints move visibly, by their last samples: a brake may still close."""
+    names = []
+    for drive in drives:
+        least = fmax(3.0 * drive.quantum()[1], 0.01 * drive.settings.speed_limit)
+        if drive.sample is not None and abs(drive.sample.velocity) > least:
+            names.append(drive.settings.name)
+    return names
 
 
 def refuse_fault(drive: Drive) -> None:

@@ -43,6 +43,7 @@ class MitDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    test_enables = True
     unwrapping: Unwrapping
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions

@@ -68,6 +68,7 @@ class MoteusDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    test_enables = True
     Options: ClassVar[type[MoteusOptions]] = MoteusOptions
     enabled_by_command, ramps, ramp_needs_encoder = True, True, False
     ramp_time = 1.0  # shorted phases brake by the motor's own time constant

@@ -50,6 +50,7 @@ class RobstrideDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    test_enables = True
     unwrapping: Unwrapping
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
     unverified = UNREADABLE

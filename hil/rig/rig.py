@@ -10,11 +10,13 @@ from functools import partial
 import numpy as np
 
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
+from hil.drives.guard import moving
 from hil.drives.sample import Sample
 from hil.loop import SECOND, Clock, Reading, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
 from hil.rig.handshake import Handshake
 from hil.rig.switch_off import SwitchOff
+from hil.rig.watchdogs import REACTION, LetGo, in_turn, watch
 from hil.safety.drive_rig import DriveRig
 from hil.safety.ladder import Ladder, Rung
 from hil.safety.monitor import Monitor
@@ -50,6 +52,7 @@ class CanRig(DriveRig):
         sends: Whether commands may be sent; False in shadow and while the machine is calibrated.
         asks: Whether nodes are started and asked for samples although no commands are sent.
         holding: Torques that hold the start pose while watchdogs are tested, shape (m,); None: zero.
+        let_go: What each drive may do while its watchdog is tested; None: anything.
         prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
         evenly: Whether the law gets the positions at the moment when the tick was due. An estimator needs them: it
             takes the time between ticks as the period, but when all samples have arrived varies with the bus.
@@ -77,6 +80,7 @@ class CanRig(DriveRig):
         truth: Callable[[], list[float]] | None = None,
         asks: bool = False,
         holding: Sequence[float] | None = None,
+        let_go: Sequence[LetGo] | None = None,
         evenly: bool = False,
     ) -> None:
         self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
@@ -95,6 +99,7 @@ class CanRig(DriveRig):
         self._prediction, self._ahead, self._evenly = prediction, period, evenly
         self._truth, self.true = truth, list[float]()
         self._holding = [0.0] * len(self._drives) if holding is None else list(holding)
+        self._let_go = [LetGo()] * len(self._drives) if let_go is None else list(let_go)
         self._enabling: Handshake | None = None
         self._guided = False
         self._cancelled = False
@@ -135,25 +140,35 @@ class CanRig(DriveRig):
         self._perform({node: node.identify(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
         self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
         holding = dict(zip(self.drives, self._holding, strict=True))
-        self._perform({drive: drive.test_watchdog(_held(drive, holding[drive])) for drive in self.drives}, deadline)
+        check = watch(self._drives, self._let_go)
+        for group in in_turn(self._drives, self._let_go):
+            tests: dict[Node, Steps] = {drive: drive.test_watchdog(_held(drive, holding[drive])) for drive in group}
+            self._perform(tests, deadline, check)
+            still = self.clock.now() + nanoseconds(max(drive.settings.brake_time for drive in group) + REACTION)
+            while moving(group) and self.clock.now() < still and not self._cancelled:  # its brake may still close
+                self._turn()
+                check()
         self._perform({drive: drive.rearm() for drive in self.drives}, deadline)
         # While the watchdog of a drive runs out, it is not asked for samples.
         self._perform({drive: _sampled(drive) for drive in self.drives if drive.feedback is Feedback.REPLY}, deadline)
 
-    def _perform(self, steps: Mapping[Node, Steps], deadline: int) -> None:
-        """Runs a handshake with several nodes to its end."""
+    def _perform(self, steps: Mapping[Node, Steps], deadline: int, check: Callable[[], None] = lambda: None) -> None:
+        """Runs a handshake with several nodes to its end; `check` raises at what must not happen meanwhile."""
         left = (deadline - self.clock.now()) / SECOND
         running = Handshake(steps, self._dispatch.send, self.clock, left)
-        period = nanoseconds(self._period)
         try:
             while not (self._cancelled or running.advance()):
-                end = self.clock.now() + period
-                while self.clock.now() < end:
-                    self._dispatch.wait(
-                        min(end, self._dispatch.service(period)), lambda: next(iter(self._dispatch.buses))
-                    )
+                self._turn()
+                check()
         finally:
             running.abandon()
+
+    def _turn(self) -> None:
+        """Receives frames and resets watchdogs for one period."""
+        period = nanoseconds(self._period)
+        end = self.clock.now() + period
+        while self.clock.now() < end:
+            self._dispatch.wait(min(end, self._dispatch.service(period)), lambda: next(iter(self._dispatch.buses)))
 
     def cancel(self) -> None:
         """Ends `start` early; may be called from a signal handler."""
@@ -228,9 +243,11 @@ class CanRig(DriveRig):
 
     @property
     def _moves_freely(self) -> bool:
-        """Whether torques alone move the machine: every drive is enabled, so no brake is closed, and no hand guides."""
+        """Whether torques alone move the machine: every drive is enabled, no hand guides, and no test judges it."""
         enabled = Condition.ENABLED
-        return not (self.off or self._guided) and all([drive.condition is enabled for drive in self._drives])
+        return not (self.off or self._guided or self.testing) and all(
+            [drive.condition is enabled for drive in self._drives]
+        )
 
     def write(self, command: Array) -> None:
         self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)

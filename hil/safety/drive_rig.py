@@ -17,9 +17,11 @@ class DriveRig(Rig):
 
     Attributes:
         ladder: On which step from torque to off each drive is; `write` sends the frames of these steps.
+        testing: Whether stage zero tests the drives: it judges the motion itself meanwhile.
     """
 
     ladder: Ladder
+    testing = False
 
     @property
     @abstractmethod

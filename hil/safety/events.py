@@ -47,6 +47,25 @@ class EventKind(Enum):
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "an implausible sample was dropped")
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible")
     TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
+    REVERSED = (
+        Reaction.STOP,
+        Origin.RIG,
+        "its torque acts the wrong way: check sign, the order of its phases, and the polarity that is set in the drive",
+    )
+    TORQUELESS = (Reaction.STOP, Origin.RIG, "it falls as if its motor made no torque")
+    RESPONSE = (
+        Reaction.STOP,
+        Origin.RIG,
+        "it does not move as its torque says: check torque constant, rated_torque, range table, gear and model",
+    )
+    SCALE = (
+        Reaction.STOP,
+        Origin.RIG,
+        "its positions contradict its speeds: check the resolution of its encoder and the units of the drive",
+    )
+    UNSTEADY = (Reaction.STOP, Origin.RIG, "it does not stand still in stage zero: check its load and the model")
+    PROVED = (Reaction.NOTE, Origin.NOBODY, "torque and scale are proved")
+    UNPROVED = (Reaction.WARN, Origin.NOBODY, "sign and scale of its torque are not proved")
     LOAD = (Reaction.WARN, Origin.NOBODY, "the machine carries a load that is not in its model")
     OUTLIER = (Reaction.WARN, Origin.NOBODY, "the estimator left out readings far from their prediction")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")

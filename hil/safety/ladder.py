@@ -60,6 +60,8 @@ class Ladder:
     Attributes:
         rungs: Step of each drive.
         distrusted: Numbers of the drives whose encoder is not trusted.
+        misled: Numbers of the drives whose torque acts otherwise than they compute: their own control would drive the
+            axis.
         doubtful: Numbers of the drives whose brake closes first.
     """
 
@@ -68,6 +70,7 @@ class Ladder:
         self.rungs = [Rung.LOOP] * len(drives)
         self._since = [0] * len(drives)
         self.distrusted: set[int] = set()
+        self.misled: set[int] = set()
         self.doubtful: set[int] = set()
         self._still, self._fastest = [0] * len(drives), 0.0
         self._growing, self._entered = [0] * len(drives), [0.0] * len(drives)
@@ -98,7 +101,8 @@ class Ladder:
                 closes, or it coasts.
         """
         drive = self._drives[number]
-        if drive.ramps and not (drive.ramp_needs_encoder and number in self.distrusted):
+        blind = drive.ramp_needs_encoder and number in self.distrusted
+        if drive.ramps and not blind and number not in self.misled:
             self._lower(number, Rung.RAMP, now)
         elif must:
             self._lower(number, Rung.BRAKE if drive.settings.brake else Rung.OFF, now)
@@ -188,7 +192,7 @@ class Ladder:
             case Rung.RAMP:
                 return drive.quick_stop_frames(torque)
             case Rung.BRAKE:
-                return drive.brake_frames(torque, number not in self.distrusted)
+                return drive.brake_frames(torque, number not in self.distrusted | self.misled)
             case Rung.OFF:
                 return drive.disable_frames()
             case Rung.LOOP:

@@ -3,8 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
+from servoctl.types import Array
 
 ROOM = 0.1
 """A drive whose holding torque leaves less room does not keep the others from braking [share of torque_limit]."""
@@ -26,10 +29,16 @@ class Limits:
     """
 
     def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
-        self._axes = [(drive.torque_limit, drive.torque_rate_limit) for drive in drives]
+        self._drives = list(drives)
+        self.confine([drive.torque_limit for drive in drives])
         self._period, self._now, self.last = period, now, 0
-        self.previous = [0.0] * len(self._axes)
-        self.clamped = [False] * len(self._axes)
+        self.previous = [0.0] * len(self._drives)
+        self.clamped = [False] * len(self._drives)
+
+    def confine(self, limits: Sequence[float]) -> None:
+        """From now on torques stay within these limits, one per drive [actuator unit], and within torque_limit."""
+        pairs = zip(self._drives, limits, strict=True)
+        self._axes = [(min(drive.torque_limit, limit), drive.torque_rate_limit) for drive, limit in pairs]
 
     def apply(self, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
         """Torques that may be sent: finite and within the limits.
@@ -79,3 +88,23 @@ class Limits:
     def forget(self) -> None:
         """Restarts from zero torque after the drives were switched off."""
         self.previous = [0.0] * len(self._axes)
+
+
+class WireSteps:
+    """Torques in steps of the wire with the mean of those that are wanted: between two steps a light joint would drift.
+
+    Args:
+        drives: In the order of the actuators.
+        carried: The torques in the frames that send these, shape (m,).
+    """
+
+    def __init__(self, drives: Sequence[DriveSettings], carried: Callable[[Array], Array]) -> None:
+        self._limits, self._carried = np.array([drive.torque_limit for drive in drives]), carried
+        self._rest = np.zeros(len(drives))
+
+    def __call__(self, torques: Array) -> Array:
+        """Torques within the limits, which their frames carry exactly, shape (m,) [actuator units]."""
+        wanted = np.clip(torques + self._rest, -self._limits, self._limits)
+        carried = self._carried(wanted)
+        self._rest = wanted - carried
+        return carried

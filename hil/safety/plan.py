@@ -8,6 +8,7 @@ from math import isfinite
 import numpy as np
 
 from hil.safety.pose_hold import Guiding
+from hil.safety.proof import ProofPlan
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
@@ -84,6 +85,7 @@ class RunPlan:
         stops_on: Codes of the law's statuses that end the run.
         resolved: Task row -> smallest steps of its violation and of its rate that the samples resolve.
         guiding: How the machine feels in the hand; None unless `stage` is `FLOAT`.
+        proof: How the drives are tested in `ZERO`; None: they are not.
     """
 
     stage: Stage
@@ -99,6 +101,7 @@ class RunPlan:
     stops_on: frozenset[int] = frozenset()
     resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     guiding: Guiding | None = None
+    proof: ProofPlan | None = None
 
     @property
     def time_in_zero(self) -> float:

@@ -180,24 +180,26 @@ class PoseHold:
                 return here
         return None if self.sound is None else self.gravity(self.sound)
 
-    def stand(self, reading: Reading, learn: bool = False) -> list[float]:
+    def stand(self, reading: Reading, learn: bool = False, motion: tuple[Array, Array] | None = None) -> list[float]:
         """Torques that hold the pose.
 
         Args:
             reading: State of the machine.
             learn: Whether the integral runs: not while brakes are still closed.
+            motion: Displacements from the pose, and speeds, that other torques cause on purpose; None: none.
         """
         gravity = self.gravity(reading.q)
         if self._held is None or not reading.valid:
             torques: list[float] = gravity.u.tolist()
             return torques
-        w, error = self._pole, self._held - reading.positions
+        away, speed = (0.0, 0.0) if motion is None else motion
+        w, error = self._pole, self._held + away - reading.positions
         if learn:
             integral = self._integral + self._period * error
             if (np.abs(w**3 * gravity.inertia @ integral) <= self._largest).all():
                 self._integral = integral
         self._bias, self._at_release = w**3 * gravity.inertia @ self._integral, gravity.u
-        rates = np.array(reading.speeds)
+        rates = np.array(reading.speeds) - speed
         torques = (gravity.u + self._bias + gravity.inertia @ (3 * w**2 * error - 3 * w * rates)).tolist()
         return torques
 

@@ -11,9 +11,11 @@ from math import nan
 import numpy as np
 
 from hil.drives.base import Condition, DriveError, Feedback
+from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.safety.drive_rig import DriveRig
+from hil.safety.drive_test import PROVING, DriveTest
 from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.ladder import STILL, Rung
 from hil.safety.limits import Limits
@@ -69,6 +71,7 @@ class Stages:
         task_time: Task time of the law's last state [s].
         law_torques: Last command of the law itself, shape (m,); NaN while it has none.
         confirmed: Whether every drive has confirmed that it is off.
+        test: Test of the drives in stage zero; None: they are not tested.
     """
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
@@ -78,6 +81,7 @@ class Stages:
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self._pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
         self._held: list[float] | None = None
+        self.test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self._pose)
         self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
         self.task_time, self._task = 0.0, 0
         self.law_torques = np.full(self._count, np.nan)
@@ -180,11 +184,16 @@ class Stages:
         if not wanted or self.mode is Phase.DISABLING:
             self._controller.sent(np.zeros(self._count), moves=False)
             return np.zeros(self._count)
-        allowed = np.array(self._limits.apply(wanted, self._held))
+        allowed = self._allowed(wanted)
         if self._held is None:  # a stop may use all that the limits allow
             self._monitor.torques(now, self._limits.clamped)
         self._controller.sent(allowed, moves=not (mode in STANDING or self._brakes_may_hold(now)))
-        return allowed
+        return allowed if self.test is None else self.test.correction * allowed
+
+    def _allowed(self, wanted: Sequence[float]) -> Array:
+        """Torques within the limits, as they are to act."""
+        allowed = np.array(self._limits.apply(wanted, self._held))
+        return self.test.sent(allowed) if self.test is not None and self.mode is not Phase.FULL else allowed
 
     def _brakes_may_hold(self, now: int) -> bool:
         """Whether a brake may still hold the machine though its drive is enabled."""
@@ -215,6 +224,8 @@ class Stages:
                 if finding.motion and not followed:
                     continue
                 monitor.report(now, kind_of(finding), finding.channel, finding.reason)
+        if self.test is not None and self.mode in PROVING:
+            self.test.judge(tick, reading)
         self._react(now)
 
     def _react(self, now: int) -> None:
@@ -228,7 +239,7 @@ class Stages:
             self._enter(Phase.OVER, now)
         elif self.mode is Phase.WAITING:
             self._enter(Phase.DISABLING, now)
-        elif self.mode is Phase.ENABLING:
+        elif self.mode is Phase.ENABLING and not self._corrects:
             self._close_brakes(now)
         elif worst >= Reaction.DISABLE or self._rig.ladder.left:
             self._enter(Phase.QUICK_STOP, now)
@@ -247,7 +258,7 @@ class Stages:
                 if event.kind is EventKind.ENCODER:
                     ladder.distrust(number)
                     self._pose.blind[number] = self._rates[number]
-                elif event.kind is EventKind.TRACKING:  # its torque may not hold it
+                elif event.kind in (EventKind.TRACKING, EventKind.TORQUELESS):  # its torque may not hold it
                     ladder.brake(number, now, must=True)
                 elif event.kind in DOUBTFUL:
                     ladder.doubtful.add(number)
@@ -257,6 +268,8 @@ class Stages:
 
     def _enter(self, mode: Phase, now: int) -> None:
         self.mode, self._entered = mode, now
+        if self.test is not None and mode not in PROVING:
+            self.test.end()
         self._monitor.report(now, EventKind.STAGE, "", mode.value)
         if mode is Phase.STOPPING:
             self._rig.ladder.begin()
@@ -277,7 +290,14 @@ class Stages:
         else:
             self.law_torques = self._controller.nothing()
 
+    @property
+    def _corrects(self) -> bool:
+        """Whether a drive is sent other torques than those that are to act."""
+        return self.test is not None and self.test.corrects
+
     def _stand(self, reading: Reading, learn: bool = False) -> list[float]:
+        if self.test is not None:
+            return self._pose.stand(reading, learn and self._plan.stands, self.test.proof.motion)
         return self._pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
 
     def _sound(self, reading: Reading) -> list[bool]:
@@ -287,6 +307,8 @@ class Stages:
 
     def _brake(self, tick: Tick, reading: Reading) -> list[float]:
         """Torques of the controlled stop; a drive that has left the loop gets the torque that holds it."""
+        if self.test is not None and self.test.corrects:
+            return list(self.test.catch(reading, self._since(tick.began)))
         limited, elapsed = any(self._limits.clamped), tick.elapsed / SECOND
         enabled, rungs = Condition.ENABLED, self._rig.ladder.rungs
         driven = [
@@ -326,8 +348,12 @@ class Stages:
         if not reading.valid:
             self._check_silence(now)
             return []
+        if self.test is not None and moving(self._rig.drives) and self._since(now) < FIRST_SAMPLES:
+            return []  # a brake may still close
         for name, problem in self._rig.start_problems():
             self._monitor.report(now, EventKind.START_POSE, name, problem)
+        for name in moving(self._rig.drives) if self.test is not None else ():
+            self._monitor.report(now, EventKind.HANDSHAKE, name, "it moves before it is enabled")
         hold: list[float] = self._pose.gravity(reading.q).u.tolist() if self._plan.stands else [0.0] * self._count
         for drive, torque in zip(self._rig.drives, hold, strict=True):
             limit = drive.settings.torque_limit
@@ -337,6 +363,8 @@ class Stages:
         self._react(now)
         if self.mode is Phase.WAITING:
             self._pose.begin(reading.positions)
+            if self.test is not None:
+                self.test.begin(reading)
             self._limits.previous = hold  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
@@ -359,11 +387,13 @@ class Stages:
 
     def _zero(self, tick: Tick, reading: Reading) -> list[float]:
         following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self._plan.stage, Phase.RAMP)
-        if self._since(tick.began) >= self._plan.time_in_zero:
+        test = self.test
+        more = [0.0] * self._count if test is None else test.torques(not self._brakes_may_hold(tick.began)).tolist()
+        if self._since(tick.began) >= self._plan.time_in_zero and (test is None or test.proof.over):
             if following is Phase.FLOAT:
                 self._rig.let_guide()
             self._enter(following, tick.began)
-        return self._stand(reading, learn=True)
+        return [sum(pair) for pair in zip(self._stand(reading, learn=True), more, strict=True)]
 
     def _float(self, tick: Tick, reading: Reading) -> list[float]:
         if self._since(tick.began) >= self._plan.duration:

@@ -94,6 +94,7 @@ class Ending:
     def _facts(self, buses: dict[str, Any]) -> dict[str, Any]:
         """What the summary says."""
         parts, counts, book = self._parts, self._counts, self._parts.logbook
+        test = parts.stages.test
         book.close()
         cpu = counts.cpu_time / counts.ticks if counts.ticks and not parts.environment.lockstep else None
         duration = counts.ticks * parts.setup.settings.values.period
@@ -109,7 +110,7 @@ class Ending:
             **outcome(parts.monitor),
             "stage": parts.stage.name.lower(),
             "bus": buses,
-            "drives": drive_states(parts.setup.drives, parts.rig.sends),
+            "drives": drive_states(parts.setup.drives, parts.rig.sends, None if test is None else test.proof),
             "ticks_in_c": parts.rig.ticks,
             "given_back": dict(parts.rig.given_back),
         }

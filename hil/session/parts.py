@@ -6,6 +6,7 @@ from typing import Any
 
 from hil.assembly.environment import Environment, TamperedController
 from hil.assembly.prepare import RigSetup
+from hil.assembly.proving import let_go
 from hil.loop.controller import Controller
 from hil.loop.stop_signals import StopSignals
 from hil.recorder import InMemory, Recorder
@@ -131,7 +132,7 @@ def assemble(
 def _rig(
     setup: RigSetup, environment: Environment, stage: Stage, dispatch: Dispatch, plan: RunPlan, estimating: bool
 ) -> AheadRig:
-    values = setup.settings.values
+    values, hold = setup.settings.values, plan.hold(setup.start.q, setup.start.v)
     return AheadRig(
         dispatch,
         setup.drives,
@@ -143,6 +144,7 @@ def _rig(
         prediction=setup.prediction if values.prediction else None,
         truth=environment.truth,
         asks=stage is Stage.CALIBRATE,
-        holding=plan.hold(setup.start.q, setup.start.v).u.tolist(),
+        holding=hold.u.tolist(),
+        let_go=let_go(hold, setup.sensing.displacements.units),
         evenly=estimating,
     )

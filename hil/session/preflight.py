@@ -6,11 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from hil.assembly.prepare import RigSetup
+from hil.assembly.proving import let_go, proof_plan
 from hil.assembly.stops import stops_of_task
 from hil.drives.base import Drive
+from hil.rig.watchdogs import untested
 from hil.safety.plan import Stage
+from hil.safety.proof import MARGIN, SHARE, zero_limits
 from hil.session.calibration import FILE
 from servoctl.config.overrides import Override
+from servoctl.mechanics.friction import friction_of
 
 ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"
 
@@ -53,7 +57,8 @@ def _tested(setup: RigSetup) -> list[str]:
     tested.append(
         "in this run, before anything is enabled: every node answers, is what the config says, and has no fault"
     )
-    watched = _names([drive for drive in drives if drive.watchdog])
+    skipped = _untested(setup)
+    watched = _names([drive for drive in drives if drive.watchdog and drive.settings.name not in skipped])
     if watched:
         tested.append(
             f"in this run, before anything is enabled: the watchdog of {watched} runs out once after "
@@ -62,7 +67,37 @@ def _tested(setup: RigSetup) -> list[str]:
     tolerances = [drive.settings.start_tolerance for drive in drives]
     within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
     tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")
+    proof = proof_plan(values, setup.loop.system.model.plant, drives, setup.sensing)
+    most = ", ".join(dict.fromkeys(f"{a:g} {unit}" for a, unit in zip(proof.travel, proof.units, strict=True)))
+    tested.append(
+        f"in this run, in stage zero: sign and scale of each torque and position, by a motion of at most {most}; "
+        "a drive that it cannot prove is named"
+    )
     return tested
+
+
+def zero_torques(setup: RigSetup) -> str:
+    """The largest torque of each drive in stage zero, and what it is made of."""
+    drives, start, plant = setup.settings.drives, setup.start, setup.loop.system.model.plant
+    friction = friction_of(plant)
+    dry = np.zeros(len(drives)) if friction is None else np.array(friction.coulomb)
+    limits = zero_limits(drives, setup.gravity_compensation(start.t, start.q).u, dry)
+    each = ", ".join(
+        f"{drive.name} {limit:.3g} {unit}"
+        for drive, limit, unit in zip(drives, limits, plant.actuators.values(), strict=True)
+    )
+    return (
+        f"stage zero: torques of at most {each}: {MARGIN:g} times what the start pose and dry friction take, "
+        f"and {100 * SHARE:g} % of torque_limit"
+    )
+
+
+def _untested(setup: RigSetup) -> dict[str, str]:
+    """Drive -> why its watchdog is not tested."""
+    hold = setup.gravity_compensation(setup.start.t, setup.start.q)
+    motions = let_go(hold, setup.sensing.displacements.units)
+    reasons = {d.settings.name: untested(d, each) for d, each in zip(setup.drives, motions, strict=True)}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
@@ -76,7 +111,6 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
     left = [
         "the emergency stop cuts the power: press it once in stage zero",
         signs,
-        "the sign of each torque: in stage zero a machine that falls must stand still, not run away",
         "position_limits keep the machine clear of itself, of its cables and of people",
     ]
     braked = _names([drive for drive in drives if drive.settings.brake])
@@ -86,6 +120,7 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
     if coasting:
         left.append(f"{coasting}: no watchdog that is tested: something else must stop the drive when the loop dies")
     left += _stops(setup)
+    left += [f"the watchdog of {name}: {reason}" for name, reason in _untested(setup).items()]
     left += [f"{drive.settings.name}: {drive.unverified}" for drive in drives if drive.unverified]
     left.append(
         f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "

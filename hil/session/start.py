@@ -30,7 +30,7 @@ from hil.session.calibration import DURATION, instructions, refuse_unreadable
 from hil.session.ending import RunResult
 from hil.session.guided import check_recording
 from hil.session.notes import faults_elsewhere, in_shadow
-from hil.session.preflight import preflight
+from hil.session.preflight import preflight, zero_torques
 from hil.session.run import HilRun
 from hil.view.view import LivePage
 from servoctl.config.overrides import Override
@@ -258,6 +258,8 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     """
     default = Stage.FULL if environment.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
+    if stage not in UNPOWERED:
+        notes.append(zero_torques(setup))
     if request.armed and stage not in UNPOWERED:
         notes += preflight(setup, stage, request.overrides)
     if stage is Stage.FLOAT:

@@ -10,6 +10,7 @@ from hil.bus.base import Health
 from hil.drives import Drive
 from hil.loop.timing import Distribution, Timing
 from hil.safety import EventKind, Monitor
+from hil.safety.proof import TorqueProof
 from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import write_drawing
@@ -38,15 +39,18 @@ def outcome(monitor: Monitor) -> dict[str, Any]:
     return values
 
 
-def drive_states(drives: Iterable[Drive], sends: bool) -> dict[str, dict[str, Any]]:
+def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof | None = None) -> dict[str, dict[str, Any]]:
     """Drive -> its state; `confirmed_off` is None if this run never switched the drive on."""
-    return {
+    states: dict[str, dict[str, Any]] = {
         drive.settings.name: {
             "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
             "confirmed_off": drive.confirmed_off if sends and (drive.confirmed_off or drive.possibly_on) else None,
         }
         for drive in drives
     }  # fmt: skip
+    for state, axis in zip(states.values(), () if proof is None else proof.axes, strict=False):
+        state["proof"] = axis.as_dict()
+    return states
 
 
 def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:

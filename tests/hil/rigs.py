@@ -121,8 +121,8 @@ class Played:
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of the events, without changes of stage."""
-        return [event.kind.name.lower() for event in self.events if event.kind.name != "STAGE"]
+        """Kinds of the events, without changes of stage and without what stage zero has proved."""
+        return [event.kind.name.lower() for event in self.events if event.kind.name not in ("STAGE", "PROVED")]
 
 
 @cache

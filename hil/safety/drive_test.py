@@ -1,0 +1,107 @@
+"""The test of the drives in a run: what it finds is reported, and what a drive makes of a command is allowed for."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hil.drives.base import Condition
+from hil.loop import SECOND, Reading, Tick
+from hil.safety.drive_rig import DriveRig
+from hil.safety.events import EventKind
+from hil.safety.limits import Limits, WireSteps
+from hil.safety.monitor import Monitor
+from hil.safety.plan import Phase
+from hil.safety.pose_hold import PoseHold
+from hil.safety.proof import ProofPlan, TorqueProof
+from servoctl.types import Array
+
+PROVING = (Phase.ENABLING, Phase.ZERO)
+"""Phases in which a drive may turn out to contradict the model."""
+
+CATCH = 5
+"""Periods in which an axis that its own motor has driven is stopped with more damping."""
+
+FIRMER = 1.5
+"""How much more that damping is, as a share of the usual one."""
+
+
+class DriveTest:
+    """The test of the drives, from the tick that begins to enable them to the end of stage zero.
+
+    Args:
+        plan: What it depends on.
+        rig: The drives.
+        monitor: Receives what it finds.
+        limits: Confined to low torque until the test is over.
+        pose: Holds the machine.
+
+    Attributes:
+        proof: What it has shown of each drive.
+        correction: Torque to send for one that is to act, as a share of it, shape (m,): 1 unless a drive is misled.
+    """
+
+    def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, limits: Limits, pose: PoseHold) -> None:
+        settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
+        self.proof, self.correction = TorqueProof(plan, settings, period), np.ones(len(settings))
+        self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
+        self._in_steps, self._period = WireSteps(settings, rig.carried), period
+
+    @property
+    def corrects(self) -> bool:
+        """Whether a drive is sent less, or the opposite: off, its axis would fall until its brake is closed."""
+        return bool((self.correction != 1.0).any())
+
+    def begin(self, reading: Reading) -> None:
+        """Takes the pose at which the drives are enabled."""
+        self.proof.begin(self._pose.gravity(reading.q), reading.positions)
+        self._limits.confine(self.proof.limits)
+
+    def judge(self, tick: Tick, reading: Reading) -> None:
+        """Reports what the motion shows of the drives."""
+        drives = self._rig.drives
+        if self.proof.over:
+            return
+        gravity = self._pose.gravity(reading.q).u
+        for finding in self.proof.judge(tick.elapsed / SECOND, reading.positions, reading.speeds, gravity):
+            self._monitor.report(tick.began, finding.kind, drives[finding.drive].settings.name, finding.detail)
+            if finding.kind in (EventKind.REVERSED, EventKind.RESPONSE):
+                self._correct(finding.drive)
+
+    def _correct(self, number: int) -> None:
+        drive, response = self._rig.drives[number], self.proof.axes[number].response
+        self.correction[number] = np.sign(response) / max(1.0, abs(response))
+        drive.condition = Condition.ENABLED  # it moves, though its status may come later
+        self._rig.ladder.misled.add(number)
+        self.proof.limits[number] = drive.settings.torque_limit
+        self._limits.confine(self.proof.limits)
+
+    def torques(self, brakes_open: bool) -> Array:
+        """Torques of the test in this tick, shape (m,) [actuator units]."""
+        if brakes_open:
+            self.proof.start()
+        torques = self.proof.torques()
+        self._rig.testing = self.proof.testing
+        return torques
+
+    def end(self) -> None:
+        """Stage zero has ended: the test judges the motion no more, and its limits hold only if it was cut short."""
+        self._rig.testing = False
+        if self.proof.over:
+            self._limits.confine([drive.settings.torque_limit for drive in self._rig.drives])
+
+    def sent(self, torques: Array) -> Array:
+        """Torques in steps of the wire, shape (m,), which the test takes note of."""
+        stepped = self._in_steps(torques)
+        self.proof.sent(stepped)
+        return stepped
+
+    def catch(self, reading: Reading, since: float) -> Sequence[float]:
+        """Torques that bring a machine back that a drive has driven: it has hardly moved.
+
+        Args:
+            reading: State of the machine.
+            since: Time since the drive was found [s].
+        """
+        if since >= CATCH * self._period:
+            return self._pose.stand(reading)
+        return self._pose.stand(reading, motion=(np.zeros(len(self.correction)), -FIRMER * np.array(reading.speeds)))

@@ -1,0 +1,491 @@
+"""Whether each drive moves its axis as the model says, in sign and in size: proved in stage zero, before the task.
+
+    W y'' = F u - g                       F = diag(f): f is 1 by the model, and negative with the wrong polarity
+    f = N^-1 sum j o (W v)                N = W W^+ o sum j j^T,   j = int u dt,   o: element by element
+
+y are the displacements of the motors and v = y'; W and g are as of `hil.sensing.gravity.Hold`. v and j count from the
+beginning of the test, without their constant and linear parts: what the model lacks of the holding torque adds only
+those. The test adds to the torque of every drive +d, -d, -d, +d, each for a quarter, so an axis moves a little and
+comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
+Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
+
+Design: a drive with the wrong polarity shows as soon as its brake opens. No load makes a machine fall faster than
+without torque, so one that does is driven by its own motor. Torque that is missing or too large shows there too. These
+rules are ours; the momentum balance is that of `hil.sensing.tracking`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from hil.drives.settings import DriveSettings
+from hil.safety.events import EventKind
+from hil.sensing.gravity import Hold
+from servoctl.types import Array
+
+MARGIN = 1.3
+"""Limit of the torque in stage zero, as a share of what holds the pose and of what dry friction takes."""
+
+SHARE = 0.05
+"""Part of that limit for a joint that carries nothing [share of torque_limit]."""
+
+SMALLEST, LARGEST = 0.4, 3.0
+"""The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
+
+REVERSED, NOTHING, EXCESS = -0.15, 0.3, 1.6
+"""While an axis moves, a response below the first is that of the wrong polarity, between the first two that of a motor
+without torque, and above the last one that of a torque that is too large."""
+
+POSITION_SCALE = 2.0
+"""Positions and speeds may differ by this factor over the small motion of the test."""
+
+ROUNDS = 3
+"""Largest number of rounds of the test; each has up to four times the torque of the one before."""
+
+STEPS = 6.0
+"""The motion of the first round, in the smallest steps of position, speed and torque."""
+
+LONGEST = 0.04
+"""Longest quarter of a round [s]: so long where speeds are coarse."""
+
+WINDOWS = (2, 4, 8, 16, 32, 64)
+"""Numbers of ticks over which a fall is judged: the finer the speeds, the fewer are needed."""
+
+OPPOSITE = 2.0
+"""Largest response of a drive with the wrong polarity: what is more has another cause."""
+
+CERTAIN = 5.0
+"""A fall counts if it differs by so many times its noise."""
+
+JUDGED = 4
+"""Ticks after which a round is judged again."""
+
+LINEAR = ("m",)
+"""Units of displacements that do not change the pose of the others."""
+
+ALONE = 0.8
+"""Share of the squares of what is not explained that one drive must explain."""
+
+ALIKE = 1.5
+"""How much more it must explain than any other where motors act together."""
+
+LATE = 3
+"""Largest number of periods after which the samples show a torque: frames and samples are late."""
+
+
+def zero_limits(drives: Sequence[DriveSettings], held: Array, dry: Array) -> list[float]:
+    """Largest torque of each drive in stage zero and while it is enabled [actuator unit].
+
+    1.3 times what holds the pose by the model and what dry friction takes, and 5 % of torque_limit for a joint that
+    carries nothing; never above torque_limit.
+
+    Args:
+        drives: In the order of the actuators.
+        held: Torques that hold the pose, shape (m,).
+        dry: Dry friction that the model has, shape (m,).
+    """
+    needed = MARGIN * (np.abs(held) + dry)
+    return [min(d.torque_limit, n + SHARE * d.torque_limit) for d, n in zip(drives, needed.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class ProofPlan:
+    """What the test of the drives depends on; arrays have shape (m,).
+
+    Attributes:
+        dry: Dry friction that the model has [actuator units].
+        position_step: Smallest visible motion [joint units].
+        speed_step: Smallest step of the speed [joint unit/s].
+        torque_step: Smallest step of the torque [actuator units].
+        travel: Largest motion of the test [joint units].
+        quarter: Shortest time for which a torque of the test keeps its sign [s].
+        units: Units of the displacements.
+        measures_speed: Whether speeds are measured, not computed from positions.
+    """
+
+    dry: Array
+    position_step: Array
+    speed_step: Array
+    torque_step: Array
+    travel: Array
+    quarter: float
+    units: Sequence[str]
+    measures_speed: bool = True
+
+
+class Finding(NamedTuple):
+    """A drive that contradicts the model, or is not proved."""
+
+    drive: int
+    kind: EventKind
+    detail: str
+
+
+class State(Enum):
+    """What the test has shown of a drive."""
+
+    UNKNOWN = "not tested"
+    PROVED = "proved"
+    UNPROVED = "not proved"
+    DISPROVED = "disproved"
+
+
+@dataclass
+class AxisProof:
+    """What is known of one drive.
+
+    Attributes:
+        state: What the test has shown.
+        response: Torque that acts, as a share of that sent; NaN: not known.
+        error: Standard error of `response`.
+        position: Motion by the positions, as a share of that by the speeds; NaN: not visible, or one follows from the
+            other.
+    """
+
+    state: State = State.UNKNOWN
+    response: float = float("nan")
+    error: float = float("nan")
+    position: float = float("nan")
+
+    def as_dict(self) -> dict[str, float | str | None]:
+        """Entry of `summary.json`."""
+        numbers = {"response": self.response, "error": self.error, "position": self.position}
+        return {"state": self.state.value} | {key: None if n != n else round(n, 4) for key, n in numbers.items()}
+
+
+@dataclass
+class Group:
+    """Drives that are tested in the same rounds: all, or each alone where motors act together.
+
+    Attributes:
+        drives: Their indices.
+        rounds: Number of rounds so far.
+        done: Whether their torque cannot grow any more.
+        impulses, momenta: j and W v of each round, shape (rows, m).
+    """
+
+    drives: Sequence[int]
+    rounds: int = 0
+    done: bool = False
+    impulses: list[Array] = field(default_factory=list)
+    momenta: list[Array] = field(default_factory=list)
+
+
+class TorqueProof:
+    """Judges the motion in stage zero, and makes the torques of the test.
+
+    Args:
+        plan: What it depends on.
+        drives: In the order of the actuators.
+        period: Period of the loop [s].
+
+    Attributes:
+        axes: What is known of each drive.
+        limits: Largest torque of each drive until the test is over [actuator unit].
+        over: Whether the test is over.
+        motion: Displacements and speeds that the test causes by the model in the present tick.
+    """
+
+    def __init__(self, plan: ProofPlan, drives: Sequence[DriveSettings], period: float) -> None:
+        self._plan, self._drives, self._period = plan, drives, period
+        self._largest = np.array([drive.torque_limit for drive in drives])
+        self.axes = [AxisProof() for _ in drives]
+        self.limits: list[float] = self._largest.tolist()
+        self.over = False
+        self._tick, self._ticks = -1, 1
+        self._test = self._most = np.zeros(len(drives))
+        self.motion = self._ahead = np.zeros(len(drives)), np.zeros(len(drives))
+
+    def begin(self, hold: Hold, positions: Sequence[float]) -> None:
+        """Takes the pose at which the drives are enabled."""
+        plan = self._plan
+        self._W, self._g = hold.inertia, hold.u
+        self._P = np.linalg.pinv(self._W, rcond=1e-8, hermitian=True)
+        self._projector = self._W @ self._P
+        self._together = len(positions) - np.trace(self._projector) > 0.5
+        self._noise = np.sqrt(self._W**2 @ plan.speed_step**2 / 6.0)  # of a difference of two rounded speeds
+        self.limits = zero_limits(self._drives, hold.u, plan.dry)
+        self._turns = np.array([0.0 if unit in LINEAR else 1.0 for unit in plan.units])
+        self._elapsed, self._y, self._v = [0.0], [np.array(positions)], [np.zeros(len(positions))]
+        self._held = [hold.u]
+        self._sent = [np.zeros(len(positions))]  # nothing is sent in the tick that begins to enable
+        each = range(len(positions))
+        self._groups = [Group([i]) for i in each] if self._together else [Group(list(each))]
+
+    def sent(self, torques: Array) -> None:
+        """Takes what this tick sends, or a drive that is being enabled begins with; in the sense of the commands."""
+        if not self.over and len(self._sent) < len(self._v):
+            self._sent.append(torques)
+
+    def judge(
+        self, elapsed: float, positions: Sequence[float], speeds: Sequence[float], gravity: Array
+    ) -> list[Finding]:
+        """What the samples of a tick show.
+
+        Args:
+            elapsed: Time since the tick before [s].
+            positions: Displacements of the joints.
+            speeds: Their speeds.
+            gravity: Torques that hold this pose by the model, shape (m,).
+        """
+        if self.over:
+            return []
+        self._elapsed.append(elapsed)
+        self._y.append(np.array(positions))
+        self._v.append(np.array(speeds))
+        self._held.append(gravity)
+        if not (np.isfinite(self._y[-1]).all() and np.isfinite(self._v[-1]).all()):
+            self._v[-1] = self._v[-2]
+            return []
+        finding = self._falling() or self._moved()
+        if finding is not None:
+            return [finding]
+        return self._judge_round() if self._tick >= 0 else []
+
+    def _falling(self) -> Finding | None:
+        """A finding if a motor drives its axis the wrong way or too strongly, or makes no torque, while it moves."""
+        longer = WINDOWS[2:][len(self._v) % len(WINDOWS[2:])]  # in turn: a tick has little time
+        for ticks in (*WINDOWS[:2], longer):
+            if len(self._v) <= ticks + 1:
+                return None
+            share, doubt, driven = self._shares(ticks)
+            if not driven.any():
+                continue
+            lowest, highest = np.where(driven, share + doubt, 1.0), np.where(driven, share - doubt, 1.0)
+            least, most = int(np.argmin(lowest)), int(np.argmax(highest))
+            if share[least] > -OPPOSITE and lowest[least] < REVERSED:
+                return self._disproved(least, EventKind.REVERSED, float(share[least]))
+            if highest[most] > EXCESS:
+                return self._disproved(most, EventKind.RESPONSE, float(share[most]))
+            loaded = abs(self._g[least]) > SHARE * self._largest[least]
+            if ticks > WINDOWS[0] and loaded and lowest[least] < NOTHING:
+                return self._disproved(least, EventKind.TORQUELESS, float(share[least]))
+        return None
+
+    def _shares(self, ticks: int) -> tuple[Array, Array, Array]:
+        """Torque that acts as a share of that sent in the last ticks, its doubt, and which axes the rest drives."""
+        few = max(1, ticks // 4)  # means of several samples at both ends: coarse speeds are noisy
+        v, torques = np.array(self._v[-ticks - 1 :]), np.array(self._sent[-ticks - 1 :])
+        dt = np.array(self._elapsed[-ticks:])[:, None]
+        impulse = np.vstack([0.0 * v[:1], np.cumsum(dt * (torques[1:] + torques[:-1]) / 2, axis=0)])
+        sent = impulse[-few:].mean(axis=0) - impulse[:few].mean(axis=0)
+        change = v[-few:].mean(axis=0) - v[:few].mean(axis=0)
+        time = dt.sum() * (1.0 - (few - 1) / ticks)
+        acting = self._W @ change + time * np.mean(self._held[-ticks:], axis=0)
+        steps = self._plan.speed_step
+        one_way = (v * np.sign(v[-1]) >= -steps).all(axis=0)  # friction that has changed its sign drives nothing
+        unexplained, own = acting - self._projector @ sent, np.diag(self._projector)
+        moves = np.abs(v[-1]) > 3.0 * steps
+        driven = (unexplained * v[-1] > 0.0) & one_way & moves & (sent != 0.0)
+        # W is that of the first pose; a turn changes it by about its angle
+        turned = np.abs(self._y[-1] - self._y[0]) @ self._turns
+        wrong = turned * (np.abs(self._W) @ np.abs(change))
+        doubt = CERTAIN * self._noise / few**0.5 + self._period * np.ptp(torques, axis=0) + 2.0 * wrong
+        # one drive alone is blamed: an error of the model shows on several axes, and a closed brake on its own
+        explained = _over(unexplained**2, own)
+        driven &= explained > ALONE * (unexplained**2)[moves].sum()
+        if self._together:
+            driven &= explained > ALIKE * np.sort(explained)[-2]
+        size = own * np.abs(sent)
+        return 1.0 + _over(unexplained * np.sign(sent), size), _over(doubt, size), driven
+
+    def _disproved(self, index: int, kind: EventKind, response: float) -> Finding:
+        axis = self.axes[index]
+        axis.state, axis.response = State.DISPROVED, response
+        return Finding(index, kind, f"{response:.2g} of the torque sent acts on it")
+
+    def _moved(self) -> Finding | None:
+        """A finding if an axis has left the pose by more than the test explains."""
+        travel = self._y[-1] - self._y[0]
+        allowed = 3.0 * np.maximum(self._plan.travel, self._plan.position_step)
+        worst = int(np.argmax(np.abs(travel) / allowed))
+        if not abs(travel[worst]) > allowed[worst]:
+            return None
+        unit = self._plan.units[worst]
+        detail = f"it has moved by {travel[worst]:+.3g} {unit}, at most {allowed[worst]:g} {unit} is allowed"
+        return Finding(worst, EventKind.UNSTEADY, detail)
+
+    @property
+    def testing(self) -> bool:
+        """Whether a round of the test goes on."""
+        return self._tick >= 0
+
+    def start(self) -> None:
+        """Begins the test: all brakes are open."""
+        if not self.over and self._tick < 0:
+            self._begin_round()
+
+    def torques(self) -> Array:
+        """Torques of the test in this tick, shape (m,) [actuator units]."""
+        if self._tick < 0:
+            return np.zeros(len(self._drives))
+        quarter = self._tick // self._ticks
+        self._tick += 1
+        torques = self._test * ((1.0, -1.0, -1.0, 1.0)[quarter] if quarter < 4 else 0.0)
+        acceleration, period, (away, speed) = self._P @ torques, self._period, self._ahead
+        self.motion, self._ahead = (
+            self._ahead,
+            (away + period * speed + period**2 / 2 * acceleration, speed + period * acceleration),
+        )
+        return torques
+
+    def _begin_round(self) -> None:
+        """Begins the next round, if a group of drives is left that is not proved and whose torque may grow."""
+        left = [group for group in self._groups if not group.done and any(self._unproved(group.drives))]
+        if not left:
+            self.over = True
+            return
+        group = self._group = min(left, key=lambda each: each.rounds)
+        plan, mobility = self._plan, np.diag(self._P)
+        room = 0.7 * (np.array(self.limits) - np.abs(self._g))  # the feedback needs the rest
+        needed = _over(STEPS * plan.speed_step, mobility * room)  # coarse speeds need long quarters
+        self._ticks = max(1, round(min(max(plan.quarter, float(needed.max(initial=0.0))), LONGEST) / self._period))
+        time = self._ticks * self._period
+        least = np.maximum(STEPS * plan.speed_step / time, STEPS * plan.position_step / time**2)
+        wanted = np.maximum(_over(least, mobility), STEPS * plan.torque_step) * 4.0**group.rounds
+        size = np.minimum(np.minimum(wanted, room), _over(plan.travel, mobility) / time**2)
+        test = np.zeros(len(size))
+        test[group.drives] = (size * self._signs())[group.drives] * self._unproved(group.drives)
+        self._test = test / max(1.0, float((np.abs(self._P @ test) * time**2 / plan.travel).max(initial=0.0)))
+        self._most = np.maximum(self._most, np.abs(self._test))
+        group.rounds += 1
+        group.done = group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
+        self._tick, self._first = 0, len(self._v) - 1
+        self._ahead = self.motion
+
+    def _unproved(self, drives: Sequence[int]) -> list[bool]:
+        return [self.axes[i].state is not State.PROVED for i in drives]
+
+    def _signs(self) -> Array:
+        """Directions of the test: away from a near position limit."""
+        signs = np.ones(len(self._drives))
+        for i, (drive, y, travel) in enumerate(zip(self._drives, self._y[0], self._plan.travel, strict=True)):
+            lower, upper = drive.position_limits
+            if upper - y < min(2.0 * travel, y - lower):
+                signs[i] = -1.0
+        return signs
+
+    def _judge_round(self) -> list[Finding]:
+        """What the present round shows; ends it after its time."""
+        over, group = self._tick >= 4 * self._ticks + LATE, self._group
+        if not over and (self._tick < self._ticks or self._tick % JUDGED):
+            return []
+        impulse, momentum = self._balance()
+        response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
+        worst = min(group.drives, key=lambda i: response[i] + 3.0 * error[i])
+        if response[worst] + 3.0 * error[worst] < REVERSED:
+            self.axes[worst].error = float(error[worst])
+            return [self._disproved(worst, EventKind.REVERSED, float(response[worst]))]
+        if not over:
+            return []
+        group.impulses.append(impulse)
+        group.momenta.append(momentum)
+        return self._end_round(response, error)
+
+    def _balance(self) -> tuple[Array, Array]:
+        """j of this round, each drive's by the lag that fits best, and W v; shape (rows, m)."""
+        first, v = self._first, np.array(self._v[self._first :])
+        dt = np.array(self._elapsed[first + 1 :])
+        basis = _trend(dt)
+        momentum = _detrended((v - v[0]) @ self._W, basis)
+        sent, count = np.array(self._sent[first - LATE :]), len(dt)
+        lagged = [sent[LATE - lag : LATE - lag + count] for lag in range(LATE + 1)]
+        impulses = np.zeros((LATE + 1, *v.shape))
+        impulses[:, 1:] = np.cumsum(dt[:, None] * lagged, axis=1)
+        impulses = _detrended(impulses, basis)
+        sizes = np.sqrt((impulses**2).sum(axis=1))
+        best = np.argmax(_over(np.abs((impulses * momentum).sum(axis=1)), sizes), axis=0)
+        return impulses[best, :, np.arange(len(best))].T, momentum
+
+    def _response(self, impulses: Sequence[Array], momenta: Sequence[Array]) -> tuple[Array, Array]:
+        """f and its standard error by these rounds, shape (m,); infinite where motors that act together hide it."""
+        impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self._projector
+        information = projector * (impulse.T @ impulse)
+        size = np.sqrt(np.abs(np.diag(information)))
+        size[size == 0.0] = 1.0
+        scaled = information / np.outer(size, size)
+        inverse = np.linalg.pinv(scaled, rcond=1e-6, hermitian=True)
+        shown = np.diag(inverse @ scaled) > 0.99
+        inverse /= np.outer(size, size)
+        f = inverse @ (impulse * momentum).sum(axis=0)
+        rest = momentum - (impulse * f) @ projector
+        variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self._noise**2 / 2.0)
+        return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance), np.inf)
+
+    def _end_round(self, response: Array, error: Array) -> list[Finding]:
+        self._tick = -1
+        findings: list[Finding] = []
+        for i in self._group.drives:
+            axis = self.axes[i]
+            if axis.state is not State.PROVED:
+                axis.response, axis.error = float(response[i]), float(error[i])
+                findings += self._end_axis(i, axis)
+        if findings:
+            self.over = True
+            return findings
+        self._begin_round()
+        return [self._result(i) for i in range(len(self.axes))] if self.over else []
+
+    def _end_axis(self, i: int, axis: AxisProof) -> list[Finding]:
+        """Decides about an axis at the end of a round."""
+        plan, (response, error) = self._plan, (axis.response, axis.error)
+        axis.state = State.UNPROVED
+        if not error < abs(response) / 3.0:
+            return []
+        if response - 3.0 * error > LARGEST:
+            axis.state = State.DISPROVED
+            return [Finding(i, EventKind.RESPONSE, f"it moves {response:.3g} times as much as the model says")]
+        v, y = np.array(self._v[self._first :])[:, i], np.array(self._y[self._first :])[:, i]
+        dt = np.array(self._elapsed[self._first + 1 :])
+        basis = _trend(dt)
+        path = _detrended(np.append(0.0, np.cumsum(dt * (v[1:] + v[:-1]) / 2)), basis)
+        y = _detrended(y, basis)
+        shows = max(np.ptp(path), np.ptp(y) / POSITION_SCALE) > 2.0 * plan.position_step[i]
+        if plan.measures_speed and shows:
+            axis.position = float(path @ y / (path @ path))
+            if not 1 / POSITION_SCALE < axis.position < POSITION_SCALE:
+                axis.state = State.DISPROVED
+                what = f"by its positions it moves {axis.position:.3g} times as much as by its speeds"
+                return [Finding(i, EventKind.SCALE, what)]
+        if SMALLEST < response < LARGEST:
+            axis.state = State.PROVED
+        return []
+
+    def _result(self, i: int) -> Finding:
+        """The result for an axis that is not disproved."""
+        axis = self.axes[i]
+        if axis.state is State.PROVED:
+            scale = "" if axis.position != axis.position else f", by its positions {axis.position:.2f} of its speeds"
+            return Finding(i, EventKind.PROVED, f"{axis.response:.2f} of what the model says{scale}")
+        most = f"{self._most[i]:.3g} more than its holding torque"
+        if not np.isfinite(axis.error):
+            what = "other motors act together with it"
+        elif axis.error < abs(axis.response) / 3.0:
+            what = (
+                f"{axis.response:.2g} of what the model says, under {most}: friction, or inertia that it does not know"
+            )
+        else:
+            what = f"it does not move visibly under {most}"
+        return Finding(i, EventKind.UNPROVED, what)
+
+
+def _over(a: Array, b: Array) -> Array:
+    """a / b; 0 where b is 0."""
+    quotient: Array = np.divide(a, b, out=np.zeros_like(a), where=b > 0.0)
+    return quotient
+
+
+def _trend(dt: Array) -> Array:
+    """Orthonormal columns of what is constant and what is linear over these steps of time."""
+    time = np.append(0.0, np.cumsum(dt))
+    basis: Array = np.linalg.qr(np.stack([np.ones_like(time), time], axis=1))[0]
+    return basis
+
+
+def _detrended(rows: Array, basis: Array) -> Array:
+    """Rows without the constant and the linear part of each column."""
+    detrended: Array = rows - basis @ (basis.T @ rows)
+    return detrended

@@ -1,0 +1,114 @@
+"""Stage zero: low torque, and what each drive must show before the task."""
+
+import json
+
+import numpy as np
+import pytest
+from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
+
+from hil.assembly.prepare import load
+from hil.safety import EventKind
+from hil.safety.plan import Stage
+from hil.session.start import Request, start
+
+
+def zero(rig: str | Rig, *sets: str, **factors: float) -> Played:
+    """A run of stage zero in which drives make so many times the torque that they are commanded."""
+    faults = [{"kind": "torque_constant", "drive": d, "factor": f, "since": "power_on"} for d, f in factors.items()]
+    return play(rig, *sets, faults=faults, stage=Stage.ZERO, duration=0.3)
+
+
+def moved(played: Played, last: str = "stopping") -> np.ndarray:
+    """Largest motion of each coordinate up to the end of a stage."""
+    rows = np.isin(played["stage"], [STAGES.index(name) for name in ("enabling", "zero", "stopping", last)])
+    true = played.group("true_q")
+    return np.asarray(np.abs(true - true[0])[rows].max(axis=0))
+
+
+def named(played: Played) -> list[tuple[str, str]]:
+    kinds = (EventKind.REVERSED, EventKind.TORQUELESS, EventKind.RESPONSE, EventKind.SCALE, EventKind.UNPROVED)
+    return [(event.kind.name.lower(), event.subject) for event in played.events if event.kind in kinds]
+
+
+@pytest.mark.parametrize("name", ["V screw", "V rack", "V rack moteus", "V rack robstride", "V rack mit"])
+def test_a_vertical_axis_of_the_wrong_polarity_is_named_and_held_within_5_mm(name: str) -> None:
+    played = zero(name, F=-1.0)
+    assert named(played) == [("reversed", "F")] and played.exit_code == 3
+    holds = name in ("V screw", "V rack")  # the other protocols make no torque while the brake closes
+    assert moved(played, "over" if holds else "stopping") < 0.005
+
+
+@pytest.mark.parametrize("joint", range(1, 7))
+def test_a_joint_of_the_wrong_polarity_is_named_and_held_within_20_mrad(joint: int) -> None:
+    played = zero("A", **{f"joint{joint}": -1.0})
+    assert named(played) == [("reversed", f"joint{joint}")] and played.exit_code == 3
+    assert moved(played, "over").max() < 0.02
+
+
+@pytest.mark.parametrize("drive", ["tau1", "tau2", "tau3", "F4"])
+def test_an_axis_that_carries_nothing_is_proved_too_though_its_speeds_are_coarse(drive: str) -> None:
+    played = zero("S", **{drive: -1.0})
+    assert named(played) == [("reversed", drive)] and played.exit_code == 3
+    assert moved(played).max() < 0.02
+
+
+@pytest.mark.parametrize("name", ["A", "S", "L", "V rack", "mixed"])
+def test_sound_drives_are_proved_by_a_motion_of_a_few_steps(name: str) -> None:
+    played = zero(name)
+    assert named(played) == []
+    proof = [axis.as_dict() for axis in played.run.parts.stages.test.proof.axes]
+    assert all(axis["state"] == "proved" and 0.8 < axis["response"] < 1.2 for axis in proof)  # noise of the speeds
+    assert moved(played).max() < 0.012  # of a wrist joint, whose brake opens later than its neighbours'
+
+
+def test_a_motor_without_torque_and_one_with_too_much_are_named_as_the_brake_opens() -> None:
+    nothing, much = zero("V rack", F=0.0), zero("V rack", F=3.0)
+    assert named(nothing) == [("torqueless", "F")] and named(much) == [("response", "F")]
+    assert moved(much) < 0.005
+
+
+def test_torques_in_stage_zero_are_those_that_hold_the_pose_and_little_more() -> None:
+    played = zero("A", joint3=-1.0)
+    setup = load("arm_on_drives", engine="vm")
+    held = np.abs(setup.gravity_compensation(0.0, setup.start.q).u)
+    limits = np.array([drive.torque_limit for drive in setup.settings.drives])
+    early = np.isin(played["stage"], [STAGES.index(name) for name in ("enabling", "zero")])
+    assert (np.abs(played.group("sent"))[early] <= 1.3 * held + 0.05 * limits + 1e-9).all()
+
+
+def test_a_joint_that_does_not_move_under_the_torque_of_the_test_is_not_proved_and_this_is_said() -> None:
+    fault = [{"kind": "blocked", "drive": "tau", "since": "power_on"}]
+    played = play("L", "hil.safety.tracking=0.9", faults=fault, stage=Stage.ZERO, duration=0.3)
+    assert named(played) == [("unproved", "tau")] and played.exit_code == 0
+    assert any("it does not move visibly under" in str(event) for event in played.events)
+
+
+def test_the_start_prints_the_limits_of_stage_zero_and_the_summary_has_the_proof() -> None:
+    rig = RIGS["L"]
+    begun = start(Request(rig.config, tuple(rig.overrides), stage="zero", duration=0.2, engine="vm"))
+    assert any(note.startswith("stage zero: torques of at most tau 2 N m") for note in begun.notes)
+    trajectory = begun.run(None, lambda event: None).trajectory
+    assert trajectory.metadata["drives"]["tau"]["proof"]["state"] == "proved"
+
+
+@pytest.mark.parametrize("protocol", ["moteus", "robstride", "mit"])
+def test_an_axis_that_would_fall_is_not_let_go_to_test_its_watchdog(protocol: str) -> None:
+    played = play(lift(RACK, protocol), stage=Stage.ZERO, duration=0.1)
+    assert moved(played) < 0.001
+    rig = lift(RACK, protocol)
+    notes = start(Request(rig.config, rig.overrides, stage="zero", armed=True, engine="vm")).notes
+    assert any("the watchdog of F: its test would let the axis move by 0.071 m" in note for note in notes)
+
+
+def test_an_axis_that_is_let_go_and_falls_ends_the_test_of_its_watchdog() -> None:
+    """The model has no weight there, so the axis counts as one that stays."""
+    slides = [
+        {"actuator": name, "bus": "main", "protocol": "robstride", "motor": "rs-02", "node": node, "gear": 40,
+         "torque_limit": 40, "torque_rate_limit": 4000, "speed_limit": 0.9, "position_limits": [-1, 1], "brake": True}
+        for node, name in enumerate("abc", 1)
+    ]  # fmt: skip
+    rig = Rig(RIGS["mixed"].config, (f"hil.drives={json.dumps(slides)}",))
+    push = [{"kind": "push", "drive": "b", "torque": -20, "since": "power_on"}]
+    played = play(rig, faults=push, stage=Stage.ZERO, duration=0.1)
+    assert played.exit_code == 3 and not played.rows_in("enabling").any()
+    assert "moves while watchdogs are tested: by -0.00" in str(played.events[0]) and played.events[0].subject == "b"
