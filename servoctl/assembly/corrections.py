@@ -55,7 +55,7 @@ def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool, trust
     if on_drives and hil is not None:
         return Spacing.on_drives(hil)
     period, values = loaded.config.run.period, loaded.config.realism
-    if period is None:
-        return None
+    if period is None:  # what a law for drives promises is what it promises there
+        return None if hil is None else Spacing.on_drives(hil)
     realism = None if values is None else build_realism(values, plant, period, Problems(loaded))
     return Spacing.simulated(realism, period, predicted=trusting and predicted(loaded, on_drives))

@@ -8,7 +8,9 @@ import pytest
 
 import servoctl
 from servoctl.assembly import load
+from servoctl.assembly.make import make_run
 from servoctl.check.report import check
+from servoctl.config import load_config
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.funnel import Funnel, FunnelNumbers
 from servoctl.mechanics.constraint_rows import Row
@@ -179,3 +181,13 @@ def test_a_config_refuses_a_funnel_by_name(change: str, text: str) -> None:
 
 def test_python_has_the_same_funnel() -> None:
     assert servoctl.Funnel is Funnel
+
+
+def test_a_funnel_for_drives_takes_its_slope_from_their_period_where_the_run_has_none() -> None:
+    funnel = "law.correction={funnel: {rate: 4, P: 0.5, start: 1, end: 0.2, shrink: 2}}"
+    slopes = []
+    for waiting in (False, True):  # as `check` and `run` make it, and as `hil` does
+        loaded = load_config("two_mass_spring_drive", [funnel])
+        law = make_run(loaded, "vm", waiting=waiting).system.law
+        slopes.append(law.funnel_numbers)  # type: ignore[union-attr]
+    assert slopes[0] == slopes[1]
