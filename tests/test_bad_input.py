@@ -118,7 +118,7 @@ def test_mistakes_that_need_the_plant_come_out_at_once(servoctl: Servoctl) -> No
         "initial.q: no value for s",
         "task.a.holonomic: unknown word 'z'",
         "task.b.class: no.py: there is no such file",
-        "law.limits: there is no actuator 'G' (actuators: F)",
+        "law.limits.G: there is no actuator 'G' (known: F)",
         "law.null_space.H: there is no actuator 'H' (known: F)",
     )
 
@@ -411,9 +411,9 @@ MINE = '{name: a, class: "cart.py:Mine"}'
 @pytest.mark.parametrize(
     ("law", "task", "sentence"),
     [
-        ("{limits: {G: 3}}", H, "cart.yaml:5: law.limits: there is no actuator 'G' (actuators: F)"),
+        ("{limits: {G: 3}}", H, "cart.yaml:5: law.limits.G: there is no actuator 'G' (known: F)"),
         ("{limits: {F: [3, 1]}}", H, "law.limits.F: expected [lower, upper] with lower < upper, got [3.0, 1.0]"),
-        ("{allocation: {weighted: {G: 3}}}", H, "law.allocation.weighted: there is no actuator 'G' (actuators: F)"),
+        ("{allocation: {weighted: {G: 3}}}", H, "law.allocation.weighted.G: there is no actuator 'G' (known: F)"),
         ("{null_space: {G: x}}", H, "law.null_space.G: there is no actuator 'G' (known: F)"),
         ("{null_space: {F: z}}", H, "law.null_space.F: unknown word 'z'"),
         ("{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}", H, "alpha: 2 values for 1 row (give one per row)"),

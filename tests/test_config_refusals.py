@@ -371,7 +371,7 @@ REFUSED = {
         ("{x: 0, s: 0}", "{x: 0}", "cart.yaml:2: initial.q: no value for s (give every coordinate)"),
         ("v: 0", "v: {z: 1}", "cart.yaml:2: initial.v.z: there is no coordinate 'z' (known: x, s)"),
         ("x: 0", "x: .nan", "cart.yaml:2: initial.q.x: expected a number, got nan"),
-        ("v: 0", "v: 0, project: {fix: [z]}", "cart.yaml:2: initial.project: fix: there is no coordinate 'z'"),
+        ("v: 0", "v: 0, project: {fix: [z]}", "cart.yaml:2: initial.project.fix: there is no coordinate 'z'"),
         ("x - (1", "y - (1", "cart.yaml:4: task.follow.holonomic: unknown word 'y' (known: x, s, m1"),
         ("x - (1", "der(s) - (1", "cart.yaml:4: task.follow.holonomic: der(s) in a holonomic equation"),
         ("x - (1", "w[5] - (1", "w[5]: 'w' has 2 values (choose one: w[0] to w[1])"),

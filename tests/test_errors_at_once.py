@@ -37,7 +37,7 @@ SAID = [
     "4: task.distance.holonomic: unknown word 'tt' (did you mean 't'?)",
     "5: task.other.nonholonomic: no der() in a nonholonomic equation",
     "7: law.correctoin: unknown key (did you mean 'correction'?)",
-    "8: law.limits: there is no actuator 'G' (actuators: F)",
+    "8: law.limits.G: there is no actuator 'G' (known: F)",
     "9: run.duration: expected a positive time [s], got -1",
     "10: realism.delay: 1 s is 1000 periods of 0.001 s",
     "10: realism.noise.q.x7: there is no coordinate 'x7'",
@@ -161,3 +161,36 @@ class Row(sc.Plant):
     def actuation(self, q, t):
         return np.ones((self.n, 1))
 '''
+
+
+BAD_TUNE = """
+tune:
+  search: {law.correction.baumgarte.alphaa: [1, 5]}
+  objective: {minimise: rmss_violation}
+"""
+
+
+def test_check_names_what_is_wrong_with_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import servoctl as sc
+
+    text = Path(sc.load("two_mass_spring", strict=False).loaded.path).read_text()  # type: ignore[union-attr]
+    (tmp_path / "c.yaml").write_text(text.split("\ntune:")[0] + BAD_TUNE)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(tmp_path / "c.yaml")])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "tune.search.law.correction.baumgarte.alphaa: the config has no such number (did you mean" in said
+    assert "tune.objective.minimise: rmss_violation: there is no such metric (did you mean 'rms_violation'?" in said
+
+
+def test_a_wrong_class_of_a_task_is_named_beside_a_wrong_class_of_the_plant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        'plant: {class: "none.py:Plant"}\ninitial: {q: {x: 0}, v: 0}\n'
+        'task: [{name: a, class: "nothing.py:Task"}]\nlaw: {}\nrun: {duration: 1}\n'
+    )
+    assert main(["check", str(tmp_path / "c.yaml")]) == 2
+    said = capsys.readouterr().err
+    assert "plant.class: " in said and "none.py: there is no such file" in said
+    assert "task.a.class: " in said and "nothing.py: there is no such file" in said

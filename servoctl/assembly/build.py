@@ -22,6 +22,7 @@ from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, PlantError, in_one_line
 from servoctl.expression import RESERVED
+from servoctl.expression.suggest import remedy
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.secondary import Secondary
@@ -150,6 +151,16 @@ def build_task(
     return task
 
 
+def check_task_classes(loaded: LoadedConfig, problems: Problems) -> None:
+    """Notes classes of tasks that cannot be loaded, where there is no plant to build the tasks for."""
+    for index, entry in enumerate(loaded.config.task):
+        try:
+            if entry.class_ is not None:
+                load_class(entry.class_, loaded.folder, Constraint)
+        except ConfigError as error:
+            problems.add(error, "task", index, "class")
+
+
 def _constraint(
     loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems, signals: Mapping[str, Signal]
 ) -> Constraint | None:
@@ -237,7 +248,7 @@ def check_actuators(law: LawConfig, plant: Plant, problems: Problems) -> None:
         "allocation.weighted": None if isinstance(law.allocation, str) else law.allocation.weighted,
         "secondary.preload": None if law.secondary is None else law.secondary.preload,
     }
-    known = ", ".join(plant.actuators) or "none"
     for field, mapping in named.items():
         for wrong in [name for name in mapping or {} if name not in plant.actuators]:
-            problems.add(f"there is no actuator '{wrong}' (actuators: {known})", "law", *field.split("."))
+            what = f"there is no actuator '{wrong}' ({remedy(wrong, plant.actuators)})"
+            problems.add(what, "law", *field.split("."), wrong)

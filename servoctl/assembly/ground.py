@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from servoctl.assembly.build import build_plant, build_start, build_task
+from servoctl.assembly.build import build_plant, build_start, build_task, check_task_classes
 from servoctl.assembly.levels import build_levels
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.references import Signals, build_references
@@ -40,6 +40,7 @@ def build_ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Gro
     """Builds plant, start and task; raises ConfigError if there is no plant to check names against."""
     plant = build_plant(loaded, problems)
     if plant is None:
+        check_task_classes(loaded, problems)
         problems.check()
     assert plant is not None
     start = build_start(loaded, plant, problems)

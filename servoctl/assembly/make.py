@@ -34,6 +34,7 @@ from servoctl.config.plant import Passive
 from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
+from servoctl.expression.suggest import remedy
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
@@ -94,6 +95,10 @@ def make_run(
     ground = same_ground(loaded, like) or build_ground(loaded, problems, waiting)
     law = _law(loaded, ground.plant, problems, ground.signals, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
+    if isinstance(values.initial.project, Fixed):
+        for wrong in [name for name in values.initial.project.fix if name not in ground.plant.coordinates]:
+            what = f"there is no coordinate '{wrong}' ({remedy(wrong, ground.plant.coordinates)})"
+            problems.add(what, "initial", "project", "fix")
     check_realism(loaded, ground.plant, problems)
     check_uncertainty(loaded, ground.plant, problems)
     if problems.touch("plant", "initial", "references", "task", "bounds", "law", "inputs"):

@@ -50,6 +50,8 @@ def check(
             check_rig(loaded, problems)
         raise
     report = examine(run)
+    if values.tune is not None and not report.errors:
+        _check_tune(run, report)
     if values.hil is not None:
         _check_rig(run, report)
     if as_json:
@@ -65,6 +67,17 @@ def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
 
     for path in class_paths(values):
         tell(f"imports {path}")
+
+
+def _check_tune(run: "Run", report: "CheckReport") -> None:
+    """Adds what is wrong with the section on the search, which a run does not look at."""
+    from servoctl.errors import ConfigError
+    from servoctl.tune import read_problem
+
+    try:
+        read_problem(run)
+    except ConfigError as error:
+        report.errors += error.problems
 
 
 def _check_rig(run: "Run", report: "CheckReport") -> None:

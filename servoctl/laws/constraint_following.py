@@ -21,6 +21,7 @@ import numpy as np
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import TaskError
 from servoctl.expression import check_names, parse
+from servoctl.expression.suggest import remedy
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation
 from servoctl.laws.bound_following import BoundConstraintFollowing, NullSpace
@@ -253,9 +254,7 @@ class ConstraintFollowing(Law):
         named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
         for field, mapping in named.items():
             for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
-                problems.append(
-                    f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators) or 'none'})"
-                )
+                problems.append(f"law.{field}.{wrong}: there is no actuator '{wrong}' ({remedy(wrong, actuators)})")
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:
                 problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")

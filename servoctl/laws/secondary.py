@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.expression.suggest import remedy
+
 
 @dataclass(frozen=True)
 class Secondary:
@@ -26,7 +28,7 @@ class Secondary:
     def problems(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> list[str]:
         """One sentence for each field that does not fit these actuators and limits."""
         sentences = [
-            f"law.secondary.preload: there is no actuator '{name}' (actuators: {', '.join(actuators) or 'none'})"
+            f"law.secondary.preload.{name}: there is no actuator '{name}' ({remedy(name, actuators)})"
             for name in self.preload or {}
             if name not in actuators
         ]

@@ -205,5 +205,5 @@ def test_a_law_without_a_task_or_without_actuators_is_refused() -> None:
     model = run("coordinated_robots").system.model
     with pytest.raises(TaskError, match="law: there is no task to follow"):
         ConstraintFollowing().bind(Model(model.plant, {}, run("coordinated_robots").start))
-    with pytest.raises(TaskError, match=r"law\.limits: there is no actuator 'u9' \(actuators: u1, u2"):
+    with pytest.raises(TaskError, match=r"law\.limits\.u9: there is no actuator 'u9' \(known: u1"):
         ConstraintFollowing(limits={"u9": (-1.0, 1.0)}).bind(model)

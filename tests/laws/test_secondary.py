@@ -50,7 +50,7 @@ def test_damping_takes_energy_out_of_the_free_motion() -> None:
 @pytest.mark.parametrize(
     ("secondary", "error"),
     [
-        ("{preload: {u9: 1}}", r"law\.secondary\.preload: there is no actuator 'u9'"),
+        ("{preload: {u9: 1}}", r"law\.secondary\.preload\.u9: there is no actuator 'u9'"),
         ("{centre: true}", r"law\.secondary\.centre: there are no limits to be in the middle of"),
         ("{damping: -1}", r"law\.secondary\.damping: expected a number >= 0, got -1"),
         ("{center: true}", r"law\.secondary\.center: unknown key \(did you mean 'centre'\?\)"),
