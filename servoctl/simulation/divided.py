@@ -257,13 +257,16 @@ class _PartWork:
         matrices = Matrices(self._plant, M, Q, B, c, Rows(passive_A, passive_b, empty, empty), task,
                             symmetric=self._symmetric)  # fmt: skip
         terms = assemble(State(0.0, np.zeros(len(Q)), v), matrices, tolerance[0])
+        flags = _flag(terms.positive), _flag(terms.finite)
+        if terms.finite is False or terms.positive is False:  # on numbers: there is no algebra to do
+            names = [np.full(place.stop - place.start, np.nan) for place in self.slices.values()][len(flags) :]
+            return np.concatenate([*flags, *names]).astype(float)
         results = self._by_the_law(terms, last) if self._by_law else {"u": last}
         if "acceleration" in self._names:
             acceleration = terms.acceleration(results["u"], correction)
             results["acceleration"] = acceleration
             results["force"] = terms.passive_force(acceleration, results["u"])
             results["passive"] = np.array([terms.passive.rank])
-        flags = _flag(terms.positive), _flag(terms.finite)
         parts = [np.asarray(x, dtype=object) for x in (*flags, *(results[name] for name in self._names))]
         return np.concatenate(parts)
 
