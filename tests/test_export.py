@@ -22,7 +22,7 @@ from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export import Export, export, write
-from servoctl.export.interface import comment, identifier
+from servoctl.export.interface import _members, comment, identifier
 from servoctl.export.source import StandaloneSource, literal
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
@@ -530,3 +530,12 @@ def test_a_law_with_an_estimator_repeats_a_run_from_positions_alone(tmp_path: Pa
         memory += 0.001 * np.array(out.memory_rate)
     assert np.abs(logged.u).max() > 1.0
     assert largest < 1e-12 * np.abs(logged.u).max()
+
+
+def test_friction_and_rotors_of_a_config_have_their_units_in_the_header() -> None:
+    sets = ["plant.friction={coulomb: 0.3, viscous: 0.1}", "plant.armature=0.2"]
+    run = load("two_mass_spring", sets, engine="vm")
+    remarks = {member.name: member.remark for member in _members(run.loop)}  # type: ignore[arg-type]
+    assert remarks["friction_coulomb"] == "dry friction; in order: F [N]"
+    assert remarks["friction_viscous"] == "friction per speed; in order: F [N s/m]"
+    assert remarks["armature"].endswith("F [N s^2/m]")

@@ -10,6 +10,8 @@ import numpy as np
 
 from servoctl.engine.parameters import parameter_fields, parameter_values
 from servoctl.laws.law import BoundLaw
+from servoctl.mechanics.motors import displacement_unit
+from servoctl.mechanics.plant import Plant
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 
@@ -148,7 +150,7 @@ def _members(loop: CompiledLoop) -> Iterator[Member]:
     """All parameters of plant, task, bounds and law, in the loop's order."""
     model, law = loop.system.model, loop.system.law
     assert law is not None
-    things: list[tuple[str, Any, Mapping[str, str]]] = [("plant", model.plant, _remarks(type(model.plant)))]
+    things: list[tuple[str, Any, Mapping[str, str]]] = [("plant", model.plant, _plant_remarks(model.plant))]
     things += [(f"task_{name}", constraint, _remarks(type(constraint))) for name, constraint in model.task.items()]
     things += [(f"bound_{name}", constraint, _remarks(type(constraint))) for name, constraint in model.bounds.items()]
     things.append(("law", law, _law_remarks(loop, law)))
@@ -159,6 +161,22 @@ def _members(loop: CompiledLoop) -> Iterator[Member]:
             if length != 0:
                 yield Member(group, identifier(name, names), length, position, remarks.get(name, ""))
             position += 1 if length is None else length
+
+
+def _plant_remarks(plant: Plant) -> dict[str, str]:
+    """Those of the class, and of what a config adds at the actuators."""
+    units = {name: displacement_unit(plant, name) for name in plant.actuators}
+    meanings = {
+        "friction_coulomb": ("dry friction", "{effort}"),
+        "friction_viscous": ("friction per speed", "{effort} s/{unit}"),
+        "friction_speed": ("speed at which dry friction reaches 76 %", "{unit}/s"),
+        "armature": ("inertia of the rotor at the actuator's coordinate", "{effort} s^2/{unit}"),
+    }
+    return _remarks(type(plant)) | {
+        field: f"{what}; in order: "
+        + ", ".join(f"{name} [{form.format(effort=plant.actuators[name], unit=unit)}]" for name, unit in units.items())
+        for field, (what, form) in meanings.items()
+    }
 
 
 def _law_remarks(loop: CompiledLoop, law: BoundLaw) -> dict[str, str]:
