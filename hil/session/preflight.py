@@ -92,6 +92,13 @@ def zero_torques(setup: RigSetup) -> str:
     )
 
 
+def _energy(setup: RigSetup) -> float:
+    """Largest kinetic energy at the start pose with every axis at its speed_limit, whatever the signs [J]."""
+    inertia = np.abs(setup.gravity_compensation(setup.start.t, setup.start.q).inertia)
+    speeds = np.array([drive.speed_limit for drive in setup.settings.drives])
+    return float(speeds @ inertia @ speeds) / 2
+
+
 def _untested(setup: RigSetup) -> dict[str, str]:
     """Drive -> why its watchdog is not tested."""
     hold = setup.gravity_compensation(setup.start.t, setup.start.q)
@@ -121,6 +128,13 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
         left.append(f"{coasting}: no watchdog that is tested: something else must stop the drive when the loop dies")
     left += _stops(setup)
     left += [f"the watchdog of {name}: {reason}" for name, reason in _untested(setup).items()]
+    left.append(
+        f"the supply absorbs what braking gives back: {_energy(setup):.3g} J if all axes brake from speed_limit"
+    )
+    left.append(
+        "temperature, bus voltage and load (I2t) of the drives are not read: their own limits protect them, and trip "
+        "without a warning"
+    )
     left += [f"{drive.settings.name}: {drive.unverified}" for drive in drives if drive.unverified]
     left.append(
         f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "

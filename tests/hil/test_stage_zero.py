@@ -98,6 +98,12 @@ def test_an_axis_that_would_fall_is_not_let_go_to_test_its_watchdog(protocol: st
     rig = lift(RACK, protocol)
     notes = start(Request(rig.config, rig.overrides, stage="zero", armed=True, engine="vm")).notes
     assert any("the watchdog of F: its test would let the axis move by 0.071 m" in note for note in notes)
+    energy = 40 * begun_limit(rig) ** 2 / 2
+    assert any(f"the supply absorbs what braking gives back: {energy:.3g} J" in note for note in notes)
+
+
+def begun_limit(rig: Rig) -> float:
+    return load(rig.config, list(rig.overrides), "vm").settings.drives[0].speed_limit
 
 
 def test_an_axis_that_is_let_go_and_falls_ends_the_test_of_its_watchdog() -> None:
