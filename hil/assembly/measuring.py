@@ -108,6 +108,7 @@ def channel_of(node: Node, period: float) -> Channel:
         interval=period,
         feedback=node.feedback,
         visible=node.visible(),
+        torque_step=float(np.nan_to_num(node.quantum()[2])),
     )
 
 

@@ -38,6 +38,7 @@ class Channel:
         feedback: When it is sampled.
         visible: Smallest motion that certainly changes the sample [joint unit]; 0: the resolution.
         held: Acceleration that friction may take from the model's [joint unit/s^2].
+        torque_step: Smallest step of the torque in a sample [actuator unit].
         position_error: Largest error of a position by quantisation and noise [joint unit].
         speed_error: Largest error of a speed likewise [joint unit/s].
     """
@@ -52,6 +53,7 @@ class Channel:
     feedback: Feedback = Feedback.CYCLIC
     visible: float = 0.0
     held: float = 0.0
+    torque_step: float = 0.0
     position_error: float = 0.0
     speed_error: float = 0.0
 

@@ -231,7 +231,8 @@ class Sensing:
             estimate = estimate._replace(q=q + carry * v, v=v)
         if self.tracking is not None:
             innovation = estimate.v - v if carry == 0.0 and complete and finite else None
-            deviation = self.tracking.judge(t, elapsed, estimate.q, innovation, u, y)
+            made = [math.nan if sample is None else sample.torque for sample in samples]
+            deviation = self.tracking.judge(t, elapsed, estimate.q, innovation, u, y, made)
             if deviation is not None:
                 findings.append(deviation)
         if finite:

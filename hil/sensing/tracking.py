@@ -48,6 +48,12 @@ MODEL = 0.1
 ESTIMATED = 0.4
 """The same where the law works with an estimate of the disturbance."""
 
+LACK = 0.5
+"""A drive that reports less than this share of the torque that it was sent, over a window, does not make it."""
+
+FELT = 0.005
+"""Torque that must be missing all the same [share of torque_limit]; and two steps of the reported torque."""
+
 LAG = 4
 """Periods by which a torque may act late: from SYNC to its frame, to the drive's next period, with filters."""
 
@@ -123,6 +129,7 @@ class TrackingMonitor:
         share: Allowed disturbance as a share of the torque limits.
         estimated: Whether the law works with an estimate of the disturbance.
         longest: Time without a tick after which the window restarts [s].
+        felt: Smallest difference of a reported torque that counts, shape (m,) [actuator units].
         lag: Time by which a torque may act late, as a share of a window.
     """
 
@@ -137,18 +144,19 @@ class TrackingMonitor:
     ) -> None:
         self.observer, self._drives, self.limits, self.share = observer, drives, limits, share
         self.estimated, self.longest, self.lag = estimated, GAP * period, LAG * period / WINDOW
+        self.felt = FELT * limits + 2.0 * np.array([drive.torque_step for drive in drives])
         self._errors: Errors | None = None
         self.begin()
 
     def begin(self) -> None:
         """Starts again; the next tick begins a window."""
-        self._beyond, self._stopped = 0, False
+        self._beyond, self._lacking, self._stopped = 0, 0, False
         self._last: deque[tuple[Array, Array]] = deque(maxlen=COMES_WITHIN)
         self._begin_window()
 
     def _begin_window(self) -> None:
         m = len(self.limits)
-        self._elapsed, self._sum, self._sent = 0.0, np.zeros(self.observer.n), np.zeros(m)
+        self._elapsed, self._sum, self._sent, self._made = 0.0, np.zeros(self.observer.n), np.zeros(m), np.zeros(m)
         self._least, self._most = np.full(m, np.inf), np.full(m, -np.inf)
         self._half: tuple[float, Array, Array] | None = None
         self._where = np.full(m, np.nan)
@@ -157,15 +165,14 @@ class TrackingMonitor:
     def window(self) -> WindowState:
         """What the present window has gathered; its arrays change with the next tick."""
         return WindowState(
-            self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where, self._beyond,
-            tuple(self._last),
+            self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
+            self._beyond, self._lacking, tuple(self._last),
         )  # fmt: skip
 
     def resume(self, window: WindowState) -> None:
         """Continues a window that the tick in C has gathered."""
-        self._elapsed, self._sum, self._sent, self._least, self._most, self._half, self._where, self._beyond, last = (
-            window
-        )
+        (self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
+         self._beyond, self._lacking, last) = window  # fmt: skip
         self._last.clear()
         self._last.extend(last)
 
@@ -189,6 +196,7 @@ class TrackingMonitor:
         innovation: Array | None,
         u: Array | None,
         positions: Sequence[float] | None = None,
+        made: Sequence[float] | None = None,
     ) -> Implausibility | None:
         """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
 
@@ -199,6 +207,7 @@ class TrackingMonitor:
             innovation: v - v-, shape (n,); None: there is no prediction.
             u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
             positions: Displacements of the joints, m or more [joint unit]; None: not known.
+            made: Torques that the drives report, m or more [actuator units]; None: not known.
         """
         if innovation is None or u is None or elapsed > self.longest:
             self.begin()
@@ -206,6 +215,7 @@ class TrackingMonitor:
         self._elapsed += elapsed
         self._sum += innovation
         self._sent += elapsed * u
+        self._made += elapsed * (np.full(len(u), np.nan) if made is None else np.array(made[: len(u)]))
         np.minimum(self._least, u, out=self._least)
         np.maximum(self._most, u, out=self._most)
         at = np.full(len(u), np.nan) if positions is None else np.array(positions[: len(u)])
@@ -217,10 +227,28 @@ class TrackingMonitor:
         swing = float(((self._most - self._least) / self.limits).max())
         window = Window(self.observer(t, q, self._sum / self._elapsed), swing, used)
         self._where = np.abs(at - self._where)
-        finding = self._level(window, t, q) or self._rate(window, t, q)
+        finding = self._lack() or self._level(window, t, q) or self._rate(window, t, q)
         self._stopped |= finding is not None and finding.stops
         self._begin_window()
         return finding
+
+    def _lack(self) -> Implausibility | None:
+        """A finding if a drive reports far less than the torque that it was sent, in two windows in a row."""
+        sent, made = self._sent / self._elapsed, self._made / self._elapsed
+        missing = np.abs(sent - made)
+        allowed = LACK * np.abs(sent) + self.lag * (self._most - self._least) + self.felt
+        if not (missing > allowed).any():  # NaN: it reports none
+            self._lacking = 0
+            return None
+        self._lacking += 1
+        if self._lacking < IN_A_ROW:
+            return None
+        worst = int(np.nanargmax(missing / allowed))
+        reason = (
+            f"it reports {made[worst]:+.3g} where {sent[worst]:+.3g} was sent (no power, safe torque off, a wrong "
+            "mode, or a wrong rated torque or range table)"
+        )
+        return Implausibility(self._drives[worst].name, reason, True, motion=True)
 
     @property
     def level_model(self) -> float:

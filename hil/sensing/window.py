@@ -27,19 +27,23 @@ class WindowState(NamedTuple):
         elapsed: Its length so far [s].
         moved: Sum of v - v-, shape (n,).
         sent: Torque times time, shape (m,).
+        made: The same of the torques that the drives report, shape (m,); NaN: it reports none.
         least, most: Range of each torque, shape (m,).
         half: Length, motion and torque at half its time; None before.
         where: Displacements of the joints at that time, shape (m,).
         beyond: Windows in a row before it with a disturbance that is too large.
+        lacking: Windows in a row before it in which a drive reported less than half of its torque.
         last: d and the allowed d of the last windows, where the law works with an estimate of the disturbance.
     """
 
     elapsed: float
     moved: Array
     sent: Array
+    made: Array
     least: Array
     most: Array
     half: tuple[float, Array, Array] | None
     where: Array
     beyond: int
+    lacking: int
     last: Sequence[tuple[Array, Array]]

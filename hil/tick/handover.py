@@ -55,12 +55,13 @@ def load(
 def _load_window(machine: CompiledTick, window: WindowState) -> None:
     x = machine.numbers
     x["window_elapsed"][0], x["moved"][:], x["sent"][:] = window.elapsed, window.moved, window.sent
+    x["made"][:] = window.made
     x["least"][:], x["most"][:], x["where"][:] = window.least, window.most, window.where
     x["half_elapsed"][0] = -1.0
     if window.half is not None:
         x["half_elapsed"][0], x["half_moved"][:], x["half_sent"][:] = window.half
     k, m = machine.times, len(window.sent)
-    k["beyond"][0], k["windows"][0] = window.beyond, len(window.last)
+    k["beyond"][0], k["lacking"][0], k["windows"][0] = window.beyond, window.lacking, len(window.last)
     for i, (d, allowed) in enumerate(window.last):
         x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = d, allowed
 
@@ -72,8 +73,8 @@ def _stored_window(machine: CompiledTick) -> WindowState:
     before = None if half < 0.0 else (half, x["half_moved"], x["half_sent"])
     last = [(x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, int(k["windows"][0]) * m, m)]
     return WindowState(
-        float(x["window_elapsed"][0]), x["moved"], x["sent"], x["least"], x["most"], before, x["where"],
-        int(k["beyond"][0]), last,
+        float(x["window_elapsed"][0]), x["moved"], x["sent"], x["made"], x["least"], x["most"], before, x["where"],
+        int(k["beyond"][0]), int(k["lacking"][0]), last,
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class CompiledTick:
         tick = self.tick
         tick.n, tick.m, tick.channels = n, m, channels
         kept = dict.fromkeys(("q", "v", "law_q", "law_v", "moved", "half_moved"), n)
-        kept |= dict.fromkeys(("sent", "least", "most", "half_sent", "where", "carried", "previous"), m)
+        kept |= dict.fromkeys(("sent", "made", "least", "most", "half_sent", "where", "carried", "previous"), m)
         kept |= dict.fromkeys(("window_elapsed", "half_elapsed"), 1)
         of_channels: tuple[str, ...] = (
             "accepted_position",
@@ -99,7 +99,18 @@ class CompiledTick:
             (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
         )
         kept |= dict.fromkeys(("last", "last_allowed"), tracking.COMES_WITHIN * m)
-        single = ("now", "sync", "sync_before", "limits_time", "due", "began", "written", "beyond", "windows")
+        single = (
+            "now",
+            "sync",
+            "sync_before",
+            "limits_time",
+            "due",
+            "began",
+            "written",
+            "beyond",
+            "lacking",
+            "windows",
+        )
         times = dict.fromkeys(single, 1) | dict.fromkeys(
             ("accepted_time", "seen", "still_since", "sample_time", "scale_since", "scale_beyond"), channels
         )
@@ -161,6 +172,7 @@ class CompiledTick:
         tick, call = self.tick, follows.observer.buffered()
         tick.share, tick.lag, tick.compares_windows = follows.share, follows.lag, follows.estimated
         tick.level_model, tick.rate_model = follows.level_model, tracking.MODEL
+        tick.lack, tick.felt = tracking.LACK, self.pointer("double", np.array(follows.felt, dtype=float))
         tick.torque_limits = self.pointer("double", np.array(follows.limits, dtype=float))
         if call is not None and call.entry is not None:
             tick.ends_windows = True

@@ -51,3 +51,13 @@ def test_rejected_samples_do_not_renew_the_age_so_an_axis_without_an_encoder_is_
     assert first[EventKind.ENCODER, "u3"] < first[EventKind.STALE, "u3"] < lost
     # lost from ten periods of 2.5 ms on; the last good sample is one period older than the first that was rejected
     assert lost - rejected <= 10 * 2_500_000
+
+
+def test_a_drive_that_reports_no_torque_is_named_within_0_3_s_even_where_loads_may_be_as_large() -> None:
+    sets = ("hil.safety.tracking=2", "hil.faults=[{kind: no_torque, drive: u3, at: 0.1}]")
+    python, c = (run("coordinated_robots", tick, *sets, duration=0.6) for tick in ("python", "auto"))
+    assert_equal(python, c)
+    begins = next(event.time for event in c["events"] if event.detail == "full")
+    event = next(event for event in c["events"] if event.kind is EventKind.TRACKING)
+    assert event.subject == "u3" and "it reports" in event.detail and "safe torque off" in event.detail
+    assert event.time - begins <= 0.4e9 and "a torque that is not made" in c["given_back"]

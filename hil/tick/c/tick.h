@@ -82,12 +82,12 @@ typedef struct {
   const int *factor_index;
   const double *factor;
   tick_call predict, sense, law, disturbance;
-  const double *torque_limits;
+  const double *torque_limits, *felt;
   /* settings */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
   int law_size, rate_start, status_start;
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
-  double share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
+  double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
   double margin, steps, stuck_travel, stuck_time, stuck_window;
   double scale_window, scale_longest, scale_share, scale_enough, scale_told, scale_gap;
   unsigned long long stops; /* bit: status of the law that Python handles */
@@ -97,13 +97,13 @@ typedef struct {
   double *q, *v, *accepted_position, *accepted_velocity, *accepted_torque, *travel, *rates, *before;
   double *scale_start, *scale_moved, *scale_path;
   double *position, *velocity, *torque, *next_torque;
-  double *moved, *sent, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
+  double *moved, *sent, *made, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
   double *last, *last_allowed; /* of the last windows, the oldest first */
   double *carried, *previous;
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
   long long *scale_since, *scale_beyond;
-  long long *limits_time, *due, *began, *written, *beyond, *windows;
+  long long *limits_time, *due, *began, *written, *beyond, *lacking, *windows;
   /* results of a tick */
   double *law_q, *law_v, *ages, *silences, *displacements, *torques, *controller_memory, *memory_start;
   double *slack, *expected, *raw, *allowed;

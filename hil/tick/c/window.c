@@ -6,7 +6,7 @@ static void begin_window(tick *k)
   *k->half_elapsed = -1.0;
   for (int j = 0; j < k->n; ++j) k->moved[j] = 0.0;
   for (int i = 0; i < k->m; ++i) {
-    k->sent[i] = 0.0;
+    k->sent[i] = k->made[i] = 0.0;
     k->least[i] = INFINITY;
     k->most[i] = -INFINITY;
     k->where[i] = NAN;
@@ -51,6 +51,12 @@ static int end_window(tick *k, double t, const double *q)
     used = larger(used, larger(k->most[i], -k->least[i]) / k->torque_limits[i]);
     swing = larger(swing, (k->most[i] - k->least[i]) / k->torque_limits[i]);
   }
+  for (int i = 0; i < m; ++i) { /* NaN: a drive that reports no torque */
+    double mean = k->sent[i] / *k->window_elapsed, missing = fabs(mean - k->made[i] / *k->window_elapsed);
+    if (missing > k->lack * fabs(mean) + k->lag * (k->most[i] - k->least[i]) + k->felt[i])
+      return give_back(k, "a torque that is not made");
+  }
+  *k->lacking = 0;
   in[0][0] = t;
   memcpy(in[1], q, n * sizeof *q); /* in[2], the velocity, stays 0 */
   for (int j = 0; j < n; ++j) in[4][j] = k->moved[j] / *k->window_elapsed;
@@ -78,6 +84,7 @@ static int track(tick *k, double t, double elapsed, const double *q, const doubl
   for (int i = 0; i < k->m; ++i) {
     double u = k->carried[i];
     k->sent[i] += elapsed * u;
+    k->made[i] += elapsed * k->torque[i];
     k->least[i] = smaller(k->least[i], u);
     k->most[i] = larger(k->most[i], u);
   }
