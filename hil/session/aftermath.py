@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hil.loop import Tick, nanoseconds
+from hil.loop import SECOND, Tick, nanoseconds
 from hil.safety.plan import Phase
 from hil.session.parts import RunParts
 
@@ -21,6 +21,7 @@ def record_aftermath(parts: RunParts, ticks: int) -> None:
     parts.stages.mode, parts.stages.law_torques = Phase.OVER, parts.controller.nothing()
     period, now, nothing = nanoseconds(values.period), clock.now(), np.zeros(len(rig.drives))
     end = now + nanoseconds(values.emulation.after)
+    parts.facts["loop_end"] = now / SECOND  # from here on no law is evaluated
     while True:
         reading = rig.listen()
         parts.logbook.add_row(Tick(ticks, now, now, period, 0), reading, nothing, now)

@@ -35,8 +35,8 @@ SETTLING_BAND = 1e-3
 
 SOMETIMES = (
     "engine_choice", "engine_switch", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep",
-    "stage", "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
-    "realism", "left_out", "tick", "ticks_in_c", "given_back", "sparse_rows",
+    "stage", "task_span", "loop_end", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator",
+    "recorder", "realism", "left_out", "tick", "ticks_in_c", "given_back", "sparse_rows",
 )  # fmt: skip
 """Metadata in a summary only if it applies."""
 
@@ -208,9 +208,10 @@ class Trajectory:
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
             out["final"] = {"t": self.t[-1]} | final
         if "status" in self.columns:
-            counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
+            status = self["status"][self.t < self.metadata.get("loop_end", np.inf)]  # rows in which there was a command
+            counts = Counter(status.tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
-            out["saturation_time"] = time_where(self.t, self["status"] == Status.SATURATED.code)
+            out["saturation_time"] = time_where(self.t[: len(status)], status == Status.SATURATED.code)
         events = list(self.metadata.get("events", []))
         told = ("bound", "funnel", "search")
         if not any(event.get("event") in told for event in events):  # a run on drives has none of them
