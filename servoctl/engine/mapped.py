@@ -59,7 +59,7 @@ def for_each(function: Callable[..., Array], *arguments: Table) -> Array:
         arguments: Tables of numbers and symbols, shape (things, entries). One that a call returned as a whole is passed
             on in C without a copy.
     """
-    if not any(is_symbolic(np.asarray(row)) for table in arguments for row in table):
+    if _numbers(arguments):
         return np.array(
             [function(*(np.asarray(row, dtype=float) for row in rows)) for rows in zip(*arguments, strict=True)]
         )
@@ -77,14 +77,14 @@ def for_many(function: Callable[..., Array], *arguments: Table) -> Array:
 
 
 def fold(function: Callable[..., Array], start: Array, *arguments: Table) -> Array:
-    """The values after the last of many things, shape (values,), on symbols; written out for few things.
+    """The values after the last of many things, shape (values,); written out for few things or for numbers.
 
     Args:
         function: (values before a thing, its arguments by table) -> values after it, vectors.
         start: Values before the first, shape (values,).
         arguments: As of `for_each`.
     """
-    if len(arguments[0]) <= FEW:
+    if len(arguments[0]) <= FEW or _numbers([start[None], *arguments]):
         values = start
         for rows in zip(*arguments, strict=True):
             values = function(values, *rows)
@@ -92,6 +92,11 @@ def fold(function: Callable[..., Array], start: Array, *arguments: Table) -> Arr
     columns, before = Arguments(arguments), symbols("before", len(start))
     one = _one([to_sx(before), *columns.given], function(before, *columns.placeholders))
     return from_sx(_folded(one, columns.things)(to_sx(start), *columns.values), (len(start),))
+
+
+def _numbers(tables: Sequence[Table]) -> bool:
+    """Whether no table has a symbol."""
+    return not any(is_symbolic(np.asarray(row)) for table in tables for row in table)
 
 
 def _one(given: list[Any], results: Array) -> Any:

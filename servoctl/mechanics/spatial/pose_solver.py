@@ -54,7 +54,9 @@ def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> 
 def _solved(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> Array:
     lower, upper = joint_limits(robot.tree)
     wanted = with_unit_quaternions(robot.tree, np.clip(start.q, lower, upper))
-    model = Model(robot, poses, State(start.t, wanted, start.v))
+    own = robot.passive_constraints(wanted, start.t)  # named by free bases and loops, as a frame may be too
+    named = {f"pose of {name}" if name in own else name: pose for name, pose in poses.items()}
+    model = Model(robot, named, State(start.t, wanted, start.v))
     error = _violation(model, start.t)
     best, least = wanted, np.inf
     for begin in _starts(robot.tree, wanted, lower, upper):
