@@ -337,6 +337,9 @@ class Drive(Node):
         """
         return frame.data
 
+    def take_as_enabled(self) -> None:
+        """Encodes commands as while it works, for a log that is replayed without a bus."""
+
     def carried(self, torque: float) -> float:
         """The torque in the frame that commands this one: the steps of the protocol round it [actuator unit]."""
         return torque

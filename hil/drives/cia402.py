@@ -251,8 +251,11 @@ class Cia402Drive(Cia402Encoder, Drive):
         return Wire((*received.messages, status), command, off, (Feeds(self._heartbeat_frame, self._heartbeat_every),))
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
-        """The target torque, which follows the controlword."""
-        return frame.data[2:4]
+        """The target torque, which follows the controlword; None where the drive stops by itself."""
+        return frame.data[2:4] if frame.data[:2] == codec.ENABLE_OPERATION.to_bytes(2, "little") else None
+
+    def take_as_enabled(self) -> None:
+        self._controlword = codec.ENABLE_OPERATION
 
     def carried(self, torque: float) -> float:
         target = codec.per_mille(motor_torque(self.settings, torque), self._rated)

@@ -209,8 +209,10 @@ class MitDrive(Drive):
                 yield Off(self._host, size, (), (own,), answers=ANSWERS)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
-        """All bytes of a command; None for a special command."""
-        return None if codec.is_special(frame.data) else frame.data
+        """All bytes of a command; None for a special command, and where the motor brakes by its own damping."""
+        others = self.command(0.0).data
+        alike = frame.data[:6] == others[:6] and frame.data[6:7] and frame.data[6] >> 4 == others[6] >> 4
+        return frame.data if alike and not codec.is_special(frame.data) else None
 
     def carried(self, torque: float) -> float:
         return self.settings.joint_torque(codec.carried(self._ranges, motor_torque(self.settings, torque)))

@@ -169,8 +169,8 @@ class RobstrideDrive(Drive):
         return Wire((feedback,), command._replace(back=None), (off,), ())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
-        """The id and all bytes of a command: the torque is in the id."""
-        return frame.id.to_bytes(4, "big") + frame.data
+        """The id and all bytes of a command: the torque is in the id. None where the motor brakes by damping."""
+        return frame.id.to_bytes(4, "big") + frame.data if frame.data == self.command(0.0).data else None
 
     def quantum(self) -> tuple[float, float, float]:
         settings, ranges = self.settings, self._ranges
