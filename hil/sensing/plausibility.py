@@ -127,7 +127,7 @@ def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sampl
     if abs(step) <= allowed:
         return ""
     jump = f"{step:+.4g} {unit} in {elapsed * 1e3:.3g} ms, at most {allowed:.3g} {unit} are possible"
-    turns = round(step / channel.turn) if math.isfinite(channel.turn) else 0
+    turns = round(step / channel.turn) if math.isfinite(channel.turn) and math.isfinite(step / channel.turn) else 0
     if turns and abs(step - turns * channel.turn) <= allowed:
         return f"encoder wrapped by {turns:+d} turn: {jump}"
     return f"encoder jumped: {jump}"

@@ -1,4 +1,7 @@
-"""Positions that do not move as fast as the speeds say are named within 0.1 s of motion, on every protocol."""
+"""Positions that do not move as fast as the speeds say are named within 0.1 s of motion, on every protocol.
+
+The test of the drives in stage zero names them if the machine has hardly moved before it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +14,7 @@ from hil.assembly import settings as rig_settings
 from hil.drives import Node, Sample
 from hil.drives.settings import SensorSettings
 from hil.protocols.nodes import build
-from hil.safety import EventKind
+from hil.safety import EventKind, proof
 from hil.sensing.channels import Channel
 from hil.sensing.scale import ScaleMemory, compare
 from hil.sensing.sensing import Measurement, Sensing
@@ -32,11 +35,8 @@ def named_after(columns: Any, time: int) -> float:
     return 0.002 * np.count_nonzero((t <= time / 1e9) & (np.abs(v) > MOVES))
 
 
-@pytest.mark.parametrize("protocol", ["", " odrive", " mit", " moteus", " robstride"])
-@pytest.mark.parametrize("factor", [0.25, -1.0])
-def test_a_wrong_scale_or_sign_of_positions_is_named(
-    protocol: str, factor: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def played_with(factor: float, protocol: str, monkeypatch: pytest.MonkeyPatch) -> rigs.Played:
+    """A run whose positions are multiplied by a factor."""
     read = Sensing.read
 
     def scaled(self: Sensing, t: float, now: int, samples: Sequence[Sample | None], *more: Any) -> Measurement:
@@ -45,9 +45,28 @@ def test_a_wrong_scale_or_sign_of_positions_is_named(
 
     monkeypatch.setattr(Sensing, "read", scaled)
     fine = ["hil.drives.F.encoder_bits=14"] if protocol == " moteus" else []
-    played = play(f"V rack{protocol}", *fine, duration=0.5)
+    return play(f"V rack{protocol}", *fine, duration=0.5)
+
+
+@pytest.mark.parametrize("protocol", ["", " odrive", " mit", " moteus", " robstride"])
+@pytest.mark.parametrize("factor", [0.25, -1.0])
+def test_a_wrong_scale_or_sign_of_positions_is_named(
+    protocol: str, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "POSITION_SCALE", np.inf)  # as if the test of the drives did not show it
+    played = played_with(factor, protocol, monkeypatch)
     (event,) = [each for each in played.events if each.kind is EventKind.ENCODER]
     assert event.subject == "F" and "its position moves by" in event.detail and played.exit_code == 3
+    assert named_after(played.columns, event.time) <= WITHIN
+
+
+@pytest.mark.parametrize("protocol", [" mit", " moteus"])
+def test_a_wrong_scale_that_the_start_hides_is_named_by_the_test_of_the_drives(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = played_with(0.25, protocol, monkeypatch)
+    event = next(each for each in played.events if each.kind in (EventKind.ENCODER, EventKind.SCALE))
+    assert event.kind is EventKind.SCALE and event.subject == "F" and played.exit_code == 3
     assert named_after(played.columns, event.time) <= WITHIN
 
 
@@ -59,6 +78,9 @@ def test_counts_that_are_four_times_too_few_are_named_in_ordinary_ticks_in_c(mon
         return build(replace(settings, options=options), period)
 
     monkeypatch.setattr(rig_settings, "build", four_times)
+    tested = run(str(rigs.RIGS["mixed"].config), "auto", duration=0.5)
+    assert [event.subject for event in tested["events"] if event.kind is EventKind.SCALE] == ["a"]
+    monkeypatch.setattr(proof, "POSITION_SCALE", np.inf)  # as if the test of the drives did not show it
     python, c = (run(str(rigs.RIGS["mixed"].config), tick, duration=0.5) for tick in ("python", "auto"))
     assert_equal(python, c)
     assert c["ticks"] > 5 and "a speed that does not fit" in c["given_back"]
