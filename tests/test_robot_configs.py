@@ -208,7 +208,7 @@ def test_many_mistakes_about_frames_are_told_at_once(config: Path) -> None:
     )
     places = ["plant.parameters.for_m", "initial.q.sholder", "task.height.xyz", "task.height.rpy", "task.height.pose"]
     assert len(found) == 6
-    for place, problem in zip([*places, "law.limits"], found, strict=True):
+    for place, problem in zip([*places, "law.limits.elbw"], found, strict=True):
         assert f": {place}: " in problem
 
 

@@ -10,7 +10,9 @@ from hil.protocols.nodes import build, node_class
 from servoctl.errors import ConfigError
 
 BELT = "two_mass_spring_drive"
-MADE_OF = "bus: main, gear: 50, torque_limit: 5, torque_rate_limit: 1000, speed_limit: 1, position_limits: [-0.3, 0.3]"
+MADE_OF = (
+    "bus: main, gear: 50, torque_limit: 5, torque_rate_limit: 1000, speed_limit: 0.4, position_limits: [-0.3, 0.3]"
+)
 CIA402 = "protocol: cia402, rated_torque: 0.5, counts_per_turn: 65536, velocity_unit: 0.1*rpm"
 MIT = "protocol: mit, motor: ak80-9_v2"
 ODRIVE_0 = "protocol: odrive, node: 0"

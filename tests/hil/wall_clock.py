@@ -27,7 +27,7 @@ ODRIVE = {"feedback_period": 0.01, "encoder_bits": 16}
 OPTIONS: dict[str, dict[str, Any]] = {
     "cia402": {**CIA402, "status_every": 5},
     "odrive": ODRIVE,
-    "mit": {"motor": "ak80-9", "status": "damiao", "drive_watchdog": True},
+    "mit": {"motor": "dm3507", "status": "damiao", "drive_watchdog": True},  # of small steps: no torque is half a step
     "robstride": {"motor": "rs-02"},
     "moteus": {},
 }
