@@ -652,6 +652,7 @@ def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sente
 @pytest.mark.parametrize(("asked", "carried"), [(7.3549, 7.35), (-7.3549, -7.35), (0.0124, 0.0), (0.375, 0.375)])
 def test_the_torque_in_a_frame_is_rounded_towards_zero_and_known(asked: float, carried: float) -> None:
     drive = Cia402Drive(settings(gear=50.0, sign=-1, rated_torque=0.5), 0.0025)
+    drive.take_as_enabled()
     assert drive.carried(asked) == pytest.approx(carried, abs=1e-12)
     (thousandths,) = struct.unpack("<h", drive.torque_bytes(drive.command(asked)) or b"")
     assert drive.carried(asked) == pytest.approx(-50.0 * 0.5 * thousandths / 1000, abs=1e-12)
