@@ -97,8 +97,8 @@ def _compare_frames(
     run: Trajectory, folder: str | PathLike[str], drives: Sequence[Drive], buses: Sequence[str]
 ) -> tuple[int, list[tuple[int, str]]]:
     """Number of compared torque frames; row and explanation of each frame that differs from its row."""
-    for drive in drives:
-        drive.take_as_enabled()
+    for fresh in drives:
+        fresh.take_as_enabled()
     sender = {
         (buses.index(drive.settings.bus), drive.command_bits, drive.command(0.0).id & drive.command_bits): drive
         for drive in drives
