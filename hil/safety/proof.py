@@ -42,6 +42,9 @@ without torque, and above the last one that of a torque that is too large."""
 POSITION_SCALE = 2.0
 """Positions and speeds may differ by this factor over the small motion of the test."""
 
+ROUNDED = 3.0
+"""Speeds that differ by fewer of their steps are not compared with positions."""
+
 ROUNDS = 3
 """Largest number of rounds of the test; each has up to four times the torque of the one before."""
 
@@ -49,7 +52,7 @@ STEPS = 6.0
 """The motion of the first round, in the smallest steps of position, speed and torque."""
 
 LONGEST = 0.04
-"""Longest quarter of a round [s]: so long where speeds are coarse."""
+"""Longest quarter of a round where speeds are coarse [s]."""
 
 WINDOWS = (2, 4, 8, 16, 32, 64)
 """Numbers of ticks over which a fall is judged: the finer the speeds, the fewer are needed."""
@@ -101,7 +104,8 @@ class ProofPlan:
         speed_step: Smallest step of the speed [joint unit/s].
         torque_step: Smallest step of the torque [actuator units].
         travel: Largest motion of the test [joint units].
-        quarter: Shortest time for which a torque of the test keeps its sign [s].
+        quarter: Shortest time for which a torque of the test keeps its sign [s]; more than `LATE` periods, or one that
+            acts late looks like one with the wrong sign.
         units: Units of the displacements.
         measures_speed: Whether speeds are measured, not computed from positions.
     """
@@ -342,7 +346,7 @@ class TorqueProof:
         plan, mobility = self._plan, np.diag(self._P)
         room = 0.7 * (np.array(self.limits) - np.abs(self._g))  # the feedback needs the rest
         needed = _over(STEPS * plan.speed_step, mobility * room)  # coarse speeds need long quarters
-        self._ticks = max(1, round(min(max(plan.quarter, float(needed.max(initial=0.0))), LONGEST) / self._period))
+        self._ticks = max(1, round(max(plan.quarter, min(float(needed.max(initial=0.0)), LONGEST)) / self._period))
         time = self._ticks * self._period
         least = np.maximum(STEPS * plan.speed_step / time, STEPS * plan.position_step / time**2)
         wanted = np.maximum(_over(least, mobility), STEPS * plan.torque_step) * 4.0**group.rounds
@@ -447,7 +451,8 @@ class TorqueProof:
         path = _detrended(np.append(0.0, np.cumsum(dt * (v[1:] + v[:-1]) / 2)), basis)
         y = _detrended(y, basis)
         shows = max(np.ptp(path), np.ptp(y) / POSITION_SCALE) > 2.0 * plan.position_step[i]
-        if plan.measures_speed and shows:
+        # a speed rounded to one of its steps differs by up to half a step, always the same way while it hardly changes
+        if plan.measures_speed and shows and np.ptp(v) > ROUNDED * plan.speed_step[i]:
             axis.position = float(path @ y / (path @ path))
             if not 1 / POSITION_SCALE < axis.position < POSITION_SCALE:
                 axis.state = State.DISPROVED

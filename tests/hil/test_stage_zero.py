@@ -7,8 +7,12 @@ import pytest
 from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 
 from hil.assembly.prepare import load
+from hil.assembly.proving import QUARTER
+from hil.drives.settings import DriveSettings
 from hil.safety import EventKind
 from hil.safety.plan import Stage
+from hil.safety.proof import Finding, ProofPlan, TorqueProof
+from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
 
 
@@ -65,6 +69,37 @@ def test_a_motor_without_torque_and_one_with_too_much_are_named_as_the_brake_ope
     nothing, much = zero("V rack", F=0.0), zero("V rack", F=3.0)
     assert named(nothing) == [("torqueless", "F")] and named(much) == [("response", "F")]
     assert moved(much) < 0.005
+
+
+def tried_on_a_mass(period: float, late: float, polarity: float) -> list[Finding]:
+    """The test of a motor that moves 1 kg, whose force acts so many periods after its tick; speeds are rounded."""
+    settings = DriveSettings(
+        "F", "main", "mit", 1, torque_limit=60, torque_rate_limit=5000, speed_limit=1.5, position_limits=(-10, 10)
+    )
+    quarter, one = max(QUARTER, 4 * period), np.ones(1)
+    plan = ProofPlan(0 * one, 1e-6 * one, 5e-4 * one, 0.02 * one, 1e-3 * one, quarter, ["m"])
+    proof = TorqueProof(plan, [settings], period)
+    proof.begin(Hold(np.zeros(1), np.zeros(1), np.eye(1)), [0.0])
+    y = v = 0.0
+    sent, findings = [0.0] * 4, []
+    while not proof.over and not findings:
+        findings = proof.judge(period, [y], [round(v / 5e-4) * 5e-4], np.zeros(1))
+        if len(sent) == 10:
+            proof.start()
+        torque = proof.torques()
+        proof.sent(torque)
+        sent.append(float(torque[0]))
+        ticks, part = int(late), late % 1
+        for force, dt in ((sent[-2 - ticks], part * period), (sent[-1 - ticks], (1 - part) * period)):
+            y, v = y + dt * v + polarity * force * dt**2 / 2, v + polarity * force * dt
+    return findings
+
+
+@pytest.mark.parametrize("period", [0.001, 0.005, 0.02])
+@pytest.mark.parametrize("late", [0.0, 0.7, 1.0, 1.6, 2.0])
+def test_a_force_that_acts_late_is_not_taken_for_one_of_the_wrong_polarity(period: float, late: float) -> None:
+    assert [finding.kind for finding in tried_on_a_mass(period, late, 1.0)] == [EventKind.PROVED]
+    assert [finding.kind for finding in tried_on_a_mass(period, late, -1.0)] == [EventKind.REVERSED]
 
 
 def test_torques_in_stage_zero_are_those_that_hold_the_pose_and_little_more() -> None:
