@@ -41,7 +41,6 @@ LEVELS = (
     ("hil.assembly",),
     ("hil.session", "hil.replay"),
     ("hil.export",),
-    ("servoctl.bench",),
     ("servoctl.cli",),
     ("servoctl.__main__",),
 )
@@ -159,7 +158,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not [module for module in arrows if module in reached[module]]
 
 
-ASIDE = ("servoctl.cli", "servoctl.bench")
+ASIDE = ("servoctl.cli",)
 
 
 def test_servoctl_knows_neither_plants_nor_hil() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 import servoctl as sc
 from plants.parallelogram import Parallelogram
-from servoctl.bench.parallelogram import pose, start_overrides
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_rank import allowed_rank, dependent_rows
 from servoctl.simulation.monitor import MotionMonitor
 from servoctl.types import State
+from tests.benchmarks.parallelogram import pose, start_overrides
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from resting import CASES, Resting, growth, resting
 from scipy.linalg import expm
 
 import servoctl as sc
-from servoctl.bench.margins import CASES, Resting, growth, resting
 from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from config_texts import RAIL_CART
+from search_cases import BOTH, CASES, SearchCase, searched
 
 import servoctl as sc
-from servoctl.bench.tune import BOTH, CASES, SearchCase, searched
 from servoctl.cli import main
 from servoctl.config.problems import unit_of
 from servoctl.errors import ClusterError, RunFolderError

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from servoctl.cli.analyse import analyse
-from servoctl.cli.bench import bench
 from servoctl.cli.check import check
 from servoctl.cli.compare import compare
 from servoctl.cli.console import say
@@ -54,7 +53,6 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
         "list": (list_all, "servoctl list"),
         "schema": (schema, "servoctl schema > schema.json"),
         "doctor": (doctor, "servoctl doctor"),
-        "bench": (bench, "servoctl bench tick closed_loop --quick"),
     },
 }
 """Group -> command -> its function, and an example for its help."""

@@ -7,11 +7,21 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from servoctl.cli.gone import refuse_gone
 from servoctl.errors import ServoctlError, in_one_line
 
 
 class GroupedCommands(TyperGroup):
-    """Lists each command in the section of its `rich_help_panel`."""
+    """Lists each command in the section of its `rich_help_panel`, and says what serves in place of one that is gone."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command of a line.
+
+        Raises:
+            ConfigError: The command, or one of its options, no longer exists.
+        """
+        refuse_gone(args[0], args[1:])
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes one section per group; the descriptions of all sections begin in the same column."""

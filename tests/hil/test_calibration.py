@@ -22,10 +22,10 @@ from hil.session.calibration import calibrated, instructions
 from hil.session.ending import RunResult
 from hil.session.run import HilRun
 from hil.session.start import Request, start
-from servoctl.bench.faults.scenario import machine
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
+from tests.hil.faults.carts.scenario import machine
 
 SAMPLES = 80
 TIME = 10.0  # [s]

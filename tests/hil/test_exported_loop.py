@@ -84,7 +84,7 @@ def built(folder: Path, text: str) -> Path:
 
 SERVE = """
 import sys
-from servoctl.bench.socket_pair import main
+from tests.hil.socket_pair import main
 main(*sys.argv[1:])
 """
 

@@ -14,10 +14,10 @@ from hil.rig.dispatch import Dispatch
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
-from servoctl.bench.faults.plant import Carts
-from servoctl.bench.faults.scenario import machine
 from servoctl.mechanics.model import Model
 from servoctl.types import State
+from tests.hil.faults.carts.plant import Carts
+from tests.hil.faults.carts.scenario import machine
 
 LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 

@@ -18,8 +18,8 @@ from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.ending import RunResult
 from hil.session.run import HilRun
-from servoctl.bench.faults.run import SETTLING
-from servoctl.bench.faults.scenario import PROTOCOLS, machine
+from tests.hil.faults.carts.run import SETTLING
+from tests.hil.faults.carts.scenario import PROTOCOLS, machine
 
 EVERY = 400_000
 """Interval between two random frames [ns]."""

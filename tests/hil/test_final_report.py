@@ -15,10 +15,10 @@ from hil.safety import Event, EventKind
 from hil.safety.plan import Stage
 from hil.session.ending import RunResult
 from hil.session.run import HilRun
-from servoctl.bench.faults.scenario import machine
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 from servoctl.types import Array
+from tests.hil.faults.carts.scenario import machine
 
 
 def run(protocol: str, *faults: dict[str, object]) -> RunResult:

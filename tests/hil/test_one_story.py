@@ -27,9 +27,9 @@ from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
 from hil.session.start import Request, start
-from servoctl.bench.faults.scenario import machine
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.types import Array
+from tests.hil.faults.carts.scenario import machine
 
 
 def rig(protocol: str = "odrive") -> tuple[Any, Emulator, Environment]:

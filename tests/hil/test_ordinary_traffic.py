@@ -8,7 +8,7 @@ from hil.frame import Frame
 from hil.recorder import InMemory
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
-from servoctl.bench.faults.scenario import machine
+from tests.hil.faults.carts.scenario import machine
 
 Run = tuple[list[tuple[int, bool, Frame, int]], dict[str, bytes], dict[str, float]]
 

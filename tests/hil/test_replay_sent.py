@@ -16,10 +16,10 @@ from hil.recorder.memory import SENT
 from hil.replay.replay import replay
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
-from servoctl.bench.faults.scenario import CONFIG, machine
 from servoctl.cli import main
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.hil.faults.carts.scenario import CONFIG, machine
 
 
 def driven(folder: Path, protocol: str) -> Path:

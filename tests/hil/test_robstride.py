@@ -17,9 +17,9 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.robstride import RobStride
 from hil.frame import Frame
 from hil.protocols import nodes as protocols
-from servoctl.bench.faults.run import play
-from servoctl.bench.faults.scenario import PERIOD, Scenario
 from servoctl.errors import ConfigError
+from tests.hil.faults.carts.run import play
+from tests.hil.faults.carts.scenario import PERIOD, Scenario
 
 NODE, HOST = 5, 0xFD
 LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}

@@ -19,11 +19,11 @@ from hil.tick.compiled import library
 from hil.tick.handover import in_order
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
 from hil.tick.tables import fill_encoding, fill_message, flags_of, frame_reader, watched_ids
-from servoctl.bench.faults.run import play
-from servoctl.bench.faults.scenario import make
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
 from tests.hil.emulation import SHORT, drive_settings
+from tests.hil.faults.carts.run import play
+from tests.hil.faults.carts.scenario import make
 
 WORKING = {
     "cia402": [Frame(0x281, bytes.fromhex("270005000000"), time=1)],

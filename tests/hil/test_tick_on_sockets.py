@@ -30,9 +30,8 @@ from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
 from hil.tick.compiled import SOCKETS, library
 from hil.tick.rig import GIVEN_BACK
-from servoctl.bench.socket_pair import bus_on
-from servoctl.bench.tick_c import on_pair
 from tests.hil.interfaces import keys_of
+from tests.hil.socket_pair import bus_on, on_pair
 from tests.hil.wall_clock import Child, emulated, summary_of, write_config
 
 pytestmark = pytest.mark.skipif(not SOCKETS, reason="the tick in C has sockets on Linux only")

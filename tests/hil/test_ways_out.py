@@ -18,9 +18,9 @@ from hil.frame import Frame
 from hil.loop.stop_signals import StopSignals
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
-from servoctl.bench.faults.scenario import machine
 from servoctl.cli import main
 from servoctl.config import load_config, shipped_configs
+from tests.hil.faults.carts.scenario import machine
 
 CONFIGS = {
     name: loaded.hil.drives[0].actuator

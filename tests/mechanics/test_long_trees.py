@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from robot_trees import built, random_state, random_tree
 
-from servoctl.bench.spatial_chain import loop_of
 from servoctl.engine import stored
 from servoctl.engine.ccode import Program
 from servoctl.engine.emit import emitted
@@ -21,6 +20,7 @@ from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
+from tests.benchmarks.laws import chain_loop as loop_of
 
 FRAMES = ("first_link22", "second_link7", "crate")
 

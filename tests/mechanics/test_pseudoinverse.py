@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import servoctl
 from plants.parallelogram import Parallelogram
-from servoctl.bench.pseudoinverse_methods import METHODS, RankRule, greville
 from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+from tests.benchmarks.pseudoinverse_methods import METHODS, RankRule, greville
 
 EPS = np.finfo(float).eps
 FEW = settings(max_examples=60, derandomize=True)

@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import OdeSolution, solve_ivp
 
 import servoctl as sc
-from servoctl.bench.parallelogram import EIGHT_STARTS, start_overrides
 from servoctl.errors import ConfigError
+from tests.benchmarks.parallelogram import EIGHT_STARTS, start_overrides
 
 FIXED = {"rk4 5 ms": "{method: rk4, step: 0.005}", "rk4 10 ms": "{method: rk4, step: 0.01}"}
 ADAPTIVE = {"dop853": "{method: dop853, rtol: 1e-9, atol: 1e-12}"}

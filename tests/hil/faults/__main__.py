@@ -1,4 +1,4 @@
-"""Plays random scenarios: `python -m tests.hil.faults --count 5000 --seed 1`."""
+"""Plays random scenarios: `python -m tests.hil.faults --count 5000 --seed 1`; `--rows`: each row of the carts once."""
 
 import argparse
 import json
@@ -12,6 +12,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `rigs`, as in the tests be
 
 import rigs
 
+from tests.hil.faults.carts.run import TICKS, FaultResult, play_on
+from tests.hil.faults.carts.scenario import Scenario as CartScenario
+from tests.hil.faults.carts.scenario import rows
+from tests.hil.faults.carts.scenario import scenarios as scenarios_of_rows
 from tests.hil.faults.judge import Verdict, play
 from tests.hil.faults.scenarios import RIGS, Scenario, scenarios
 
@@ -23,8 +27,27 @@ def _played(scenario: Scenario) -> Verdict:
         return Verdict(scenario, -1, (), (f"{type(error).__name__}: {error}",))
 
 
+def _on_both_ticks(scenario: CartScenario) -> tuple[FaultResult, ...]:
+    return play_on(TICKS, scenario)
+
+
+def play_rows(seed: int, jobs: int) -> int:
+    """Plays each row of the carts on both ticks, and prints what went wrong."""
+    began, played, failed = time.monotonic(), 0, 0
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for results in pool.imap(_on_both_ticks, scenarios_of_rows(len(rows()), seed)):
+            for result in results:
+                played += 1
+                failed += bool(result.problems)
+                if result.problems:
+                    print(json.dumps({"scenario": result.scenario.name, "problems": result.problems}), flush=True)
+    print(f"{played} runs, {failed} failed, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", action="store_true", help="each row of the carts, on both ticks")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
@@ -32,6 +55,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=float("inf"), help="longest time [s]")
     parser.add_argument("--only", type=int, help="only the scenario of this number")
     options = parser.parse_args()
+    if options.rows:
+        return play_rows(options.seed, options.jobs)
     names = options.rig or list(RIGS)
     drives = {name: [drive.settings.name for drive in rigs._setup(rigs.RIGS[name], ()).drives] for name in names}
     drawn = list(scenarios(options.count, options.seed, drives))
