@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
     from servoctl.engine.linalg import pinv as pinv
-    from servoctl.engine.pairwise import pairwise as pairwise
-    from servoctl.engine.structured import Blocks as Blocks
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
@@ -70,7 +68,6 @@ if TYPE_CHECKING:
 _HOME = {
     "Axis": "servoctl.mechanics.spatial.task",
     "Baumgarte": "servoctl.laws.corrections",
-    "Blocks": "servoctl.engine.structured",
     "Bound": "servoctl.laws.bounds",
     "CentreOfMass": "servoctl.mechanics.spatial.task",
     "Clearance": "servoctl.mechanics.shapes",
@@ -114,7 +111,6 @@ _HOME = {
     "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
-    "pairwise": "servoctl.engine.pairwise",
     "pinv": "servoctl.engine.linalg",
     "simulate": "servoctl.assembly",
     "batch": "servoctl.sweep.batch",
@@ -124,6 +120,12 @@ _HOME = {
     "to_control": "servoctl.linear.convert",
     "where": "servoctl.engine.symbol",
 }
+
+_GONE = {
+    "Blocks": "return the mass matrix as an array, zero outside its blocks",
+    "pairwise": "sum over pairs in NumPy, as plants/swarm.py does",
+}
+"""Name of what left -> what to do instead."""
 
 __all__ = ["__version__", *_HOME]
 
@@ -136,7 +138,8 @@ def __getattr__(name: str) -> Any:
     elif name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
     else:
-        raise AttributeError(f"module 'servoctl' has no attribute {name!r}")
+        remedy = f" any more ({_GONE[name]})" if name in _GONE else ""
+        raise AttributeError(f"module 'servoctl' has no attribute {name!r}{remedy}")
     globals()[name] = value
     return value
 

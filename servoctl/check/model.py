@@ -15,7 +15,6 @@ from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
-from servoctl.simulation.divided import division
 
 
 def add_plant(run: Run, report: CheckReport) -> None:
@@ -33,13 +32,13 @@ def add_plant(run: Run, report: CheckReport) -> None:
         lines.append("compiled: equal to its NumPy code at 20 random states and parameter sets")
     else:
         lines.append(f"not compiled: {model.opaque}")
-    parts = division(run.system)
-    if parts:
+    parts = model.parts
+    if len(parts) > 1:
         lines.append(parts_in_words(parts, list(plant.coordinates)))
     report.sections.append(("plant", lines))
     report.values["plant"] = {
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
-        "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": max(1, len(parts)),
+        "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": len(parts),
     }  # fmt: skip
 
 

@@ -6,8 +6,6 @@ from typing import Any
 import casadi as ca
 
 from servoctl.engine.lookup import TABLES, is_lookup_derivative
-from servoctl.engine.mapped import MAPPED
-from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
 from servoctl.engine.repeat import REPEATED
 
 
@@ -76,13 +74,6 @@ def operations(function: Any) -> int:
             return 0
         if name in REPEATED:
             return count(REPEATED[name].step)
-        if name in MAPPED:
-            return MAPPED[name].count * count(MAPPED[name].one)
-        base = derivative_of(name)
-        if name in PAIRS or base is not None:
-            pairs = PAIRS[base or name]
-            times = pairs.bodies * (pairs.bodies - 1) // (2 if pairs.opposite else 1)
-            return times * count(pairs.one if base is None else derived_pair(pairs))
         if name not in known:
             total = one.n_instructions()
             calls = [i for i in range(total) if one.instruction_id(i) == ca.OP_CALL]

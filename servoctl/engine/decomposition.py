@@ -22,8 +22,8 @@ from servoctl.engine import loops
 from servoctl.engine.banded import BandedDecomposition, decompose_banded
 from servoctl.engine.finite import is_finite
 from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
-from servoctl.engine.structured import Sparse, entries_of
-from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx, where
+from servoctl.engine.structured import Sparse, blocks, entries_of
+from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
 LARGE = 30
@@ -32,7 +32,7 @@ LARGE = 30
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The factors of a matrix A, shape (r, n); k is min(r, n) on symbols, and the rank on numbers.
+    """The factors of a matrix A, shape (r, n); k is at most min(r, n) on symbols, and the rank on numbers.
 
     Attributes:
         row_basis: Z, shape (k, n); rows beyond the rank are zero.
@@ -80,6 +80,12 @@ def _back_substitution(R: Array, y: Array) -> Array:
         return y
     if not is_symbolic(R, y):
         return np.linalg.solve(R, np.asarray(y, dtype=float))
+    parts = blocks(R)
+    if len(parts) > 1:
+        whole: Array = np.full(y.shape, 0.0).astype(object)
+        for rows_of, columns in parts:
+            whole[columns] = _back_substitution(R[np.ix_(rows_of, columns)], y[rows_of])
+        return whole
     if R.size >= WORTH and y.ndim == 1:
         (found,) = called(loops.back_function(len(R)), (R, y), y.shape)
         single: Array = found
@@ -137,7 +143,7 @@ def decompose(A: Array, tolerance: Any, scale: Any = None, masked: bool = False)
     scale = frobenius(A) if scale is None else scale
     scale = where(scale > 0.0, scale, 1.0) if is_symbolic(scale) else (scale if scale > 0.0 else 1.0)
     if is_symbolic(A, scale, tolerance):
-        return _symbolic(divided(A, scale), tolerance, scale, masked)
+        return _by_blocks(A, tolerance, scale, masked)
     return _numeric(np.asarray(A, dtype=float) / scale, float(tolerance), scale)
 
 
@@ -195,6 +201,28 @@ def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
         remainder[i] = 0.0
     U, R = np.linalg.qr(C[:, :rank])
     return Decomposition(Z[:rank], U, R, rank, smallest, scale)
+
+
+def _by_blocks(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decomposition:
+    """A decomposition of each part of A, such as one robot of a swarm, put together; the scale is that of the whole."""
+    parts = blocks(A)
+    if len(parts) < 2:
+        return _symbolic(divided(A, scale), tolerance, scale, masked)
+    rows, n = A.shape
+    k = sum(min(len(i), len(j)) for i, j in parts)
+    Z, U, R = (np.full(shape, 0.0).astype(object) for shape in ((k, n), (rows, k), (k, k)))
+    rank: Any = 0.0
+    smallest: Any = np.inf
+    first = 0
+    for i, j in parts:
+        part = _symbolic(divided(A[np.ix_(i, j)], scale), tolerance, scale, masked)
+        place = np.arange(first, first + len(part.triangle))
+        first += len(place)
+        Z[np.ix_(place, j)], U[np.ix_(i, place)] = part.row_basis, part.column_basis
+        R[np.ix_(place, place)] = part.triangle
+        rank = rank + part.rank
+        smallest = fmin(smallest, where(part.rank > 0.0, part.pivot_min, np.inf))
+    return Decomposition(Z, U, R, rank, where(rank > 0.0, smallest, 0.0), scale)
 
 
 def _symbolic(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decomposition:

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
-from servoctl.engine.mapped import MAPPED
-from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
-from servoctl.engine.pieces import MANY, in_pieces
-from servoctl.engine.recursions import RECURSIONS, ROOT
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
 from servoctl.engine.templates import definition, loops_of, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
+
+MANY = 2500
+"""A function of more statements is marked as long: `c/numbers.h` lets the compiler spend less time on it."""
 
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
@@ -54,7 +54,7 @@ def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType
     Raises:
         CompileError: An operation has no C.
     """
-    return "\n".join(each.text for each in emitted(functions, leading=leading, split=True).values())
+    return "\n".join(each.text for each in emitted(functions, leading=leading, fast=True).values())
 
 
 def emitted(
@@ -62,7 +62,7 @@ def emitted(
     single: bool = False,
     unrolled: bool = False,
     leading: Mapping[str, Any] = MappingProxyType({}),
-    split: bool = False,
+    fast: bool = False,
 ) -> Mapping[str, CFunction]:
     """The same, function by function, each behind those that it calls.
 
@@ -71,7 +71,7 @@ def emitted(
         single: Whether V is a float.
         unrolled: Whether decompositions are written out, statement by statement; their derivatives have C then.
         leading: As of `emit`.
-        split: Whether long functions are written in pieces, and sine and cosine of an angle in one call.
+        fast: Whether long functions are marked, and sine and cosine of an angle are one call.
 
     Raises:
         CompileError: An operation has no C.
@@ -88,7 +88,7 @@ def emitted(
         whole = leading.get(function.name())
         for called in called_by(function) if whole is None else [whole]:
             add(called)
-        made = _function(function, single, unrolled, split) if whole is None else _leading(function, whole)
+        made = _function(function, single, unrolled, fast) if whole is None else _leading(function, whole)
         done[function.name()] = made
 
     for function in functions:
@@ -107,16 +107,10 @@ def called_by(function: Any) -> Sequence[Any]:
         return []
     if function.name() in REPEATED:
         return [REPEATED[function.name()].step]
-    if function.name() in MAPPED:
-        return [MAPPED[function.name()].one]
-    if function.name() in RECURSIONS:
-        return [RECURSIONS[function.name()].one]
-    if _sums_pairs(function.name()):
-        return [_pair(function.name())]
     return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
 
 
-def _function(function: Any, single: bool, unrolled: bool, split: bool) -> CFunction:
+def _function(function: Any, single: bool, unrolled: bool, fast: bool) -> CFunction:
     if function.name() in TABLES:
         return _lookup(TABLES[function.name()], single)
     found = None if unrolled else loops_of(function.name())
@@ -129,18 +123,9 @@ def _function(function: Any, single: bool, unrolled: bool, split: bool) -> CFunc
         )
     if function.name() in REPEATED:
         return _loop(function)
-    if function.name() in MAPPED:
-        return _mapped(function)
-    if function.name() in RECURSIONS:
-        return _recursion(function)
-    if _sums_pairs(function.name()):
-        return _pairs(function)
-    body = Statements(function, single, sine_with_cosine=split)
-    if split and len(body.lines) > MANY:
-        text = in_pieces(f"f_{function.name()}", _parameters(function), body.lines, body.variables)
-    else:
-        text = _text(function, body.lines)
-    return CFunction(text, body.cost, body.numbers, tuple(body.calls))
+    body = Statements(function, single, sine_with_cosine=fast)
+    mark = f"{LONG} " if fast and len(body.lines) > MANY else ""
+    return CFunction(mark + _text(function, body.lines), body.cost, body.numbers, tuple(body.calls))
 
 
 def _leading(function: Any, whole: Any) -> CFunction:
@@ -179,98 +164,6 @@ def _loop(function: Any) -> CFunction:
     ]
     choices = Cost(repeated.most * (size + 1))
     return CFunction(_text(function, lines), choices, size + 1, repeated.most * (step,))
-
-
-def _mapped(function: Any) -> CFunction:
-    """A function that evaluates another for each of many like things."""
-    mapped = MAPPED[function.name()]
-    one, count, size = mapped.one, mapped.count, mapped.one.nnz_out(0)
-    own = "".join(f"x{i} + {one.nnz_in(i)} * k, " for i in range(mapped.first, one.n_in()))
-    if not mapped.folded:
-        lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, {own}y0 + {size} * k);"]
-        return CFunction(_text(function, lines), Cost(), 1, count * (one.name(),))
-    lines = [
-        f"  for (int i = 0; i < {size}; ++i) y0[i] = x0[i];",
-        f"  for (int k = 0; k < {count}; ++k) {{",
-        f"    V after[{size}];",
-        f"    f_{one.name()}(y0, x1, {own}after);",
-        f"    for (int i = 0; i < {size}; ++i) y0[i] = after[i];",
-        "  }",
-    ]
-    return CFunction(_text(function, lines), Cost(), size + 1, count * (one.name(),))
-
-
-def _recursion(function: Any) -> CFunction:
-    """A function that goes along a tree."""
-    recursion = RECURSIONS[function.name()]
-    name, parents, count = recursion.one.name(), recursion.parents, len(recursion.parents)
-    k, one = recursion.one.numel_in(0), recursion.one
-    own = "".join(f"x{i} + {one.numel_in(i)} * i, " for i in range(2, one.n_in()))
-    chain = parents == tuple(range(ROOT, count - 1))
-    parent = "i - 1" if chain else "parent[i]"
-    lines = [] if chain else [f"  static const int parent[] = {{{', '.join(map(str, parents))}}};"]
-    if recursion.inwards:
-        lines += [
-            f"  V part[{k}];",
-            f"  for (int i = 0; i < {k * count}; ++i) y0[i] = x0[i];",
-            f"  for (int i = {count - 1}; i >= 0; --i) {{",
-            f"    if ({parent} < 0) continue;",
-            f"    f_{name}(y0 + {k} * i, x1, {own}part);",
-            f"    for (int m = 0; m < {k}; ++m) y0[{k} * ({parent}) + m] += part[m];",
-            "  }",
-        ]
-    else:
-        at = f"{parent} < 0 ? x0 : y0 + {k} * ({parent})"
-        lines.append(f"  for (int i = 0; i < {count}; ++i) f_{name}({at}, x1, {own}y0 + {k} * i);")
-    return CFunction(_text(function, lines), Cost(k * count), 2 * k, count * (name,))
-
-
-def in_loops(function: Any) -> bool:
-    """Whether the C code of a function is a loop over another, or over a table."""
-    name = function.name()
-    return name in TABLES or name in REPEATED or name in MAPPED or name in RECURSIONS or _sums_pairs(name)
-
-
-def _sums_pairs(name: str) -> bool:
-    return name in PAIRS or derivative_of(name) is not None
-
-
-def _pair(name: str) -> Any:
-    """The function of one pair in a sum over pairs, or in its derivative."""
-    base = derivative_of(name)
-    return PAIRS[name].one if base is None else derived_pair(PAIRS[base])
-
-
-def _pairs(function: Any) -> CFunction:
-    """A function that sums another over all pairs of bodies."""
-    name, base = function.name(), derivative_of(function.name())
-    pairs, one = PAIRS[base or name], _pair(function.name())
-    # inputs: bodies and shared; of a derivative: bodies, shared, the result (unused), rates of both
-    arrays, shared = (("x0",), ("x1",)) if base is None else (("x0", "x3"), ("x1", "x4"))
-    N, w, k = pairs.bodies, pairs.one.nnz_in(0), pairs.one.nnz_out(0)
-
-    def call(i: str, j: str, into: str) -> str:
-        bodies = [f"{array} + {w} * {at}" for array in arrays for at in (i, j)]
-        return f"f_{one.name()}({', '.join([*bodies, *shared, into])});"
-
-    back = f"for (int m = 0; m < {k}; ++m) {{ sum[m] += c[m]; y0[{k} * j + m] -= c[m]; }}"
-    if not pairs.opposite:
-        back = f"{call('j', 'i', 'd')} for (int m = 0; m < {k}; ++m) {{ sum[m] += c[m]; y0[{k} * j + m] += d[m]; }}"
-    lines = [
-        *(["  (void) x2;"] if base else []),
-        f"  for (int i = 0; i < {N * k}; ++i) y0[i] = number(0.0);",
-        f"  for (int i = 0; i < {N}; ++i) {{",
-        f"    V sum[{max(k, 1)}] = {{number(0.0)}};",
-        f"    for (int m = 0; m < {k}; ++m) sum[m] = number(0.0);",
-        f"    for (int j = i + 1; j < {N}; ++j) {{",
-        f"      V c[{max(k, 1)}]{'' if pairs.opposite else f', d[{max(k, 1)}]'}; {call('i', 'j', 'c')}",
-        f"      {back}",
-        "    }",
-        f"    for (int m = 0; m < {k}; ++m) y0[{k} * i + m] += sum[m];",
-        "  }",
-    ]
-    calls = N * (N - 1) // (2 if pairs.opposite else 1)
-    return CFunction(_text(function, lines), Cost(2 * k) * calls, 3 * k, calls * (one.name(),))
 
 
 def _lookup(table: LookupTable, single: bool) -> CFunction:

@@ -2,18 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
 import casadi as ca
 
-from servoctl.engine.copies import EQUAL
-from servoctl.engine.emit import called_by, in_loops
+from servoctl.engine.emit import MANY, called_by
 from servoctl.engine.instructions import Instructions
-from servoctl.engine.operations import TEXT
-from servoctl.engine.pieces import MANY
-from servoctl.engine.series import all_series
+from servoctl.engine.lookup import TABLES
+from servoctl.engine.repeat import REPEATED
 from servoctl.engine.templates import loops_of
 
 START, STATEMENT, LONG_STATEMENT, COPY, ENTRY = 0.35, 2.5e-4, 1.7e-4, 4e-4, 1.1e-3
@@ -41,19 +38,14 @@ def expected_time(functions: Sequence[Any], leading: Mapping[str, Any] = Mapping
         found = loops_of(name)
         if found is not None and "decompose" in name:
             total += ENTRY * math.prod(found[1])
-        if not in_loops(function) and found is None and function.is_a("SXFunction"):
+        if name not in TABLES and name not in REPEATED and found is None and function.is_a("SXFunction"):
             statements, copied = _statements(Instructions(function))
             total += statements * (LONG_STATEMENT if statements > MANY else STATEMENT) + COPY * copied
     return total
 
 
 def _statements(instructions: Instructions) -> tuple[int, int]:
-    """How many statements a function has, and how many more copy into arguments of calls what is in no array."""
-    series = all_series(instructions, TEXT, (), repr)
-    members = {i for each in series for i in each.members}
-    arrays = {i for i, step in enumerate(instructions.steps) if step[0] in (ca.OP_INPUT, ca.OP_CALL)} | members
+    """How many statements a function has, and how many numbers it copies into arguments of calls."""
     plain = (ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST)
-    statements = sum(step[0] not in plain for step in instructions.steps) - len(members) + 2 * len(series)
-    calls = [i for i, step in enumerate(instructions.steps) if step[0] == ca.OP_CALL]
-    stretches = [(source, len(list(same))) for i in calls for source, same in groupby(instructions.sources[i])]
-    return statements, sum(count for source, count in stretches if source not in arrays and count <= EQUAL)
+    statements = sum(step[0] not in plain for step in instructions.steps)
+    return statements, 0

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.structured import components, is_zero
+from servoctl.engine.structured import blocks, is_zero
 from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
@@ -18,9 +18,6 @@ WORTH = 60
 
 PARTS = 8
 """Parts of a long sum."""
-
-MOST_PARTS = 4
-"""Blocks of a matrix up to which each is multiplied by itself."""
 
 
 def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]) -> list[Any]:
@@ -35,7 +32,13 @@ def product(A: Array, B: Array) -> Array:
     if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < SMALL:
         plain: Array = A @ B
         return plain
-    parts = _column_parts(B) if B.ndim == 2 else []
+    parts = blocks(A)
+    if len(parts) > 1:
+        by_rows: Array = np.full((len(A), *B.shape[1:]), 0.0).astype(object)
+        for chosen, columns_of in parts:
+            by_rows[chosen] = product(A[np.ix_(chosen, columns_of)], B[columns_of])
+        return by_rows
+    parts = blocks(B) if B.ndim == 2 else []
     if len(parts) > 1 or (len(parts) == 1 and len(parts[0][0]) < len(B)):
         whole: Array = np.full((len(A), B.shape[1]), 0.0).astype(object)
         for rows, chosen in parts:
@@ -51,17 +54,6 @@ def product(A: Array, B: Array) -> Array:
     (AB,) = called(function, (A, B.T if transposed else B), (len(A), *B.shape[1:]))
     result: Array = AB
     return result
-
-
-def _column_parts(B: Array) -> list[tuple[Array, Array]]:
-    """Rows and columns of the blocks of a matrix that has at most `MOST_PARTS` blocks with zeros between them."""
-    filled = np.array([not is_zero(entry) for entry in B.flat], dtype=bool).reshape(B.shape)
-    rows, columns = np.nonzero(filled)
-    count, label = components(rows, len(B) + columns, sum(B.shape))
-    used = [part for part in range(count) if (label[: len(B)] == part).any() and (label[len(B) :] == part).any()]
-    if len(used) > MOST_PARTS:
-        return []
-    return [(np.flatnonzero(label[: len(B)] == part), np.flatnonzero(label[len(B) :] == part)) for part in used]
 
 
 def _transposed(A: Array) -> bool:

@@ -11,14 +11,10 @@ from typing import Any
 
 import casadi as ca
 
-from servoctl.engine.copies import copies, lying
 from servoctl.engine.cost import Cost
 from servoctl.engine.instructions import Instructions
 from servoctl.engine.lookup import is_lookup_derivative
-from servoctl.engine.mapped import width_of_rows
 from servoctl.engine.operations import COMPARE, TEXT, cost_of, operation_name
-from servoctl.engine.pieces import Variable
-from servoctl.engine.series import START, Series, all_series
 from servoctl.errors import CompileError
 
 LARGEST_FLOAT = 3.4028234663852886e38
@@ -32,9 +28,6 @@ USE_VM = " (take --engine vm)"
 TOGETHER = 4
 """Angles whose sines and cosines one call computes, in the time of one."""
 
-MANY_VALUES = 64
-"""Longer arrays of values are filled in loops, where values stand at even distances in another array."""
-
 
 class Statements:
     """The statements of one function.
@@ -44,7 +37,6 @@ class Statements:
         cost: Of these lines, without the functions that they call.
         numbers: How many variables they declare.
         calls: Names of the functions that they call, in order.
-        variables: Name -> variable that they declare.
     """
 
     def __init__(self, function: Any, single: bool, sine_with_cosine: bool = False) -> None:
@@ -62,13 +54,12 @@ class Statements:
             raise CompileError(f"{function.name()}: no C code for a function of matrices (make it of scalars, ca.SX)")
         self.lines: list[str] = []
         self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
-        self.variables: dict[str, Variable] = {}
         self._function, self._single = function, single
         self._instructions = Instructions(function)
         self._steps, self._sources = self._instructions.steps, self._instructions.sources
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
         self._comparisons: set[str] = set()
-        self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that a call or a loop fills -> it
+        self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that is an argument or that a call fills
         for k in range(function.n_in()):
             self._arrays[tuple(f"x{k}[{j}]" for j in range(function.nnz_in(k)))] = f"x{k}"
         self._inverses: dict[str, str] = {}
@@ -78,14 +69,9 @@ class Statements:
         read = {inputs[0] for operation, inputs, _ in self._steps if operation == ca.OP_INPUT}
         self.lines += [f"  (void) x{k};" for k in range(function.n_in()) if k not in read]
         results = [[""] * function.nnz_out(k) for k in range(function.n_out())]
-        self._series, self._members = self._all_series()
-        ends = {series.after for series in self._series}
-        self._loops(START)
         for i, step in enumerate(self._steps):
             self._statement(i, *step, results)
-            if i in ends:
-                self._loops(i)
-        self.lines += [f"  {line}" for k, values in enumerate(results) for line in copies(f"y{k}", values)]
+        self.lines += [f"  y{k}[{j}] = {value};" for k, values in enumerate(results) for j, value in enumerate(values)]
 
     def _denominators(self) -> set[int]:
         """The instructions by whose results more than one is divided."""
@@ -106,33 +92,14 @@ class Statements:
         groups = [inputs[first : first + TOGETHER] for first in range(0, len(inputs), TOGETHER)]
         return {angle: group for group in groups if len(group) > 1 for angle in group}
 
-    def _all_series(self) -> tuple[dict[Series, str], dict[int, str]]:
-        """The series with the arrays of their results, and the entry of such an array for each of their members."""
-        divided = {i for i, sources in enumerate(self._sources) if self._divides(i) and sources[-1] in self._shared}
-        found = all_series(self._instructions, TEXT, divided | self._shared | self._angles.keys(), self._constant)
-        names = {series: f"e{number}" for number, series in enumerate(found)}
-        return names, {i: f"{name}[{k}]" for series, name in names.items() for k, i in enumerate(series.members)}
-
     def _divides(self, i: int) -> bool:
         return self._steps[i][0] in (ca.OP_DIV, ca.OP_INV)
-
-    def _loops(self, i: int) -> None:
-        """Writes the series whose operands are complete behind instruction i."""
-        for series, name in self._series.items():
-            if series.after == i:
-                count = len(series.members)
-                cost = cost_of(series.operation) * count
-                self._declare(name, f"V {name}[{count}];", cost, count, filled=False)
-                self.lines.append(f"  {series.loop(name, TEXT[series.operation], self._series)}")
-                self._arrays[tuple(f"{name}[{k}]" for k in range(count))] = name
 
     def _statement(
         self, i: int, operation: int, inputs: list[int], outputs: list[int], results: list[list[str]]
     ) -> None:
         """Writes one instruction; what it gives as a result of the function goes into `results`."""
-        if i in self._members:
-            self._held[outputs[0]] = self._members[i]
-        elif operation == ca.OP_INPUT:
+        if operation == ca.OP_INPUT:
             self._held[outputs[0]] = f"x{inputs[0]}[{inputs[1]}]"
             if i in self._shared:
                 self._set(i, outputs[0], self._held[outputs[0]], Cost())
@@ -176,7 +143,7 @@ class Statements:
             self._sines_and_cosines(i, self._groups[own])
         if own not in self._both:
             both, text = f"d{i}_0", self._value(angle)
-            self._declare(both, f"V {both}[2];", Cost(2, 0, 2), 2, filled=False)
+            self._declare(f"V {both}[2];", Cost(2, 0, 2), 2)
             self.lines.append(f"  v_sine_cosine({text}, {both});")
             self._both[own] = f"{both}[0]", f"{both}[1]"
         self._held[place] = self._both[own][int(operation == ca.OP_COS)]
@@ -186,8 +153,8 @@ class Statements:
         given, both = f"c{i}_0", f"d{i}_0"
         texts = ["x{}[{}]".format(*self._steps[angle][1][:2]) for angle in group]
         texts += texts[-1:] * (TOGETHER - len(group))
-        self._declare(given, f"const V {given}[] = {{{', '.join(texts)}}};", Cost(), TOGETHER)
-        self._declare(both, f"V {both}[{2 * TOGETHER}];", Cost(2, 0, 2) * TOGETHER, 2 * TOGETHER, filled=False)
+        self._declare(f"const V {given}[] = {{{', '.join(texts)}}};", Cost(), TOGETHER)
+        self._declare(f"V {both}[{2 * TOGETHER}];", Cost(2, 0, 2) * TOGETHER, 2 * TOGETHER)
         self.lines.append(f"  v_sines_cosines({given}, {both});")
         self._both |= {angle: (f"{both}[{k}]", f"{both}[{k + TOGETHER}]") for k, angle in enumerate(group)}
 
@@ -200,23 +167,20 @@ class Statements:
 
     def _set(self, i: int, place: int, text: str, cost: Cost) -> None:
         self._held[place] = f"a{i}"
-        self._declare(f"a{i}", f"const V a{i} = {text};", cost)
+        self._declare(f"const V a{i} = {text};", cost)
         if i in self._shared:
             self._inverses[f"a{i}"] = f"b{i}"
-            self._declare(f"b{i}", f"const V b{i} = number(1.0) / a{i};", Cost(1, 1))
+            self._declare(f"const V b{i} = number(1.0) / a{i};", Cost(1, 1))
 
     def _compare(self, i: int, place: int, text: str) -> None:
         self._held[place] = f"a{i}"
         self._comparisons.add(f"a{i}")
-        self._declare(f"a{i}", f"const M a{i} = {text};", Cost(1), kind="M")
+        self._declare(f"const M a{i} = {text};", Cost(1))
 
-    def _declare(
-        self, name: str, line: str, cost: Cost, count: int | None = None, kind: str = "V", filled: bool = True
-    ) -> None:
-        self.variables[name] = Variable(len(self.lines), kind, count, filled)
+    def _declare(self, line: str, cost: Cost, count: int = 1) -> None:
         self.lines.append(f"  {line}")
         self.cost += cost
-        self.numbers += 1 if count is None else count
+        self.numbers += count
 
     def _value(self, place: int) -> str:
         held = self._held[place]
@@ -232,18 +196,15 @@ class Statements:
         self.cost += Cost(1)
         return f"({held} != number(0.0))"
 
-    def _fill(self, name: str, values: Sequence[str], width: int) -> None:
-        """Declares an array of these values, in rows of this width."""
+    def _fill(self, name: str, values: Sequence[str]) -> None:
+        """Declares an array of these values."""
         count = len(values)
         if count > FEW and all(value.startswith("number(") for value in values):
             end = "f" if self._single else ""
             numbers = ", ".join(value[7:-1] + end * (value[-2].isdigit() or value[-2] == ".") for value in values)
-            self._declare(name, f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
-        elif count <= MANY_VALUES:
-            self._declare(name, f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
+            self._declare(f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
         else:
-            self._declare(name, f"V {name}[{count}];", Cost(), count, filled=False)
-            self.lines += [f"  {line}" for line in copies(name, values, width)]
+            self._declare(f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
 
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
         """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
@@ -255,18 +216,18 @@ class Statements:
         for k in range(called.n_in()):
             values = [self._value(place) for place in inputs[position : position + called.nnz_in(k)]]
             position += len(values)
-            whole = self._arrays.get(tuple(values)) or lying(values)
+            whole = self._arrays.get(tuple(values))
             if whole is not None:
                 names.append(whole)
                 continue
             names.append(f"c{i}_{k}")
-            self._fill(names[-1], values, width_of_rows(called.name(), k))
+            self._fill(names[-1], values)
             self._arrays[tuple(values)] = names[-1]
         position = 0
         for k in range(called.n_out()):
             size = called.nnz_out(k)
             names.append(f"d{i}_{k}")
-            self._declare(f"d{i}_{k}", f"V d{i}_{k}[{max(1, size)}];", Cost(), size, filled=False)
+            self._declare(f"V d{i}_{k}[{max(1, size)}];", Cost(), size)
             for j, place in enumerate(outputs[position : position + size]):
                 if place >= 0:
                     self._held[place] = f"d{i}_{k}[{j}]"

@@ -23,9 +23,6 @@ from servoctl.engine.deferred import DeferredFunction
 from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
-from servoctl.engine.mapped import MAPPED, Mapped
-from servoctl.engine.pairwise import PAIRS, Pairs, derivative_of
-from servoctl.engine.recursions import RECURSIONS, Recursion
 from servoctl.engine.repeat import REPEATED, Repeated
 from servoctl.types import Array
 
@@ -128,15 +125,10 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
     """A kernel as bytes; None if CasADi cannot write its function."""
     called = {each.name() for each in kernel.function.find_functions()}
     repeated = {name: REPEATED[name] for name in called if name in REPEATED}
-    mapped = {name: MAPPED[name] for name in called if name in MAPPED}
-    sums = {derivative_of(name) or name for name in called}
-    pairs = {name: PAIRS[name] for name in sums if name in PAIRS}
-    recursions = {name: RECURSIONS[name] for name in called if name in RECURSIONS}
     tables = [TABLES[name] for name in called if name in TABLES]
     writer = ca.StringSerializer()
     try:
-        ones = [each.one for group in (mapped, pairs, recursions) for each in group.values()]
-        writer.pack([kernel.function, *(each.step for each in repeated.values()), *ones])
+        writer.pack([kernel.function, *(each.step for each in repeated.values())])
         functions = writer.encode()
     except RuntimeError:
         return None
@@ -147,9 +139,6 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
             "inputs": kernel.inputs,
             "outputs": kernel.outputs,
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
-            "mapped": [[name, each.count, each.folded] for name, each in mapped.items()],
-            "pairs": [[name, each.bodies, each.opposite] for name, each in pairs.items()],
-            "recursions": [[name, each.parents, each.inwards] for name, each in recursions.items()],
             "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
             "facts": facts,
         }
@@ -184,16 +173,8 @@ def _function(values: dict[str, Any], functions: bytes) -> Any | None:
     """The CasADi function, with all that it calls; None if another program wrote it."""
     try:
         function, *steps = ca.StringDeserializer(zlib.decompress(functions).decode()).unpack()
-        steps_of, ones = steps[: len(values["repeated"])], steps[len(values["repeated"]) :]
-        for (name, most, done), step in zip(values["repeated"], steps_of, strict=True):
+        for (name, most, done), step in zip(values["repeated"], steps, strict=True):
             REPEATED.setdefault(name, Repeated(step, most, done))
-        for (name, count, folded), one in zip(values["mapped"], ones, strict=False):
-            MAPPED.setdefault(name, Mapped(one, count, folded))
-        ones = ones[len(values["mapped"]) :]
-        for (name, bodies, opposite), one in zip(values["pairs"], ones, strict=False):
-            PAIRS.setdefault(name, Pairs(one, bodies, opposite))
-        for (name, parents, inwards), one in zip(values["recursions"], ones[len(values["pairs"]) :], strict=True):
-            RECURSIONS.setdefault(name, Recursion(one, tuple(parents), inwards))
         for breaks, rows, shape in values["tables"]:
             table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
             TABLES.setdefault(table.name, table)

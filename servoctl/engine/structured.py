@@ -1,4 +1,4 @@
-"""Matrices that state which of their entries can differ from zero: `Diagonal`, `Blocks` and, in general, `Sparse`.
+"""Matrices that state which of their entries can differ from zero: `Diagonal` and, in general, `Sparse`.
 
 Design: each is a small value that NumPy takes as the dense matrix (`__array__`), so code that knows nothing about
 structure works unchanged. Code for large machines reads `rows`, `columns` and `values`. Entries are numbers or symbols.
@@ -23,10 +23,7 @@ class Sparse(NDArrayOperatorsMixin):
         shape: Rows and columns.
         rows, columns: Place of each entry, shape (entries,); no place is listed twice.
         values: The entries, shape (entries,).
-        constant: Whether the entries are the same numbers at every state.
     """
-
-    constant = False
 
     def __init__(self, shape: tuple[int, int], rows: Array, columns: Array, values: Array) -> None:
         self.shape, self.values = shape, values
@@ -65,9 +62,7 @@ class Sparse(NDArrayOperatorsMixin):
 
     def with_values(self, values: Array) -> "Sparse":
         """The matrix with other entries at the same places."""
-        other = Sparse(self.shape, self.rows, self.columns, values)
-        other.constant = self.constant
-        return other
+        return Sparse(self.shape, self.rows, self.columns, values)
 
     def entries_of(self, matrix: "Array | Sparse") -> Array:
         """The entries of another matrix at the places of this one.
@@ -76,10 +71,8 @@ class Sparse(NDArrayOperatorsMixin):
             PlantError: It has entries elsewhere.
         """
         if not isinstance(matrix, Sparse):
-            rest = np.array(matrix)
-            rest[self.rows, self.columns] = 0.0
-            if not rest.any():
-                values: Array = np.asarray(matrix)[self.rows, self.columns]
+            values: Array = np.asarray(matrix)[self.rows, self.columns]
+            if values.size == np.size(matrix) or np.count_nonzero(values) == np.count_nonzero(matrix):
                 return values
         elif self.same_places(matrix):
             return matrix.values
@@ -152,33 +145,6 @@ class Diagonal(Sparse):
         super().__init__((n, n), np.arange(n), np.arange(n), values)
 
 
-class Blocks(Sparse):
-    """A matrix of square blocks along the diagonal, zero elsewhere.
-
-    Args:
-        blocks: The blocks, each of shape (k, k), or a number for k = 1.
-
-    Raises:
-        ValueError: A block is not square.
-    """
-
-    def __init__(self, blocks: Sequence[Any]) -> None:
-        self.sizes: list[int] = []
-        rows, columns, values, first = [np.arange(0)], [np.arange(0)], [np.full(0, 0.0)], 0
-        for i, block in enumerate(blocks):
-            array = np.atleast_2d(np.asarray(block))
-            k = len(array)
-            if array.shape != (k, k):
-                raise ValueError(f"Blocks: block {i} has shape {array.shape} (expected a square matrix)")
-            row, column = np.divmod(np.arange(k * k), max(k, 1))
-            rows.append(first + row)
-            columns.append(first + column)
-            values.append(array.ravel())
-            self.sizes.append(k)
-            first += k
-        super().__init__((first, first), np.concatenate(rows), np.concatenate(columns), np.concatenate(values))
-
-
 def is_zero(value: Any) -> bool:
     """Whether an entry is zero: as a number, or as an expression, whatever its symbols are."""
     return bool(value.sx.is_zero()) if isinstance(value, Symbol) else bool(value == 0.0)
@@ -241,6 +207,21 @@ def components(one: Array, other: Array, size: int) -> tuple[int, Array]:
             first = label == np.arange(size)  # not numpy.unique, whose first call imports what a trace has replaced
             return int(first.sum()), (np.cumsum(first) - 1)[label]
         label = following
+
+
+def blocks(A: Array) -> list[tuple[Array, Array]]:
+    """Rows and columns of each part of a matrix between which all entries are zero; zero rows and columns are left out.
+
+    Args:
+        A: Numbers and symbols, shape (r, n).
+    """
+    filled = np.array([not is_zero(entry) for entry in A.flat], dtype=bool).reshape(A.shape)
+    rows, columns = np.nonzero(filled)
+    count, label = components(rows, len(A) + columns, sum(A.shape))
+    order = np.argsort(label, kind="stable")
+    members = np.split(order, np.searchsorted(label[order], np.arange(1, count)))
+    parts = [(part[part < len(A)], part[part >= len(A)] - len(A)) for part in members]
+    return [(one, other) for one, other in parts if len(one) and len(other)]
 
 
 def sparse_jacobian(expressions: Array, variables: Array) -> Sparse:

@@ -17,15 +17,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import casadi as ca
 import numpy as np
 
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
-from servoctl.engine.pairwise import has_pairs, held_pairs
 from servoctl.engine.parameters import cached_values, parameter_fields
 from servoctl.engine.structured import Sparse, sparse_jacobian
-from servoctl.engine.symbol import from_sx, is_symbolic, to_sx
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse
@@ -219,7 +216,7 @@ class Nonholonomic(_FromSource):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         now = self._time(t)
         psi = self._value(plant, State(now, q, v), self.psi, q, v, now)
-        A = self._velocity_slopes(plant, State(now, q, v), psi)
+        A = _matrix(psi, v)
         acting = set(Sparse.of(A).rows.tolist())
         for i in range(len(psi)):
             if i not in acting:
@@ -229,18 +226,6 @@ class Nonholonomic(_FromSource):
                 )
         b = -(directional(psi, q, v) + jacobian(psi, np.array([t]))[:, 0])
         return Rows(A, b, psi, np.full(len(psi), np.nan))
-
-    def _velocity_slopes(self, plant: Plant, state: State, psi: Array) -> Any:
-        """psi_v, without the derivatives of sums over pairs that do not depend on v."""
-        t, q, v = state
-        if not has_pairs(psi):
-            return _matrix(psi, v)
-        with held_pairs(v) as held:
-            A = Sparse.of(_matrix(self._value(plant, state, self.psi, q, v, t), v))
-        if held and is_symbolic(A.values):
-            symbols, sums = (ca.vertcat(*each) for each in zip(*held, strict=True))
-            A = A.with_values(from_sx(ca.substitute(to_sx(A.values), symbols, sums), A.values.shape))
-        return A if len(v) > LARGE else np.asarray(A)
 
 
 class SecondOrder(Constraint):

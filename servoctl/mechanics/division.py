@@ -1,8 +1,9 @@
-"""Parts of a machine that do not act on each other: each can be controlled by a law of its own, exactly.
+"""Parts of a machine that do not act on each other, such as the robots of a swarm.
 
 Design: a part is a connected component of coordinates, inputs and rows over the structural nonzeros of M, B and A. An
 entry that is zero at one state alone connects, so the parts are the same at every state. After reordering, M, B, Ahat
-and A are block diagonal; so are their factors and pseudoinverses, and least squares and least norms separate.
+and A are block diagonal; so are their factors and pseudoinverses, which compiled code computes block by block
+(`engine.structured.blocks`). Rank and status are those of the whole.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
         return separator.join(names[:SHOWN]) + more
 
     groups = named([named([coordinates[i] for i in part.coordinates], ", ") for part in parts], "; ")
-    return f"{len(parts)} separate parts ({groups}): each has a law of its own, and its own scale for the rank"
+    return f"{len(parts)} separate parts ({groups}): they do not act on each other"
 
 
 def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:

@@ -40,7 +40,7 @@ def fundamental_equation(
     Rows that contradict each other are met in the sense of least squares.
 
     Args:
-        M: Mass matrix, shape (n, n), symmetric positive definite; `Diagonal` and `Blocks` too.
+        M: Mass matrix, shape (n, n), symmetric positive definite; `Diagonal` too.
         Q: Given forces, shape (n,).
         A: Constraint matrix, shape (r, n); its rows may depend on each other.
         b: Constraint vector, shape (r,).

@@ -22,7 +22,6 @@ from servoctl.engine.structured import Sparse, entries, smallest_eigenvalue, wit
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
-from servoctl.mechanics.complex_step import ComplexStep, by_complex_step
 from servoctl.mechanics.constraint import LARGE, Constraint
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows
 from servoctl.mechanics.division import Part, connected_parts
@@ -49,9 +48,8 @@ class Model:
         around: A state near which it was made, usually the initial one.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
-        forms: M, B, A of the passive rows and A of the task as `Sparse`: the places where an entry may not be zero.
+        forms: M, B, A of the passive rows, of the task and of the bounds, if any, as `Sparse`: where entries may be.
         parts: The parts of the machine that do not act on each other; one part where nothing separates.
-        stepped: Task -> its rows by complex steps, where a task is too large to trace; empty: it is traced.
         doubts: Warnings about the plant at random states near `around`, one sentence each.
         plain: The model with the task as configured; itself unless a law differentiated the task's rows.
     """
@@ -94,26 +92,20 @@ class Model:
             ]
             raise TaskError("\n".join(sentences))
         symbols = self.symbols()
-        self.stepped: dict[str, ComplexStep] = {} if self.n <= LARGE else by_complex_step(self.task, around)
         self._key = stored.key_of(
             partial(fingerprint, [list(task), list(bounds)]),
             *(partial(structure_fingerprint, part) for part in (plant, *task.values(), *bounds.values())),
         )
         if self.n > LARGE or any(isinstance(x, Sparse) for x in plant_values.terms(plant, around)):
             self._key = None  # the structure of M, B and A would have to be kept too
-        traced = {} if self.stepped else self.task
-        of_rows = compiled_rows(self._key, plant, self._passive, traced, self.bounds, symbols)
+        of_rows = compiled_rows(self._key, plant, self._passive, self.task, self.bounds, symbols)
         self.rows_kernel, self._row_forms = of_rows.kernel, of_rows.structures
         self.passive_rows, self.task_rows, *of_bounds = of_rows.rows
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
-        self.task_rows += [Row(*row) for name, rows in self.stepped.items() for row in rows.named(name)]
         self.singular = self._is_singular(around)
         of_plant = self._trace_plant(around, symbols)
-        of_task = of_rows.forms[1]
-        if self.stepped:
-            of_task = self._together([rows.form(self.n) for rows in self.stepped.values()]).A
-        self.forms: tuple[Any, ...] = (*of_plant, of_rows.forms[0], of_task)
-        self.parts: list[Part] = connected_parts(*self.forms)
+        self.forms: tuple[Any, ...] = (*of_plant, *of_rows.forms)
+        self.parts: list[Part] = connected_parts(*self.forms[:4])
 
     def _trace_plant(self, around: State, symbols: Mapping[str, Array]) -> Sequence[Any]:
         """Traces the plant if its traced form equals its NumPy code; returns the forms of M and B."""
@@ -273,8 +265,6 @@ class Model:
         for i, form in enumerate(self._row_forms):
             A, *others = parts[i * count : (i + 1) * count]
             groups.append(Rows(with_entries(form, A), *others))
-        if self.stepped:
-            groups[1] = self._together([rows.at(self.task[name], state) for name, rows in self.stepped.items()])
         return groups
 
     def _together_with(self, M: Any, Q: Array, B: Any, c: Array, groups: list[Rows], plant: Any = None) -> Matrices:
@@ -283,13 +273,8 @@ class Model:
         known = (self.plant if plant is None else plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
         return Matrices(*known, bounds[0] if bounds else None)
 
-    def symbolic_matrices(self, symbols: Mapping[str, Array], structured: bool = False) -> Matrices:
-        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`.
-
-        Args:
-            symbols: The symbols.
-            structured: Whether M, B and A keep the structure that they have; else they are arrays.
-        """
+    def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`."""
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
         groups = [stacked_rows(self.plant, self._passive, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]]
         if self.bounds:
@@ -297,8 +282,7 @@ class Model:
         M, Q, B, c = traced_matrices(self.plant, symbols).values()
         if self.symmetric and isinstance(M, np.ndarray):
             M = np.where(np.tri(self.n, dtype=bool), M, M.T)  # the same numbers from fewer expressions
-        matrices = self._together_with(M, Q, B, c, groups, plant)
-        return matrices if structured else matrices.dense()
+        return self._together_with(M, Q, B, c, groups, plant).dense()
 
     def symbols(self) -> dict[str, Array]:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
@@ -324,9 +308,6 @@ class Model:
         for _ in range(count):
             q = around.q + 0.3 * random.standard_normal(self.n) * np.maximum(1.0, 0.2 * np.abs(around.q))
             yield State(around.t + random.random(), q, around.v + random.standard_normal(self.n))
-
-    def _together(self, parts: list[Rows]) -> Rows:
-        return parts[0] if len(parts) == 1 else Rows.stack(parts, self.n)
 
     def _is_singular(self, around: State) -> bool:
         """Whether M is singular at a state; the passive constraints must then make the motion unique.

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.structured import Blocks as Blocks
 from servoctl.engine.structured import Diagonal as Diagonal
 from servoctl.engine.structured import Sparse
 from servoctl.mechanics.duality import dual_actuation
@@ -38,7 +37,7 @@ class Plant(ABC):
 
     @abstractmethod
     def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
-        """M(q, t), shape (n, n), symmetric and positive definite: an array, or with structure `Diagonal` or `Blocks`.
+        """M(q, t), shape (n, n), symmetric and positive definite: an array, or of structure `Diagonal`.
 
         It may be singular where the passive constraints complete it; see `mechanics.singular_mass`.
         """

@@ -77,9 +77,7 @@ def identity(plant: Plant) -> Diagonal:
             f"{_name(plant, 'actuation')}: None means B = I, one actuator per coordinate, got {m} "
             f"{'actuator' if m == 1 else 'actuators'} for {n} coordinates (return B, shape ({n}, {m}))"
         )
-    B = Diagonal(np.full(n, 1.0))
-    B.constant = True
-    return B
+    return Diagonal(np.full(n, 1.0))
 
 
 def dense_actuation(plant: Plant, q: Array, t: Any) -> Array:

@@ -14,7 +14,6 @@ from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse, entries_of
-from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import TraceError
 from servoctl.mechanics.passive import plant_arrays
@@ -75,9 +74,6 @@ def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) 
     kernel = Kernel.compile("plant", symbols, {name: entries_of(x) for name, x in matrices.items()})
     symmetric = certainly_symmetric(matrices["M"])
     structures = matrices["M"], matrices["B"]
-    for form in structures:
-        if isinstance(form, Sparse):
-            form.constant = not is_symbolic(form.values)
     forms = [Sparse.of(form) for form in structures]
     if key is not None:
         stored.keep_kernel(key, "plant", kernel, [symmetric, [form.places() for form in forms]])

@@ -45,7 +45,7 @@ class CompiledLoop(TracedLoop):
     """
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        return self.system.model.symbolic_matrices(symbols, structured=bool(self.parts))
+        return self.system.model.symbolic_matrices(symbols)
 
     def _stored_under(self) -> str | None:
         system = self.system
@@ -53,7 +53,6 @@ class CompiledLoop(TracedLoop):
         equations = [system.inputs, getattr(system.law, "null_space", None)]
         return stored.key_of(
             lambda: system.model.fingerprint,
-            lambda: fingerprint(self.parts),
             *(partial(structure_fingerprint, part) for part in parts),
             *(partial(fingerprint, each, _named(system.model.plant, each)) for each in equations),
         )

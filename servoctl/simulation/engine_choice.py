@@ -16,10 +16,10 @@ from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.select_engine import P, affordable, compiling_time, load_at_once
 from servoctl.errors import CompileError, TraceError
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
-from servoctl.simulation.divided import division
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
@@ -38,8 +38,7 @@ UNROLLED_ROWS = 20
 UNROLLED_COORDINATES, UNROLLED_STATEMENTS = 30, 12_000
 """With more coordinates, symbols are unrolled only if the plant has at most so many statements.
 
-A planar chain of 30 has 10,000 statements. Tracing takes 3 s at 30 and 10 s at 50, more than it saves. A tree of
-100 hinges, in loops, has 1,300; tracing takes 3 s, for evaluations in a twentieth of the time.
+A planar chain of 30 has 10,000 statements. Tracing takes 3 s at 30 and 10 s at 50, more than it saves.
 """
 
 LOOK_UP = 0.3
@@ -76,10 +75,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         loop = NumpyLoop(system)
         loop.note = f"plant and bounds run in NumPy: {model.opaque}"
         return loop
-    parts = division(system)
-    sizes = [part.size for part in parts] or [(model.n, model.m, len(model.passive_rows), len(model.task_rows))]
-    n, _, p, r = np.max(sizes, axis=0)
-    size = max(p, r)
+    n, size = _largest_part(system)
     if engine != "vm" and (size > UNROLLED_ROWS or (n > UNROLLED_COORDINATES and _is_long(model))):
         loop = NumpyLoop(system, compiled_plant=model.opaque is None)
         loop.note = f"{n} coordinates, {size} rows: linear algebra by LAPACK"
@@ -87,8 +83,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
             loop.note += f", the plant in NumPy: {model.opaque}"
         return loop
     try:
-        numbers = model.opaque is not None or (model.stepped and parts)
-        loop = OpaqueLoop(system) if numbers else CompiledLoop(system)
+        loop = CompiledLoop(system) if model.opaque is None else OpaqueLoop(system)
     except TraceError as error:
         if engine == "vm":
             raise
@@ -97,10 +92,17 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         return loop
     if model.opaque is not None:
         loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
-    elif isinstance(loop, OpaqueLoop):
-        names = ", ".join(model.stepped)
-        loop.note = f"{model.n} coordinates: {names} by complex steps in NumPy, only the law is compiled"
     return loop
+
+
+def _largest_part(system: System) -> tuple[int, int]:
+    """Coordinates and rows of the largest part; those of the whole machine if its law couples the parts."""
+    model, law = system.model, system.law
+    plain = isinstance(law, BoundConstraintFollowing) and not (law.limited or law.observer or law.robust)
+    coupled = not (law is None or plain) or model.singular or system.passive.clearance or system.estimator is not None
+    whole = (model.n, model.m, len(model.passive_rows), len(model.task_rows))
+    n, _, p, r = np.max([whole] if coupled else [part.size for part in model.parts], axis=0)
+    return n, max(p, r)
 
 
 def _is_long(model: Model) -> bool:

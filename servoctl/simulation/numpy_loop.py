@@ -5,7 +5,6 @@ import numpy as np
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import NumericPlant
 from servoctl.simulation.mean_bounds import foreseeing, with_mean_bounds
 from servoctl.simulation.system import System
@@ -24,12 +23,7 @@ class NumpyLoop(Loop):
 
     def __init__(self, system: System, compiled_plant: bool = False) -> None:
         super().__init__(system)
-        self._compiled_plant, self._parts = compiled_plant, division(system)
-
-    @property
-    def _evaluated(self) -> System:
-        """The system, part by part where the machine has separate parts, as on every engine."""
-        return DividedSystem.of(self.system, self._parts) if self._parts else self.system
+        self._compiled_plant = compiled_plant
 
     def _matrices(self, state: State) -> Matrices:
         model = self.system.model
@@ -38,7 +32,7 @@ class NumpyLoop(Loop):
     def _terms(self, state: State) -> Terms:
         self.evaluations += 1
         with np.errstate(all="ignore"):
-            terms: Terms = self._evaluated.terms(state, self._matrices(state))
+            terms: Terms = self.system.terms(state, self._matrices(state))
             return terms
 
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
@@ -54,7 +48,7 @@ class NumpyLoop(Loop):
         if foreseeing(self.system) and terms.finite is not False:
             with np.errstate(all="ignore"):
                 terms = with_mean_bounds(terms, memory, self.system, self._matrices)
-        return self._control(terms, memory, self._evaluated).astype(float)
+        return self._control(terms, memory, self.system).astype(float)
 
     def _law(self, state: State, d: Array, memory: Array) -> Array:
         """The law's part of a row at an estimated state."""
@@ -65,15 +59,15 @@ class NumpyLoop(Loop):
 
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         state, _ = self.split(t, x)
-        rates, log = self._motion(self._terms(state), command, self._evaluated)
+        rates, log = self._motion(self._terms(state), command, self.system)
         return rates.astype(float), log.astype(float)
 
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         state, memory = self.split(t, x)
         terms = self._terms(state)
         if self.system.estimator is None and not foreseeing(self.system):
-            command = self._control(terms, memory, self._evaluated).astype(float)
+            command = self._control(terms, memory, self.system).astype(float)
         else:
             command = self.control(t, x)
-        rates, log = self._motion(terms, command, self._evaluated)
+        rates, log = self._motion(terms, command, self.system)
         return rates.astype(float), np.concatenate([command, log]).astype(float)

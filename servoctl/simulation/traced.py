@@ -10,6 +10,7 @@ import numpy as np
 from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.structured import Sparse
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
@@ -18,7 +19,6 @@ from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import LogCall
-from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.mean_bounds import foreseeing, with_traced_mean_bounds
 from servoctl.simulation.system import System
@@ -36,7 +36,6 @@ class TracedLoop(Loop):
 
     Attributes:
         parameters: Parameters of plant, constraints, law and stabilisation in one vector, an input of every function.
-        parts: The parts whose laws are evaluated on their own; empty: the machine is one.
         derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 
@@ -60,9 +59,6 @@ class TracedLoop(Loop):
             with_parameters(system.friction, p[ends[2] : ends[3]]),
             estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
-        self.parts = division(system)
-        if self.parts:
-            self._symbolic = DividedSystem.of(self._symbolic, self.parts)
         self._key = self._stored_under()
         if not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
             _ = self._command  # whether the law can be traced is known from the start
@@ -170,12 +166,8 @@ class TracedLoop(Loop):
         """(t, x, p) -> rates, row."""
 
         def outputs() -> dict[str, Array]:
-            system, command = self._symbolic, self._command
-            if isinstance(system, DividedSystem):
-                system = system.at_once()
-                command = trace(self._control, self._terms, self._given["x"][2 * self.system.model.n :], system)
-            rates, log = trace(self._motion, self._terms, command, system)
-            return {"rates": rates, "row": np.concatenate([command, log])}
+            rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
+            return {"rates": rates, "row": np.concatenate([self._command, log])}
 
         return self._compile("rates", ("command",), outputs)
 
@@ -241,42 +233,36 @@ class TracedLoop(Loop):
 
 
 class OpaqueLoop(TracedLoop):
-    """Evaluates the plant, or a task that is too large to trace, in NumPy, and the compiled law on its matrices."""
+    """Evaluates the plant in NumPy, and the compiled law on the entries of its matrices that may not be zero."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
         plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-        n, m, p, r, k = model.n, model.m, len(model.passive_rows), len(model.task_rows), len(model.bound_rows)
-        forms = dict(zip(("M", "B", "passive_A", "task_A"), model.forms, strict=True))
-        shapes: dict[str, tuple[int, ...]] = {"Q": (n,), "c": (n,)}
-        groups = [("passive", p), ("task", r), *([("bounds", k)] if k else [])]
-        for group, count in groups:
-            shapes |= {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
-        dense = {"M": (n, n), "B": (n, m), "passive_A": (p, n), "task_A": (r, n)}
-        dense |= {"bounds_A": (k, n)} if k else {}
-        shapes |= {key: (len(forms[key].values),) if self.parts else dense[key] for key in dense}
-        if self.parts:
-            shapes = {key: shape for key, shape in shapes.items() if key not in forms or not forms[key].constant}
+        forms = self._forms()
+        shapes: dict[str, tuple[int, ...]] = {"Q": (model.n,), "c": (model.n,)}
+        groups = [name for name in ("passive", "task", "bounds") if f"{name}_A" in forms]
+        for group in groups:
+            shapes |= {f"{group}_{name}": (len(forms[f"{group}_A"]),) for name in ("b", "violation", "rate")}
+        shapes |= {key: (len(form.values),) for key, form in forms.items()}
         fresh = inputs(shapes)
         self._given |= fresh
-        if self.parts:
-            fresh |= {key: forms[key].with_values(fresh.get(key, forms[key].values)) for key in dense}
+        dense = {key: np.asarray(form.with_values(fresh[key])) for key, form in forms.items()}
         passive, task, *bounds = (
-            Rows(*(fresh[f"{group}_{name}"] for name in ("A", "b", "violation", "rate"))) for group, _ in groups
+            Rows(dense[f"{group}_A"], *(fresh[f"{group}_{name}"] for name in ("b", "violation", "rate")))
+            for group in groups
         )
-        M, Q, B, c = (fresh[name] for name in ("M", "Q", "B", "c"))
+        M, Q, B, c = dense["M"], fresh["Q"], dense["B"], fresh["c"]
         return Matrices(plant, M, Q, B, c, passive, task, model.singular, bounds=bounds[0] if bounds else None)
 
+    def _forms(self) -> dict[str, Sparse]:
+        """Where M, B and A may have entries."""
+        return dict(zip(("M", "B", "passive_A", "task_A", "bounds_A"), self.system.model.forms, strict=False))
+
     def _numbers(self, t: float, x: Array) -> list[Array]:
-        model = self.system.model
-        state = self.split(t, x)[0]
-        m = model.structured_matrices(state) if self.parts else model.matrices(state)
+        m = self.system.model.structured_matrices(self.split(t, x)[0])
         numbers = [m.Q, m.c]
         groups = [m.passive, m.task, *([] if m.bounds is None else [m.bounds])]
         for rows in groups:
             numbers += [rows.b, rows.violation, rows.violation_rate]
         matrices = (m.M, m.B, *(rows.A for rows in groups))
-        if not self.parts:
-            return [*numbers, *matrices]
-        pairs = zip(model.forms, matrices, strict=True)
-        return [*numbers, *(form.entries_of(matrix) for form, matrix in pairs if not form.constant)]
+        return [*numbers, *map(Sparse.entries_of, self._forms().values(), matrices)]

@@ -12,10 +12,9 @@ import pytest
 from servoctl.engine import compiler, loops, step
 from servoctl.engine.ccode import Program
 from servoctl.engine.decomposition import decomposition_function
-from servoctl.engine.emit import emit, emitted
+from servoctl.engine.emit import MANY, emit, emitted
 from servoctl.engine.expected_time import START, expected_time
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.pieces import MANY
 from servoctl.engine.repeat import repeat
 from servoctl.engine.step import StepFunctions
 from servoctl.engine.templates import over_numbers
@@ -272,23 +271,6 @@ def test_a_large_cholesky_factor_is_finite_and_not_positive_where_a_pivot_is_neg
     M = np.diag([1.0] * 20 + [-1.0] + [1.0] * 9)
     factor, positive = loops.cholesky_function(30)(ca.tril(ca.DM(M)))
     assert float(positive) == 0.0 and np.isfinite(np.array(factor)).all()
-
-
-def test_arrays_of_many_values_are_filled_by_loops_that_copy_each_value_to_its_place() -> None:
-    A = ca.SX.sym("A", 18, 18)
-    lower = ca.Function("lower_of", [A], loops.cholesky_function(18)(ca.tril(A)))
-    M = np.eye(18) * 20.0 + np.add.outer(np.arange(18.0), np.arange(18.0)) % 3
-    text = emitted([lower])["lower_of"].text
-    assert text.count("for (int k") >= 8 and text.count("\n") < 120
-    np.testing.assert_allclose(in_c(lower, M)[0], np.linalg.cholesky(M), rtol=0, atol=1e-13)
-
-
-def test_values_in_the_middle_of_an_array_are_read_where_they_lie() -> None:
-    A = ca.SX.sym("A", 4, 6)
-    middle = ca.Function("middle_of", [A], [loops.squares_function(8)(ca.vec(A[:, 2:4]))])
-    assert "f_squares_8(x0 + 8, " in emitted([middle])["middle_of"].text
-    M = RNG.normal(size=(4, 6))
-    np.testing.assert_allclose(in_c(middle, M)[0], [[np.sum(M[:, 2:4] ** 2)]], rtol=1e-14)
 
 
 def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:

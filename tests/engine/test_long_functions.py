@@ -6,10 +6,8 @@ import pytest
 
 from servoctl.engine import compiler
 from servoctl.engine.ccode import Program
+from servoctl.engine.emit import MANY
 from servoctl.engine.kernel import Kernel
-from servoctl.engine.linalg import decompose, product
-from servoctl.engine.pieces import MANY
-from servoctl.engine.symbol import symbols, where
 
 pytestmark = [
     pytest.mark.optimised,
@@ -33,31 +31,9 @@ def test_a_long_function_gives_the_numbers_of_the_virtual_machine_to_the_bit() -
     values = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3))
     expected = [kernel(x)[0] for x in values]
     program = Program([kernel.function])
-    assert program.source.count(f"{compiler.LONG} static void f_long_polynomials_") == 5
+    assert program.source.count(f"{compiler.LONG} static void f_long_polynomials(") == 1
     kernel.run_on(program.load())
     np.testing.assert_array_equal([kernel(x)[0] for x in values], expected)
-
-
-def test_pieces_share_numbers_comparisons_arrays_and_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, constants = symbols("x", 12), np.arange(1.0, 37.0).reshape(9, 4) ** 0.5
-    A = x.reshape(3, 4)
-    split, larger = decompose(A, 1e-10), np.greater(x[:3], x[3:6], dtype=object)
-    u = split.solve(where(larger, x[6:9], x[9:]))
-    y = np.concatenate([u, product(constants, product(A.T, A)).ravel(), where(larger, u[:3], x[:3] / x[11])])
-    kernel = Kernel.compile("shared_by_pieces", {"x": x}, {"y": y, "rank": np.array([split.rank])})
-    whole, pieces = (Kernel(kernel.function, kernel.inputs, kernel.outputs) for _ in range(2))
-    whole.run_on(Program([kernel.function]).load())
-    monkeypatch.setattr("servoctl.engine.emit.MANY", 10)
-    monkeypatch.setattr("servoctl.engine.pieces.SIZE", 7)
-    program = Program([kernel.function])
-    assert all(f" w->{name}" in program.source for name in "abcd")
-    assert "memcpy(w->c" in program.source
-    pieces.run_on(program.load())
-    for values in np.random.default_rng(1).uniform(-1.0, 1.0, (20, 12)):
-        expected, found = whole(values), pieces(values)
-        assert expected[1] == 3.0
-        for one, other in zip(expected, found, strict=True):
-            np.testing.assert_array_equal(other, one)
 
 
 def test_only_code_without_a_long_function_is_scheduled_before_register_allocation() -> None:

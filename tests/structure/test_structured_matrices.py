@@ -28,8 +28,8 @@ class Three(sc.Plant):
 
     def mass_matrix(self, q: Array, t: float) -> Array:
         pair = np.array([[self.m + 1.0, 0.5 * np.cos(q[0])], [0.5 * np.cos(q[0]), self.m]])
-        if self.form == "blocks":
-            return sc.Blocks([pair, 3.0 * self.m])  # type: ignore[return-value]
+        if self.form == "diagonal":
+            return sc.Diagonal(self.m * np.array([1.0, 2.0, 3.0]))  # type: ignore[return-value]
         if self.form == "wrong size":
             return sc.Diagonal(np.full(2, self.m))  # type: ignore[return-value]
         dense = np.zeros((3, 3))
@@ -47,26 +47,28 @@ class Three(sc.Plant):
 class Underactuated(Three):
     """B = I with fewer inputs than coordinates."""
 
-    form: str = "blocks"
+    form: str = "diagonal"
     actuators: ClassVar = {"fa": "N"}
 
 
 def test_structure_changes_no_matrix_of_a_plant() -> None:
     task = {"a": sc.Holonomic("a - sin(t)"), "c": sc.Holonomic("c*c - t")}
-    dense, blocks = (sc.Model(Three(form=form), task, START) for form in ("dense", "blocks"))
-    assert blocks.opaque is None
-    for found in (blocks.matrices(START), blocks.compiled_matrices(START)):
-        for name in ("M", "Q", "B"):
-            np.testing.assert_allclose(getattr(found, name), getattr(dense.matrices(START), name), atol=1e-14)
-    np.testing.assert_array_equal(blocks.matrices(START).B, np.eye(3))
+    diagonal = sc.Model(Three(form="diagonal"), task, START)
+    assert diagonal.opaque is None
+    for found in (diagonal.matrices(START), diagonal.compiled_matrices(START)):
+        np.testing.assert_allclose(found.M, np.diag([2.0, 4.0, 6.0]), atol=1e-14)
+        np.testing.assert_array_equal(found.B, np.eye(3))
 
 
-def test_blocks_and_diagonal_are_taken_as_arrays() -> None:
-    pair = np.array([[2.0, 0.3], [0.3, 1.0]])
-    blocks = sc.Blocks([pair, 4.0])
-    np.testing.assert_array_equal(np.asarray(blocks), [[2.0, 0.3, 0.0], [0.3, 1.0, 0.0], [0.0, 0.0, 4.0]])
-    np.testing.assert_allclose(blocks @ np.array([1.0, 2.0, 3.0]), np.asarray(blocks) @ [1.0, 2.0, 3.0])
+def test_a_diagonal_is_taken_as_an_array() -> None:
     np.testing.assert_array_equal(np.asarray(sc.Diagonal([1.0, 2.0])), np.diag([1.0, 2.0]))
+    np.testing.assert_allclose(sc.Diagonal([1.0, 2.0]) @ np.array([3.0, 4.0]), [3.0, 8.0])
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("Blocks", "as an array"), ("pairwise", "in NumPy, as plants/swarm.py")])
+def test_a_name_that_left_says_what_to_do_instead(name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=f"'servoctl' has no attribute '{name}' any more .*{remedy}"):
+        getattr(sc, name)
 
 
 def test_the_fundamental_equation_takes_a_diagonal_mass_matrix() -> None:
@@ -86,16 +88,14 @@ def test_a_structured_mass_matrix_of_the_wrong_size_is_refused() -> None:
         sc.Model(Three(form="wrong size"), {}, START)
 
 
-def test_a_block_that_is_not_square_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Blocks: block 1 has shape \(1, 2\)"):
-        sc.Blocks([1.0, np.zeros((1, 2))])
+def test_a_diagonal_that_is_no_vector_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Diagonal: expected the diagonal as a vector, got shape \(2, 2\)"):
         sc.Diagonal(np.eye(2))
 
 
 def test_a_negative_mass_on_the_diagonal_is_found() -> None:
     with pytest.raises(PlantError, match="not positive definite"):
-        sc.Model(Three(m=-2.0, form="blocks"), {}, START)
+        sc.Model(Three(m=-2.0, form="diagonal"), {}, START)
 
 
 def test_components_are_those_of_scipy() -> None:

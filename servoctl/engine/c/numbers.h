@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Before each piece of a long function without loops: -O3 takes gcc twice as long there and gains nothing;
+/* Before each long function without loops: -O3 takes gcc twice as long there and gains nothing;
    packs made of single statements make the law of two arms 10 % slower (gcc 12.2). */
 #if defined(__clang__)
 #define LONG_STRAIGHT_LINE __attribute__((noinline))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from servoctl.errors import PlantError
-from servoctl.mechanics.spatial import branches
 from servoctl.mechanics.spatial.dynamics import body_moments
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeFrame
 from servoctl.mechanics.spatial.moments import Moments
@@ -126,8 +125,6 @@ def frame_motions(tree: RobotTree, names: Sequence[str], q: Array, v: Array) -> 
 
 def body_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> dict[int, BodyMotion]:
     """Index -> motion of the wanted bodies, of those that carry them, and of the world."""
-    if branches.serves(tree, q):
-        return _long_motions(tree, q, v, wanted)
     needed: set[int] = set()
     for i in wanted:
         while i != WORLD and i not in needed:
@@ -141,23 +138,6 @@ def body_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> 
             motions[i] = _free_body(chain[i], columns, [place[c] for c in columns], [rates[c] for c in columns])
         else:
             motions[i] = _moved(motions[chain[i].joint.parent], chain[i], tree.columns[i][0])
-    return motions
-
-
-def _long_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> dict[int, BodyMotion]:
-    """The same for a long tree, by loops; only the wanted bodies."""
-    poses, moving = branches.poses(tree, q), branches.motions(tree, q, v)
-    motions = {WORLD: BodyMotion()}
-    for body in wanted:
-        columns, i = list[Column](), body
-        while i != WORLD:
-            axis, origin = branches.axis_of(poses[i]), branches.origin_of(poses[i])
-            columns.append(Column(tree.columns[i][0], axis, ZERO, origin))
-            i = tree.joints[i].parent
-        if body != WORLD:
-            spin, turn, velocity, acceleration = (Triple(*moving[body][k : k + 3]) for k in (0, 3, 6, 9))
-            R, origin = branches.rotation_of(poses[body]), branches.origin_of(poses[body])
-            motions[body] = BodyMotion(R, origin, spin, turn, velocity, acceleration, tuple(reversed(columns)))
     return motions
 
 

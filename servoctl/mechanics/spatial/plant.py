@@ -18,8 +18,7 @@ from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rotors import with_armature
-from servoctl.mechanics.spatial import dynamics, kinematics, long_trees
-from servoctl.mechanics.spatial.branches import is_long
+from servoctl.mechanics.spatial import dynamics, kinematics
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import RobotTree
@@ -176,10 +175,7 @@ class Robot(Plant):
 def mass_matrix(robot: Robot, q: Array) -> Array:
     """M, shape (n, n)."""
     tree = robot.tree
-    if is_long(tree):
-        M = long_trees.mass_matrix(tree, robot.link_values(), q)
-    else:
-        M = dynamics.mass_matrix(tree, robot.body_moments(), q)
+    M = dynamics.mass_matrix(tree, robot.body_moments(), q)
     for (i, *_), joint in zip(tree.columns, tree.joints, strict=True):
         leads = joint.follows is None and joint.kind != "free"
         if leads and joint.name not in tree.motors:  # rotors of actuators are a parameter, see `mechanics.rotors`
@@ -191,11 +187,7 @@ def mass_matrix(robot: Robot, q: Array) -> Array:
 def force(robot: Robot, q: Array, v: Array) -> Array:
     """Q, shape (n,): gravity, Coriolis forces and the damping of joints."""
     tree = robot.tree
-    if is_long(tree):
-        bias = long_trees.bias(tree, robot.link_values(), robot.gravity, q, v)
-    else:
-        bias = dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v)
-    Q = np.array(-bias, dtype=object)
+    Q = np.array(-dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v), dtype=object)
     for columns, joint in zip(tree.columns, tree.joints, strict=True):
         if joint.damping:
             Q[columns[0]] = Q[columns[0]] - joint.damping * joint.multiplier**2 * v[columns[0]]
