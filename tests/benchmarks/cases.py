@@ -23,7 +23,7 @@ def quadruped(quick: bool) -> Results:
 
 
 def spatial_chain(quick: bool) -> Results:
-    """The control step of spatial chains to 100 joints whose tip follows a point, inside C."""
+    """The control step of spatial chains to 30 joints whose tip follows a point, inside C."""
     return laws.laws_inside("spatial_chain", quick)
 
 
