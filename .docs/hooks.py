@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Writes the tables of metrics and of stops, and takes the equations out of a page before Markdown reads it.
+    """Writes the tables of metrics, stops and gauges, and takes the equations out of a page before Markdown reads it.
 
     Raises:
         PluginError: An equation cannot be set; the build ends.
@@ -44,6 +44,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     try:
         if "<!-- table of stops -->" in markdown:
             markdown = markdown.replace("<!-- table of stops -->", reference.stops())
+            markdown = markdown.replace("<!-- table of gauges -->", reference.gauges())
         return EQUATIONS.hide(markdown.replace("<!-- table of metrics -->", reference.metrics()))
     except ValueError as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from None

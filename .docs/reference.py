@@ -49,6 +49,19 @@ def stops() -> str:
     return "\n".join([header, *rows])
 
 
+def gauges() -> str:
+    """The table of the temperatures, voltages and loads that the drives of each protocol show, as their drivers say."""
+    from hil.drives.quantities import GAUGES
+    from hil.protocols.registry import BUILT_IN
+
+    rows = ["| protocol | " + " | ".join(f"`{gauge.name}.<drive>`" for gauge in GAUGES) + " |"]
+    rows.append("|---" * (len(GAUGES) + 1) + "|")
+    for name, protocol in BUILT_IN.items():
+        shown = protocol.drive_class().gauge_needs
+        rows.append(f"| {name} | " + " | ".join(shown.get(gauge.quantity, "no") for gauge in GAUGES) + " |")
+    return "\n".join(rows)
+
+
 def metrics() -> str:
     """Table of the metrics of a search and a sweep, for the page about tuning."""
     from servoctl.sweep.metrics import METRICS

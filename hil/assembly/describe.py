@@ -1,10 +1,13 @@
 """Describes a rig in sentences, for `servoctl check`."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from hil.assembly.prepare import RigSetup, stop_rate
 from hil.assembly.stops import describe_stops
 from hil.drives.base import Drive
+from hil.drives.quantities import GAUGES, Gauge
 
 
 def describe(setup: RigSetup) -> list[str]:
@@ -40,4 +43,33 @@ def describe(setup: RigSetup) -> list[str]:
     )
     lines.append(f"in a controlled stop speeds decay by {stop_rate(setup):.3g}/s, for at most {safety.stop_time:g} s")
     lines += describe_stops(setup)
+    lines += [line for line in (seen(setup.drives), unseen(setup.drives)) if line]
     return lines + [f"note: {note}" for note in setup.notes]
+
+
+def seen(drives: Sequence[Drive]) -> str:
+    """Which temperatures, voltages and loads are read; empty for none."""
+    parts = [f"{gauge.meaning} of {_names(drives, shown)}" for gauge, shown, _ in _gauges(drives) if shown]
+    return f"read from the drives, with a warning (warn_at): {'; '.join(parts)}" if parts else ""
+
+
+def unseen(drives: Sequence[Drive]) -> str:
+    """Which temperatures, voltages and loads are not read, and what shows them; empty for none."""
+    parts = []
+    for gauge, _, hidden in _gauges(drives):
+        needs = dict.fromkeys(drive.gauge_needs.get(gauge.quantity, "") for drive in hidden)
+        remedy = "; ".join(need for need in needs if need)
+        if hidden:
+            parts.append(f"{gauge.meaning} of {_names(drives, hidden)}" + (f" (shown with {remedy})" if remedy else ""))
+    return f"not seen, so the drives' own limits trip without a warning: {'; '.join(parts)}" if parts else ""
+
+
+def _gauges(drives: Sequence[Drive]) -> Iterator[tuple[Gauge, list[Drive], list[Drive]]]:
+    """Each gauge with the drives that show it, and those that do not."""
+    for gauge in GAUGES:
+        shown = [drive for drive in drives if gauge.quantity in drive.shows]
+        yield gauge, shown, [drive for drive in drives if drive not in shown]
+
+
+def _names(drives: Sequence[Drive], some: Sequence[Drive]) -> str:
+    return "all drives" if len(some) == len(drives) else ", ".join(drive.settings.name for drive in some)

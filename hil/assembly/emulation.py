@@ -16,6 +16,7 @@ from hil.emulator.faults import Fault, read_faults
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import SupplyOptions
 from hil.emulator.targets import targets
+from hil.emulator.thermal import ThermalOptions
 from hil.loop import nanoseconds
 from hil.protocols.nodes import node_class, twins
 from servoctl.assembly.make import make_run
@@ -97,6 +98,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
         configured=settings.drives,
         supply=None if values.supply is None else SupplyOptions(**values.supply.model_dump()),
+        thermal=ThermalOptions(**values.thermal.model_dump(exclude_none=True)),
         faults=scripted_faults(settings),
         seed=setup.seed,
         engine=engine,

@@ -9,6 +9,7 @@ from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_probl
 from hil.bus.load import BusLoad, FrameTraffic, describe_load
 from hil.bus.rates import BusRates
 from hil.drives.base import Drive, Feedback, Node
+from hil.drives.quantities import GaugeLimits
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.protocols.nodes import build, node_class, options_problems, twins
 from hil.protocols.nodes import problems as protocol_problems
@@ -192,6 +193,7 @@ def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> Drive
         watchdog=values.safety.drive_watchdog, brake=drive.brake, brake_time=drive.brake_time,
         stops=(-inf if drive.stops.lower is None else drive.stops.lower,
                inf if drive.stops.upper is None else drive.stops.upper),
+        warn_at=GaugeLimits(**dict(drive.warn_at)),
         **frames,
     )  # fmt: skip
 

@@ -28,6 +28,10 @@ VELOCITY = Field(3, 2, big=True, shift=4)
 TORQUE = Field(4, 2, big=True, bits=12)
 ERROR = Field(7, 1)
 """The fault in a reply of CubeMars."""
+TEMPERATURE = Field(6, 1, "signed")
+"""Temperature in a reply of CubeMars [degree C]."""
+ELECTRONICS, ROTOR = Field(6, 1), Field(7, 1)
+"""Temperatures of the electronics and of the rotor in a reply of Damiao [degree C]."""
 SIZES = (6, 8)
 """Bytes of a reply."""
 

@@ -52,6 +52,8 @@ POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first i
 
 _FOUR = layout(POSITION, VELOCITY, TORQUE, TEMPERATURE)
 SIZE = _FOUR.size
+TEMPERATURE_STEP = 10.0
+"""Steps of the temperature in a degree."""
 _PARAMETER = Struct("<HHI")
 _MIDDLE = 0x7FFF
 """Position and velocity of a torque command: half a step below zero; without gains they have no effect."""
@@ -124,7 +126,7 @@ def feedback(identity: int, data: bytes, ranges: Ranges) -> FeedbackFrame | None
         number_of(position, ranges.position, MOST_16),
         number_of(velocity, ranges.velocity, MOST_16),
         number_of(torque, ranges.torque, MOST_16),
-        temperature / 10,
+        temperature / TEMPERATURE_STEP,
     )
 
 

@@ -6,13 +6,15 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from math import inf, nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
+from hil.drives.gauges import GaugeReads
 from hil.drives.ids import IdFamily, Ids
+from hil.drives.quantities import GAUGES, Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
@@ -269,6 +271,9 @@ class Drive(Node):
         holds_while_braking: Whether it closes its brake on `brake_frames` and holds torque until the brake is closed.
         stop_steps: What its protocol does on each step from torque to off.
         doubts: What bring-up has found about how it stops that differs from `stop_steps`, as sentences.
+        gauge_frames: Kinds of its frames that bring temperatures, supply or load in this config.
+        gauge_needs: Those that its protocol can bring -> what that needs, in words.
+        gauges: Their last values, in the order of `GAUGES`; NaN: none yet.
     """
 
     settings: DriveSettings
@@ -284,6 +289,8 @@ class Drive(Node):
     ramp_time: ClassVar[float] = 3.0  # a drive that damps needs three times as long to slow down to 5 %
     ramp_needs_encoder: ClassVar[bool] = True
     holds_while_braking: ClassVar[bool] = False
+    gauge_frames: Sequence[GaugeReads] = ()
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {}
     stop_steps: ClassVar[StopSteps] = StopSteps(
         "it cannot brake by itself: it coasts",
         "its brake closes only once the drive is off",
@@ -302,6 +309,12 @@ class Drive(Node):
         self.quiet = False
         self.fed = 0
         self.doubts: list[str] = []
+        self.gauges = [nan] * len(GAUGES)
+
+    @property
+    def shows(self) -> frozenset[Quantity]:
+        """Temperatures, supply and load that its frames bring in this config."""
+        return frozenset(reads.quantity for frame in self.gauge_frames for reads in frame.reads)
 
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:

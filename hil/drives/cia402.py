@@ -19,6 +19,7 @@ from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_p
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
+from hil.drives.quantities import Quantity
 from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
 from hil.drives.wire import (
     Encoding,
@@ -27,7 +28,6 @@ from hil.drives.wire import (
     Message,
     Off,
     Operation,
-    Quantity,
     Reads,
     Rounding,
     Wire,

@@ -11,9 +11,10 @@ from hil.drives.base import Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
+from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
-from hil.drives.wire import Expects, Message, Operation, Quantity, Reads, Wire
+from hil.drives.wire import Expects, Message, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 

@@ -6,12 +6,12 @@ from hil.codecs.field import Field
 from hil.codecs.mit import Ranges
 from hil.drives.base import FrameEnds
 from hil.drives.mit_options import EXPECTED, RangeOptions
+from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings
 from hil.drives.wire import (
     Chain,
     Encoding,
     Operation,
-    Quantity,
     Reads,
     Rounding,
     joint,

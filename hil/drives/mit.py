@@ -6,7 +6,7 @@ only after it has run out in a test. Only a Damiao reports which ranges it uses;
 here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
@@ -14,15 +14,17 @@ from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
+from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
+from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Expects, Message, Off, Wire
+from hil.drives.wire import Expects, Message, Off, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -32,6 +34,15 @@ ANSWERS = 3
 LATEST = 100_000_000
 """A motor without status counts as disabled when it has replied for so long since the command [ns]: replies that are
 late, in a queue or on a busy bus, answer older commands."""
+
+TEMPERATURES = {
+    "none": GaugeReads(),
+    "cubemars": GaugeReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ())),
+    "damiao": GaugeReads(
+        Reads(codec.ELECTRONICS, Quantity.TEMPERATURE, ()), Reads(codec.ROTOR, Quantity.MOTOR_TEMPERATURE, ())
+    ),
+}
+"""Kind of status -> temperatures in its replies."""
 
 
 class MitDrive(Drive):
@@ -49,6 +60,10 @@ class MitDrive(Drive):
     Options: ClassVar[type[MitOptions]] = MitOptions
     unverified = UNREADABLE
     ramps = True
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {
+        Quantity.TEMPERATURE: "status: cubemars or damiao",
+        Quantity.MOTOR_TEMPERATURE: "status: damiao",
+    }
     stop_steps = StopSteps(
         "damping in the motor: kd with velocity zero, at most what torque_limit leaves at speed_limit, and the torque "
         "that holds the pose; held by each next command",
@@ -68,6 +83,8 @@ class MitDrive(Drive):
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
+        self._gauges = TEMPERATURES[options.status]
+        self.gauge_frames = (self._gauges,)
         self._registers: DamiaoRegisters | None = None
         if options.status == "damiao":
             self.unverified = ""
@@ -137,6 +154,7 @@ class MitDrive(Drive):
         torque = settings.joint_torque(reply.torque)
         self.sample = Sample(settings.joint(position), settings.joint_rate(reply.velocity), torque, frame.time)
         self.alive = frame.time
+        self._gauges.take(frame.data, self.gauges)
         self._replies += 1
         self._first_reply = self._first_reply if self._replies_since_request else frame.time
         self._replies_since_request += 1
@@ -190,6 +208,7 @@ class MitDrive(Drive):
         """Replies of a motor that is enabled and without a fault."""
         settings, ranges, most = self.settings, self._ranges, (codec.MOST_16, codec.MOST_12, codec.MOST_12)
         reads = linear_sample(settings, ranges, most, (codec.POSITION, codec.VELOCITY, codec.TORQUE))
+        reads += self._gauges.reads
         working = {
             "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
             "cubemars": (Expects(codec.ERROR, 0xFF, 0),),

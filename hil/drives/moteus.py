@@ -24,6 +24,7 @@ from hil.drives.moteus_identity import Identity
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
+from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import (
@@ -32,7 +33,6 @@ from hil.drives.wire import (
     Message,
     Off,
     Operation,
-    Quantity,
     Reads,
     Rounding,
     Wire,

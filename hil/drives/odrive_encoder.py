@@ -8,9 +8,10 @@ from hil.codecs import odrive as codec
 from hil.drives.base import DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.ids import Ids
 from hil.drives.options import EncoderBits, Flag, options_of
+from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
-from hil.drives.wire import Message, Operation, Quantity, Reads, Wire
+from hil.drives.wire import Message, Operation, Reads, Wire
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem

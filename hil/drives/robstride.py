@@ -5,25 +5,32 @@ time in its parameter canTimeout, which is 0 (off) as delivered: it is set and r
 after it has run out in a test. In mode reset the motor makes no torque: its shaft is free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent, tested_time
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import Flag, options_of
+from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Expects, Message, Off, Wire
+from hil.drives.wire import Expects, Message, Off, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
+
+TEMPERATURE = GaugeReads(
+    Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)),
+)
+"""The temperature in feedback."""
 
 _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
@@ -50,6 +57,8 @@ class RobstrideDrive(Drive):
     """
 
     feedback = Feedback.REPLY
+    gauge_frames = (TEMPERATURE,)
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {Quantity.TEMPERATURE: "in each feedback"}
     test_enables = True
     unwrapping: Unwrapping
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
@@ -130,6 +139,7 @@ class RobstrideDrive(Drive):
         torque = settings.joint_torque(feedback.torque)
         self.sample = Sample(position, settings.joint_rate(feedback.velocity), torque, frame.time)
         self.alive = frame.time
+        TEMPERATURE.take(frame.data, self.gauges)
         self._replies += 1
         self.fault = codec.fault_text(feedback.faults)
         self.condition = _CONDITIONS.get(feedback.mode, Condition.UNKNOWN)
@@ -163,7 +173,7 @@ class RobstrideDrive(Drive):
         reads = linear_sample(settings, ranges, most, (codec.POSITION, codec.VELOCITY, codec.TORQUE))
         identity = codec.feedback_identifier(settings.node, self._options.host, codec.RUN)
         command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, MOST_16)
-        feedback = Message(identity, codec.SIZE, reads, sample=True, alive=True)
+        feedback = Message(identity, codec.SIZE, (*reads, *TEMPERATURE.reads), sample=True, alive=True)
         reset = Expects(codec.MODE, codec.MODE.mask, codec.RESET)
         off = Off(self._feedback_id, codec.SIZE, (reset,), mask=codec.FEEDBACK_BITS)
         return Wire((feedback,), command._replace(back=None), (off,), ())

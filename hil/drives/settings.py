@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
+from hil.drives.quantities import GaugeLimits
+
 RUNAWAY = 1.2
 """Share of the speed limit beyond which the drives are disabled without a controlled stop."""
 
@@ -78,6 +80,7 @@ class DriveSettings(SensorSettings):
         deceleration: Deceleration with which it brakes by its own control [joint unit/s^2]; None: `speed_limit` within
             `RAMP`.
         stops: Displacement at the lower and at the upper mechanical stop [joint unit]; infinite: not known.
+        warn_at: From where on temperatures, supply and load are reported.
     """
 
     torque_limit: float
@@ -90,6 +93,7 @@ class DriveSettings(SensorSettings):
     brake_time: float = 0.1
     deceleration: float | None = None
     stops: tuple[float, float] = (-inf, inf)
+    warn_at: GaugeLimits = field(default_factory=GaugeLimits)
 
     @property
     def ramp(self) -> float:

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from hil.codecs.field import Field
+from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 
@@ -31,14 +32,6 @@ LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127
 
 Chain = tuple[tuple[Operation, float], ...]
 """Operations on a number, in order."""
-
-
-class Quantity(IntEnum):
-    """What a number in a frame is, at the joint."""
-
-    POSITION = 0
-    VELOCITY = 1
-    TORQUE = 2
 
 
 class Rounding(IntEnum):

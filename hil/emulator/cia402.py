@@ -63,7 +63,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "sdo_abort"})
-    usual_code, overvoltage_code = 0x2310, 0x3210
+    usual_code, overvoltage_code, overheat_code = 0x2310, 0x3210, 0x4310
 
     def set_up(self) -> None:
         rated = self.settings.rated_torque if self.settings.rated_torque is not None else 1.0

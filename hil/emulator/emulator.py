@@ -19,6 +19,7 @@ from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import WAITING, CommandObserver
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import Supply, SupplyOptions
+from hil.emulator.thermal import ThermalOptions
 from hil.emulator.twins import Twin
 from hil.emulator.wire import EmulatedWire
 from hil.loop.clock import SECOND, nanoseconds
@@ -52,6 +53,7 @@ class EmulatedRig:
         quirks: Drive or sensor -> further options of its emulation: option -> value.
         configured: The drives as the loop knows them, in whose terms commands are checked; empty: as `drives`.
         supply: Supply of all drives; None: each has one of its own.
+        thermal: How the motors warm up.
         faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
         seed: Seed of all random numbers.
         engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
@@ -70,6 +72,7 @@ class EmulatedRig:
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     configured: Sequence[DriveSettings] = ()
     supply: SupplyOptions | None = None
+    thermal: ThermalOptions = field(default_factory=ThermalOptions)
     faults: Sequence[Fault] = ()
     seed: int = 0
     engine: str = "auto"
@@ -123,7 +126,7 @@ class Emulator:
             encoder = Encoder(plant, node, index, rig.encoders.get(name, EncoderModel()), rig.seed)
             twin = rig.twins[node.protocol]
             if isinstance(node, DriveSettings):
-                motor = Motor(world, plant, index, node, nanoseconds(rig.brake_time), rig.brake_torque)
+                motor = Motor(world, plant, index, node, nanoseconds(rig.brake_time), rig.brake_torque, rig.thermal)
                 self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
                 self.motors.append(motor)
             elif twin.sensor is not None:

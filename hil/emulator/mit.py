@@ -19,9 +19,6 @@ ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 
 DAMIAO_DISABLED, DAMIAO_ENABLED, DAMIAO_LOST = 0x0, 0x1, 0xD
 
-TEMPERATURE = 25
-"""Temperature of motor and electronics [degree C]."""
-
 
 def pack(value: float, low: float, high: float, bits: int) -> int:
     """A number as an unsigned integer of some bits that spans the range from `low` to `high`."""
@@ -48,6 +45,7 @@ class Mit(EmulatedDrive):
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
+        self.overheat_code = 0xC if self._status == "damiao" else 1
         self.overvoltage_code = 8 if self._status == "damiao" else 3
         self._watchdog = Watchdog(self.world, self._starved)
         self._starving = False
@@ -167,12 +165,12 @@ class Mit(EmulatedDrive):
         bits = pack(position, -end, end, 16) << 24
         bits |= pack(velocity, -self._velocity, self._velocity, 12) << 12
         bits |= pack(torque, -largest, largest, 12)
-        first, more = self.settings.node & 0xFF, b""
+        first, more, hot = self.settings.node & 0xFF, b"", min(127, round(self.temperature()))
         if self._status == "cubemars":
-            more = bytes([TEMPERATURE, self.fault])
+            more = bytes([hot, self.fault])
         elif self._status == "damiao":
             first = self.settings.node & 0xF | self._damiao() << 4
-            more = bytes([TEMPERATURE, TEMPERATURE])
+            more = bytes([hot, hot])
         self.send(self._host, bytes([first]) + bits.to_bytes(5, "big") + more)
 
     def _damiao(self) -> int:

@@ -42,7 +42,7 @@ class Moteus(EmulatedDrive):
     """
 
     special_faults = frozenset({"encoder_nan"})
-    usual_code, overvoltage_code = 33, 34
+    usual_code, overvoltage_code, overheat_code = 33, 34, 38
 
     def set_up(self) -> None:
         self.mode = STOPPED

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.plant import SimulatedPlant
+from hil.emulator.thermal import Thermal, ThermalOptions
 from hil.loop.virtual_time import Event, World, cancel
 
 BRAKE_TIME = 100_000_000
@@ -17,6 +18,7 @@ class Motor:
     """Motor and brake of a drive.
 
     Attributes:
+        thermal: Its load and its temperature.
         enabled: Whether the drive makes torque.
         stuck: Whether the brake does not open; faults set this and the following.
         grip: Strength of the brake relative to that of a good one; with 0 it never closes.
@@ -32,6 +34,7 @@ class Motor:
         settings: DriveSettings,
         brake_time: int = BRAKE_TIME,
         brake_torque: float = BRAKE_TORQUE,
+        thermal: ThermalOptions | None = None,
     ) -> None:
         """Starts without torque, with the brake closed if there is one.
 
@@ -42,7 +45,9 @@ class Motor:
             settings: Settings of the drive.
             brake_time: Time that the brake takes to close [ns].
             brake_torque: Torque at which the closed brake slides [torque limit].
+            thermal: How it warms up; None: `ThermalOptions()`.
         """
+        self.thermal = Thermal(thermal or ThermalOptions(), abs(settings.motor_torque(settings.torque_limit)))
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
         self._brake_time, self._strength = brake_time, brake_torque * settings.torque_limit
         self._closing: Event | None = None
@@ -130,6 +135,11 @@ class Motor:
         """Torque now, as the drive measures it [N m]."""
         self._plant.advance(self._world.now)
         return self.actuator.torque(self._world.now)
+
+    def heated(self) -> Thermal:
+        """Its load and its temperature now; since the last call it had the torque that it has now."""
+        self.thermal.heat(self.torque(), self._world.now)
+        return self.thermal
 
     def torque_for(self, acceleration: float) -> float:
         """Torque [N m] for an acceleration of the motor [rad/s^2], while the drive brakes by itself: see `Loads`."""

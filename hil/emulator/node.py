@@ -172,11 +172,13 @@ class EmulatedDrive(EmulatedNode):
         torque_table: Its torque range, relative to the agreed one.
         usual_code: Its error code for over-current, or of its power stage.
         overvoltage_code: Its error code for over-voltage; None: it has none of its own.
+        overheat_code: Its error code for over-temperature; None: it has none of its own.
         supply: The supply that it shares with others; None: one of its own, with a constant voltage.
     """
 
     settings: DriveSettings
     usual_code: ClassVar[int]
+    overheat_code: int | None = None
     overvoltage_code: int | None = None
     supply: Voltage | None = None
 
@@ -204,6 +206,14 @@ class EmulatedDrive(EmulatedNode):
     def voltage(self, usual: float) -> float:
         """Voltage of its supply [V]; `usual` where neither a quirk nor a common supply gives one."""
         return self.number("bus_voltage", usual) if self.supply is None else self.supply.voltage
+
+    def temperature(self) -> float:
+        """Temperature of drive and motor now [degree C]; it switches off where that is too high."""
+        temperature = self.motor.heated().temperature
+        if self.motor.enabled and temperature >= self.motor.thermal.options.trip:
+            self.motor.disable()
+            self.trip(self.usual_code if self.overheat_code is None else self.overheat_code)
+        return temperature
 
     @abstractmethod
     def trip(self, code: int) -> None:

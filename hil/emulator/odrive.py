@@ -156,7 +156,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
-    usual_code, overvoltage_code = 0x1000, 0x100
+    usual_code, overvoltage_code, overheat_code = 0x1000, 0x100, 0x2000
 
     def set_up(self) -> None:
         self.state, self.result, self.error = IDLE, 0, 0

@@ -24,8 +24,6 @@ RUN_MODE, TORQUE_LIMIT, POSITION, CURRENT, VELOCITY, VOLTAGE, TIMEOUT = (
 )  # fmt: skip
 PER_SECOND = 20_000
 """Steps of canTimeout in a second."""
-TENTHS = 250
-"""Temperature [0.1 degree C]."""
 EXTENDED, TARGET = 1 << 29, 0xFF
 MCU = 0x5256_7354_0000_0000
 """Upper half of the 64-bit number of the processor."""
@@ -38,7 +36,7 @@ class RobStride(EmulatedDrive):
     `parameters`: false hides canTimeout, as old firmware does.
     """
 
-    usual_code = 2
+    usual_code, overheat_code = 2, 4
 
     def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
@@ -135,7 +133,7 @@ class RobStride(EmulatedDrive):
             in_16_bits((position + end) % (2 * end) - end, end),
             in_16_bits(velocity, self._velocity),
             in_16_bits(torque, self._torque * self.torque_table),
-            TENTHS,
+            round(10 * self.temperature()),
         )
         state = self.mode << 6 | self.fault
         self.send(node_id(FEEDBACK, state, self.settings.node, host), struct.pack(">4H", *values))

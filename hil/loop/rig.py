@@ -37,6 +37,8 @@ class Reading(NamedTuple):
         findings: Implausible samples and motions at this tick.
         silences: Time since the last sign of life of each drive [s]; 0 before the first.
         torques: Torque in each drive's last sample [actuator unit]; NaN: not known.
+        gauges: Temperatures, supply and load of each drive, in the order of `hil.drives.quantities.GAUGES`; NaN: not
+            known.
     """
 
     q: Array
@@ -49,6 +51,7 @@ class Reading(NamedTuple):
     findings: Sequence[Implausibility] = ()
     silences: Sequence[float] = ()
     torques: Sequence[float] = ()
+    gauges: Sequence[Sequence[float]] = ()
 
 
 class Rig(ABC):

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hil.drives.base import Node
+from hil.drives.base import Drive, Node
+from hil.drives.quantities import GAUGES
 from hil.safety.plan import Phase
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Chunk
@@ -33,6 +34,7 @@ class ColumnLayout:
         truth: Column -> unit of those that only a simulated plant has: see `Emulator.truth`.
         parts: Arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
             loop's row), and views of its last three parts.
+        gauges: Place in `Drive.gauges` and number of the drive for each column of temperatures, supply and load.
         source: Index into all these numbers for each column that a simulated run has too; these come first.
         values: The row of the last tick.
     """
@@ -62,6 +64,14 @@ class ColumnLayout:
         extra |= {f"position.{name}": "" for name in actuators} | {f"speed.{name}": "" for name in actuators}
         extra |= {f"{kind}.{name}": unit for kind in ("torque", "sent") for name, unit in actuators.items()}
         extra |= {"encoder_residual": ""}
+        shown = [
+            (gauge, i, node.settings.name)
+            for gauge in GAUGES
+            for i, node in enumerate(nodes)
+            if isinstance(node, Drive) and gauge.quantity in node.shows
+        ]
+        self.gauges = [(gauge.place, i) for gauge, i, _ in shown]
+        extra |= {f"{gauge.name}.{name}": gauge.unit for gauge, _, name in shown}
         self.truth = {
             **{f"true_q.{name}": unit for name, unit in coordinates.items()},
             **{f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()},

@@ -234,6 +234,7 @@ class CanRig(DriveRig):
             measurement.findings,
             [(now - drive.alive) / SECOND if drive.alive else 0.0 for drive in self._drives],
             self.measured[2 * count :],
+            list(zip(*[drive.gauges for drive in self._drives], strict=True)),
         )
 
     @property

@@ -31,6 +31,7 @@ class Monitor:
         rules: What is judged at every tick, in order.
 
     Attributes:
+        rules: What is still judged: a warning is reported once.
         counts: Kind -> number of events, also of those that are not recorded.
         worst: Worst reaction so far; it never falls.
         events: Recorded events: one per kind and subject, except for `EVERY_TIME`.
@@ -41,7 +42,7 @@ class Monitor:
     ) -> None:
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
         self._rejected = [node.rejected for node in self._nodes]
-        self._rules, self._beyond = list(rules), [0] * len(rules)
+        self.rules, self._beyond = list(rules), [0] * len(rules)
         window = max(1, round(WINDOW / bounds.period))
         self._clamped: deque[Sequence[bool]] = deque(maxlen=window)
         self._changed = [0] * len(self._drives)
@@ -66,6 +67,11 @@ class Monitor:
         self.events.append(event)
         return event
 
+    def watch(self, rules: Sequence[Rule]) -> None:
+        """Judges these rules too from now on."""
+        self.rules += rules
+        self._beyond += [0] * len(rules)
+
     def judge(self, now: int, measured: Sequence[Sequence[float]], phase: Phase) -> None:
         """Judges every rule.
 
@@ -74,8 +80,8 @@ class Monitor:
             measured: Numbers of each node, in the order of `Measured`.
             phase: Present phase.
         """
-        beyond = self._beyond
-        for i, rule in enumerate(self._rules):
+        beyond, spent = self._beyond, []
+        for i, rule in enumerate(self.rules):
             value = measured[rule.measured][rule.node]
             if not (value < rule.lower or value > rule.upper) or phase not in rule.phases:
                 beyond[i] = 0
@@ -83,6 +89,10 @@ class Monitor:
             beyond[i] += 1
             if beyond[i] >= rule.ticks:
                 self.report(now, rule.kind, rule.subject, rule.tell(value))
+                if rule.once:
+                    spent.append(i)
+        for i in reversed(spent):
+            del self.rules[i], beyond[i]
 
     def rejections(self, now: int) -> None:
         """Reports the invalid frames that were dropped since the last call."""

@@ -10,9 +10,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
+from hil.drives.quantities import GAUGES, Gauge, Quantity
 from hil.drives.settings import RUNAWAY
 from hil.loop import SECOND
-from hil.safety.events import EventKind
+from hil.safety.events import EventKind, Reaction
 from hil.safety.plan import ENDING, Phase
 
 MISSING_HEARTBEATS = 2.5
@@ -35,6 +36,10 @@ class Measured(IntEnum):
     AGE = 2  # of the last accepted sample [s]
     SILENCE = 3  # time since the last sign of life [s]
     TORQUE = 4  # in the last sample [actuator unit]
+    TEMPERATURE = 5  # from here on the gauges, in the order of `hil.drives.quantities.GAUGES`
+    MOTOR_TEMPERATURE = 6
+    SUPPLY = 7
+    LOAD = 8
 
 
 class Rule(NamedTuple):
@@ -60,6 +65,11 @@ class Rule(NamedTuple):
     tell: Callable[[float], str]
     ticks: int = 1
     phases: frozenset[Phase] = STARTED
+
+    @property
+    def once(self) -> bool:
+        """Whether it is judged no more after its first event: a drive stays hot for long."""
+        return self.kind.reaction is Reaction.WARN
 
 
 @dataclass(frozen=True)
@@ -151,3 +161,32 @@ def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
         speed(EventKind.RUNAWAY, RUNAWAY * most, 1),
         speed(EventKind.SPEED, most, 2),  # one fast sample may be noise
     ]
+
+
+GAUGE_EVENTS = {
+    Quantity.TEMPERATURE: EventKind.HOT,
+    Quantity.MOTOR_TEMPERATURE: EventKind.HOT_MOTOR,
+    Quantity.SUPPLY: EventKind.SUPPLY,
+    Quantity.LOAD: EventKind.OVERLOAD,
+}
+
+
+def gauge_rules(drives: Sequence[Drive]) -> tuple[Rule, ...]:
+    """The rules for temperatures, supply and load of drives whose bring-up is over: the first voltage is known then."""
+    return tuple(
+        _gauge_rule(drive, i, gauge)
+        for i, drive in enumerate(drives)
+        for gauge in GAUGES
+        if gauge.quantity in drive.shows
+    )
+
+
+def _gauge_rule(drive: Drive, node: int, gauge: Gauge) -> Rule:
+    lower, upper = drive.settings.warn_at.limits(gauge, drive.gauges[gauge.place])
+    unit = gauge.unit and f" {gauge.unit}"
+
+    def tell(value: float) -> str:
+        return f"{gauge.meaning} {value:.4g}{unit}, warning at {lower if value < lower else upper:.4g}{unit}"
+
+    kind, measured = GAUGE_EVENTS[gauge.quantity], Measured[gauge.quantity.name]
+    return Rule(kind, drive.settings.name, measured, node, lower, upper, tell, 1, COMMANDED)

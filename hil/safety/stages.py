@@ -22,6 +22,7 @@ from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
 from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
+from hil.safety.rules import Rule
 from servoctl.types import Array, Status
 
 FIRST_SAMPLES = 1.0
@@ -119,6 +120,11 @@ class Stages:
         return going and self._stop_request is None and self._monitor.worst < Reaction.STOP and self._controller.direct
 
     @property
+    def rules(self) -> Sequence[Rule]:
+        """What is judged at every tick."""
+        return self._monitor.rules
+
+    @property
     def next_task_time(self) -> float:
         """Task time of the next tick of the task [s]."""
         return self._task / SECOND
@@ -214,7 +220,7 @@ class Stages:
             [value if usable else nan for value, usable in zip(values, sound, strict=False)]
             for values in (reading.positions, reading.speeds)
         )
-        monitor.judge(present, (positions, speeds, ages, silences, reading.torques), self.mode)
+        monitor.judge(present, (positions, speeds, ages, silences, reading.torques, *reading.gauges), self.mode)
         self._rig.watch(monitor, now, ages, self.mode in WORKING)
         # signs and zeros that contradict each other are what a calibration is for
         if self.mode not in (Phase.CALIBRATE, *ENDING):

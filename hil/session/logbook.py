@@ -118,6 +118,7 @@ class Logbook:
         more += rig.measured
         more += rig.sent
         more.append(reading.residual)
+        more += [rig.drives[number].gauges[place] for place, number in self._table.gauges]
         more += rig.true
         more += self._live_gains.values
         self._recording.row(self._table.row(more))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hil.assembly.describe import seen, unseen
 from hil.assembly.prepare import RigSetup
 from hil.assembly.proving import let_go, proof_plan
 from hil.assembly.stops import stops_of_task
@@ -73,7 +74,7 @@ def _tested(setup: RigSetup) -> list[str]:
         f"in this run, in stage zero: sign and scale of each torque and position, by a motion of at most {most}; "
         "a drive that it cannot prove is named"
     )
-    return tested
+    return [*tested, *(line for line in (seen(drives),) if line)]
 
 
 def zero_torques(setup: RigSetup) -> str:
@@ -131,10 +132,7 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
     left.append(
         f"the supply absorbs what braking gives back: {_energy(setup):.3g} J if all axes brake from speed_limit"
     )
-    left.append(
-        "temperature, bus voltage and load (I2t) of the drives are not read: their own limits protect them, and trip "
-        "without a warning"
-    )
+    left += [line for line in (unseen(drives),) if line]
     left += [f"{drive.settings.name}: {drive.unverified}" for drive in drives if drive.unverified]
     left.append(
         f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hil.drives.base import Condition, Drive, Node
+from hil.drives.quantities import GAUGES
 from hil.drives.sample import Sample
 from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
@@ -45,6 +46,7 @@ def load(
         x["next_torque"][i] = node.next_torque
         if node.unwrapping is not None:
             x["wrapped"][i], x["added"][i] = node.unwrapping.last, node.unwrapping.added
+    x["gauges"].reshape(len(GAUGES), -1)[:, : len(drives)] = np.transpose([drive.gauges for drive in drives])
     k["alive"][:] = [drive.alive for drive in drives]
     x["previous"][:], k["limits_time"][0] = limits.previous, limits.last
     if sensing.tracking is not None:

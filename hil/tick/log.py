@@ -47,6 +47,9 @@ class TickLog:
         log.sources, log.columns, log.block = len(table.source), len(table.values), COUNTS
         log.state, log.command, log.inputs = len(state), len(command), layout.slices["u"].start
         log.parameters, log.stage, log.nominal = values.parameters, stage, timing.nominal
+        log.gauges = len(table.gauges)
+        places = [place * machine.tick.channels + drive for place, drive in table.gauges]
+        log.gauge = machine.pointer("int", np.array(places, dtype=np.int32))
         log.source = machine.pointer("int", table.source.astype(np.int32))
         log.numbers = machine.pointer("double", numbers)
         log.marks = machine.ffi.from_buffer("long long[]", timing.marks)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hil.drives.base import Drive, Feedback, Node
+from hil.drives.quantities import GAUGES
 from hil.drives.wire import Wire
 from hil.loop.controller import Controller
 from hil.safety.plan import Phase
@@ -72,7 +73,7 @@ class CompiledTick:
         self._law(controller, stops_on)
         self._channels(nodes, buses, sensing)
         self._drives(drives, wires, nodes, buses)
-        self._rules(rules)
+        self.take_rules(rules)
         for name, entry in (
             ("predict", prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
         ):  # fmt: skip
@@ -99,6 +100,7 @@ class CompiledTick:
             (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
         )
         kept |= dict.fromkeys(("last", "last_allowed"), tracking.COMES_WITHIN * m)
+        kept |= {"gauges": len(GAUGES) * channels}
         single = (
             "now",
             "sync",
@@ -230,7 +232,8 @@ class CompiledTick:
             place = tick.watch[k]
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
 
-    def _rules(self, rules: Sequence[Rule]) -> None:
+    def take_rules(self, rules: Sequence[Rule]) -> None:
+        """Judges these rules, and no others, in every tick."""
         rules = [rule for rule in rules if Phase.FULL in rule.phases]
         self.tick.rule, self.tick.rules = self._array("tick_rule", len(rules)), len(rules)
         for i, rule in enumerate(rules):

@@ -9,10 +9,12 @@ know cannot be wrong there. Stages, stop, heartbeats and records are Python's in
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from hil.drives.quantities import GAUGES
 from hil.frame import Frame
 from hil.loop import SECOND, Reading, Tick, WallClock
 from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
+from hil.safety.rules import Rule
 from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import CompiledTick
@@ -44,6 +46,7 @@ class TickRig(CanRig):
     sockets: TickSockets | None = None
     decided = complete = _loaded = False
     _pause = 0
+    _rules: tuple[Rule, ...] = ()
 
     def run_in_c(
         self,
@@ -165,6 +168,9 @@ class TickRig(CanRig):
         if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
             return False
         machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
+        if (rules := tuple(self._stages.rules)) != self._rules:
+            machine.take_rules(rules)
+            self._rules = rules
         encoded = zip(self._templates, machine.encoded(), strict=True)
         self._encoded = [(bus, like, frame_reader(memory)) for (bus, like), memory in encoded]
         self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
@@ -203,7 +209,7 @@ class TickRig(CanRig):
         x = self._numbers
         return Reading(
             x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds,
-            (), x["silences"].tolist(), torques,
+            (), x["silences"].tolist(), torques, x["gauges"].reshape(len(GAUGES), -1).tolist(),
         )  # fmt: skip
 
     def decide(self, tick: Tick) -> Array | None:

@@ -108,6 +108,17 @@ class Stops(Section):
     upper: Real | None = Field(default=None, description="displacement at the upper stop [joint unit]; left out: none")
 
 
+class WarnAt(Section):
+    """From where on a drive is reported, below its own limits; what its protocol does not show has no effect."""
+
+    temperature: Real = Field(default=70.0, description="temperature of the drive, or the only one it shows [degree C]")
+    motor_temperature: Real = Field(default=90.0, description="temperature of the motor [degree C]")
+    supply: Interval | None = Field(
+        default=None, description="[lowest, highest] bus voltage [V]; left out: 0.85 and 1.1 times the first one seen"
+    )
+    load: Positive = Field(default=0.9, description="load (I2t), 1 is what the drive allows for long [-]")
+
+
 class DriveConfig(NodeConfig):
     """A drive and its limits, all at the joint."""
 
@@ -122,6 +133,7 @@ class DriveConfig(NodeConfig):
     brake_time: Time = Field(
         default=0.1, description="time that the brake takes to close; torque is held so long where the protocol can [s]"
     )
+    warn_at: WarnAt = Field(default=WarnAt(), description="from where on temperatures, supply and load are reported")
 
 
 class Sensor(NodeConfig):
@@ -213,6 +225,17 @@ class SupplyConfig(Section):
         return self
 
 
+class ThermalConfig(Section):
+    """How emulated motors warm up, with the square of their torque."""
+
+    ambient: Real = Field(default=25.0, description="temperature without load [degree C]")
+    rise: NotNegative = Field(default=40.0, description="rise at torque_limit after a long time [K]")
+    time: PositiveTime = Field(default=60.0, description="time constant [s]")
+    trip: Real | None = Field(
+        default=None, description="temperature at which a drive switches off [degree C]; left out: never"
+    )
+
+
 class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
@@ -246,6 +269,7 @@ class Emulation(Section):
     supply: SupplyConfig | None = Field(
         default=None, description="supply that all emulated drives share; left out: each has one of its own"
     )
+    thermal: ThermalConfig = Field(default=ThermalConfig(), description="how the motors warm up")
 
 
 class Hil(Section):

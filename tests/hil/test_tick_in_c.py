@@ -187,6 +187,8 @@ class Bare:
         for place, each in zip(self.watch, watched, strict=True):
             place.mask, place.value, place.bus, place.extended = each
         self.tick.message, self.tick.messages, self.tick.m = self.messages, len(wire.messages), 1
+        self.tick.channels, self.gauges = 1, self.ffi.new("double[]", drive.gauges)
+        self.tick.gauges = self.gauges
         self.tick.watch, self.tick.watched = self.watch, len(watched)
         self.values = {name: self.ffi.new("double *") for name in NUMBERS}
         self.times = {name: self.ffi.new("long long *") for name in ("sample_time", "alive")}
@@ -274,11 +276,12 @@ def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
         assert drive.unwrapping.last is not None
         bare.values["wrapped"][0], bare.values["added"][0] = drive.unwrapping.last, drive.unwrapping.added
     for frame in frames_for(drive, 3000, random.Random(7)):
-        before = [cell[0] for cell in bare.values.values()]
+        before, gauges = [cell[0] for cell in bare.values.values()], list(bare.gauges)
         number = bare.take(frame)
         if number == GIVEN_BACK:  # the rig undoes such a tick
             for cell, value in zip(bare.values.values(), before, strict=True):
                 cell[0] = value
+            bare.gauges[0 : len(gauges)] = gauges
             continue
         rejected = drive.rejected
         if number == UNKNOWN:
@@ -295,6 +298,7 @@ def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
             assert (drive.unwrapping.last, drive.unwrapping.added) == (
                 bare.values["wrapped"][0], bare.values["added"][0],
             )  # fmt: skip
+        assert np.array(list(bare.gauges)).tobytes() == np.array(drive.gauges).tobytes()
         assert not drive.alive or drive.alive == bare.times["alive"][0] or drive.alive == 1
     assert taken > 1000
     assert drive.unwrapping is None or drive.unwrapping.added != 0.0

@@ -50,6 +50,8 @@ static int as_expected(const tick_expects *each, int count, const unsigned char 
   return 1;
 }
 
+enum { FIRST_GAUGE = 3 }; /* as in hil.drives.quantities */
+
 /* Takes a frame; returns the number of its message, GIVEN_BACK, or UNKNOWN for an id of no node. */
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time)
 {
@@ -64,6 +66,10 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     for (int r = 0; r < each->reads_count; ++r) {
       const tick_reads *reads = &each->reads[r];
       double value = chained(&reads->chain, number_of(&reads->field, data), &k->wrapped[node], &k->added[node]);
+      if (reads->quantity >= FIRST_GAUGE) {
+        k->gauges[(reads->quantity - FIRST_GAUGE) * k->channels + node] = value;
+        continue;
+      }
       if (!is_finite(value)) return give_back(k, "a number that is not finite in a frame");
       if (reads->quantity == 0) k->position[node] = value;
       else if (reads->quantity == 1) k->velocity[node] = value;

@@ -1,7 +1,8 @@
 
 typedef struct { /* what a tick records: hil.session.logbook */
-  int columns, sources, state, command, inputs, parameters, block;
+  int columns, sources, state, command, inputs, parameters, block, gauges;
   const int *source; /* of the first columns: index into `numbers` */
+  const int *gauge;  /* of the columns of gauges: index into those of `tick` */
   double *numbers;   /* time, state, command, and the results of `values` */
   double *unused;    /* a row that finds no room */
   tick_call values;

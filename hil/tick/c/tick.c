@@ -36,12 +36,14 @@ static const double *measured(const tick *k, int quantity)
   case 1: return k->rates;
   case 2: return k->ages;
   case 3: return k->silences;
-  default: return k->torque;
+  case 4: return k->torque;
+  default: return k->gauges + (quantity - 5) * k->channels;
   }
 }
 
 static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyond its limits", "an old sample",
-                                     "a missing heartbeat", "a torque beyond its limits"};
+                                     "a missing heartbeat", "a torque beyond its limits",
+                                     "a hot drive", "a hot motor", "an unusual bus voltage", "a loaded motor"};
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)

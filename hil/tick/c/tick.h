@@ -27,7 +27,7 @@ typedef struct {
   unsigned long long mask, value;
 } tick_expects;
 
-typedef struct { /* quantity 0: position, 1: velocity, 2: torque */
+typedef struct { /* quantity 0: position, 1: velocity, 2: torque, then the gauges */
   tick_field field;
   int quantity;
   tick_chain chain;
@@ -38,7 +38,7 @@ typedef struct { /* a frame that a healthy node sends */
   int bus, node, flags, length, sample, alive;
   int selects_count, expects_count, reads_count;
   tick_expects selects[1], expects[5];
-  tick_reads reads[3];
+  tick_reads reads[5];
 } tick_message;
 
 typedef struct { /* ids with (id & mask) == value belong to a node */
@@ -100,6 +100,7 @@ typedef struct {
   double *moved, *sent, *made, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
   double *last, *last_allowed; /* of the last windows, the oldest first */
   double *carried, *previous;
+  double *gauges; /* temperatures, supply and load of each node, in the order of hil.drives.quantities */
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
   long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
   long long *scale_since, *scale_beyond;

@@ -1,0 +1,51 @@
+"""The temperature of an emulated motor: one heat capacity, heated by the square of the torque."""
+
+from dataclasses import dataclass
+from math import exp, inf
+
+from hil.loop.clock import SECOND
+
+
+@dataclass(frozen=True)
+class ThermalOptions:
+    """How the motors warm up: `time load' = (torque / torque_limit)^2 - load`, temperature `ambient + rise load`.
+
+    Attributes:
+        ambient: Temperature without load [degree C].
+        rise: Rise of the temperature at load 1, after a long time [K].
+        time: Time constant [s].
+        trip: Temperature at which a drive switches off [degree C].
+    """
+
+    ambient: float = 25.0
+    rise: float = 40.0
+    time: float = 60.0
+    trip: float = inf
+
+
+class Thermal:
+    """Load and temperature of a motor, at first those without load.
+
+    Args:
+        options: How it warms up.
+        limit: Torque whose load is 1 [N m].
+
+    Attributes:
+        options: How it warms up.
+        load: Load at the last `heat`.
+    """
+
+    def __init__(self, options: ThermalOptions, limit: float) -> None:
+        self.options, self._limit = options, limit
+        self.load, self._since = 0.0, 0
+
+    def heat(self, torque: float, now: int) -> None:
+        """Lets a torque [N m] act from the last call until now [ns]."""
+        final = (torque / self._limit) ** 2
+        self.load = final + (self.load - final) * exp((self._since - now) / SECOND / self.options.time)
+        self._since = now
+
+    @property
+    def temperature(self) -> float:
+        """Temperature at the last `heat` [degree C]."""
+        return self.options.ambient + self.options.rise * self.load
