@@ -1,7 +1,7 @@
 """How frames get through a bus that python-can has opened: by its own messages, or straight through its socket.
 
-Design: python-can opens and closes the bus. Where its interface is a socket whose bytes we know, reading and writing
-that socket is several times faster than python-can's messages; the bytes are the same.
+Design: python-can opens and closes the bus. Reading and writing the socket of SocketCAN is several times faster than
+python-can's messages; the bytes are the same.
 
 Source: Linux, include/uapi/linux/can.h.
 """
@@ -62,13 +62,7 @@ class UnreadableError(ValueError):
 
 
 class FrameChannel(ABC):
-    """Moves frames to and from an open bus.
-
-    Attributes:
-        dropped: Own datagrams that the kernel dropped because it was told to.
-    """
-
-    dropped = 0
+    """Moves frames to and from an open bus."""
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
@@ -169,35 +163,20 @@ class PythonCanChannel(FrameChannel):
         pass
 
 
-class SocketChannel(FrameChannel):
-    """Frames as bytes on a bus's socket.
+class SocketCanChannel(FrameChannel):
+    """Frames as bytes on a SocketCAN socket.
 
     Args:
         opened: The socket.
-        length: Length of the longest record on it [byte].
-        sender: The socket to send from; None: the same one.
-
-    Attributes:
-        own_address: Address whose datagrams are ignored; None: none are.
     """
 
-    own_address: Any = None
-
-    def __init__(self, opened: socket.socket, length: int, sender: socket.socket | None = None) -> None:
+    def __init__(self, opened: socket.socket) -> None:
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._socket, self._length, self._sender = opened, length, sender or opened.dup()
+        self._socket, self._sender = opened, opened.dup()
         self._waiting = select.poll()
         self._waiting.register(opened, select.POLLIN | select.POLLERR)
         for each in (opened, self._sender):
             each.setblocking(False)
-
-    @abstractmethod
-    def _read(self, record: bytes, stamp: int) -> Received:
-        """Decodes a record that came at this system time [ns].
-
-        Raises:
-            UnreadableError: It is not a frame.
-        """
 
     def close(self) -> None:
         self._sender.close()
@@ -209,27 +188,14 @@ class SocketChannel(FrameChannel):
             return None
         while True:
             try:
-                record, extra, _, sender = self._socket.recvmsg(self._length, _SPACE)
+                record, extra, _, _ = self._socket.recvmsg(_CANFD_FRAME.size, _SPACE)
+                break
             except BlockingIOError:
                 if timeout <= 0.0 or not select.select([self._socket], [], [], timeout)[0]:
                     return None
-            else:
-                if self.own_address is None or sender != self.own_address:
-                    break
             timeout = 0.0
         seconds, rest = _STAMP.unpack(extra[0][2])
         return self._read(record, seconds * SECOND + rest)
-
-
-class SocketCanChannel(SocketChannel):
-    """Frames on a SocketCAN socket.
-
-    Args:
-        opened: The socket.
-    """
-
-    def __init__(self, opened: socket.socket) -> None:
-        super().__init__(opened, _CANFD_FRAME.size)
 
     def send(self, frame: Frame) -> None:
         flags = frame.extended * _EXTENDED | frame.remote * _REMOTE | frame.error * _ERROR

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from hil.bus.fd_bits import worst_fd_bits
-from hil.bus.frame_bits import worst_bits
+from hil.bus.frame_bits import frame_bits
 from hil.bus.rates import BusRates, PhaseBits
 
 ROUNDING = 1e-12
@@ -32,9 +31,7 @@ class FrameTraffic(NamedTuple):
     @property
     def worst_bits(self) -> PhaseBits:
         """Bits of one frame in the worst case."""
-        if self.fd:
-            return worst_fd_bits(self.size, self.extended, self.brs)
-        return PhaseBits(worst_bits(self.size, self.extended))
+        return frame_bits(self.size, self.extended, self.fd, self.brs)
 
 
 def worst_load(traffic: Iterable[FrameTraffic], rates: BusRates) -> float:

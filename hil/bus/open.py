@@ -6,24 +6,18 @@ import importlib
 import importlib.util
 import inspect
 import ipaddress
-import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import can
 from can.interfaces import BACKENDS
 
 from hil.bus.base import BusError
-from hil.bus.channel import FrameChannel, SocketCanChannel
-from hil.bus.multicast import MulticastChannel
 from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
 from hil.bus.rates import BusRates
 from hil.loop.clock import Clock
 from servoctl.errors import in_one_line
-
-MULTICAST_PORT = 43113
-"""Port of `udp_multicast` if the config gives none: the default of python-can."""
 
 _SYSTEM_TIME = {"socketcan", "udp_multicast", "virtual"}  # they stamp frames with the system time of arrival
 _OWN_KEYS = {"interface", "channel", "bitrate", "fd", "data_bitrate", "data_sample_point"}
@@ -66,17 +60,16 @@ def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: i
         rest["bitrate"] = bitrate
     if rates.fd:
         rest |= _fd_arguments(where, interface, accepted, rates, keys.get("data_sample_point"))
-    socket_channel = _socket_channel(interface, channel, keys)
     try:
         bus = can.Bus(interface=interface, channel=channel, ignore_config=True, **rest)
         return PythonCanBus(
             name,
             bus,
             clock,
-            echoes=bool(keys.get("receive_own_messages")) or (interface == "udp_multicast" and socket_channel is None),
+            echoes=bool(keys.get("receive_own_messages")) or interface == "udp_multicast",
             system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
             receive_buffer=receive_buffer,
-            socket_channel=socket_channel,
+            socketcan=interface == "socketcan" and not keys.get("preserve_timestamps"),
             fd=rates.fd,
         )
     except Exception as error:  # drivers raise many kinds
@@ -103,20 +96,6 @@ def _fd_arguments(
     if not arguments:
         raise BusError(f"{where}: fd: python-can's {interface} carries no FD frames (socketcan, pcan and kvaser do)")
     return arguments
-
-
-def _socket_channel(
-    interface: str, channel: str | int, keys: Mapping[str, Any]
-) -> Callable[[socket.socket], FrameChannel] | None:
-    """Makes the channel on a bus's socket; None if frames have to go through python-can."""
-    if sys.platform != "linux" or keys.get("preserve_timestamps"):
-        return None
-    if interface == "socketcan":
-        return SocketCanChannel
-    if interface == "udp_multicast" and "." in str(channel):  # an IPv4 address
-        port = keys.get("port", MULTICAST_PORT)
-        return lambda opened: MulticastChannel(opened, str(channel), port)
-    return None
 
 
 def is_loopback(keys: Mapping[str, Any]) -> bool:

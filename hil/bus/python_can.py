@@ -12,7 +12,6 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import can
@@ -27,6 +26,7 @@ from hil.loop.clock import SECOND, Clock
 RECEIVE_BUFFER = 4 << 20
 """Receive buffer to ask of the kernel [byte]; one frame takes about 800 of them."""
 
+_IP_MULTICAST_ALL = 49  # Linux, linux/in.h
 _SO_RCVBUFFORCE, _SO_MEMINFO, _MEMINFO_DROPS, _MEMINFO_WORDS = 33, 55, 8, 9  # Linux, asm-generic/socket.h
 
 
@@ -40,7 +40,7 @@ class PythonCanBus(Bus):
         echoes: Whether the interface returns what is sent on it.
         system_time: Whether it stamps frames with the system time of their arrival.
         receive_buffer: Size to ask of the kernel [byte].
-        socket_channel: Makes the channel on the bus's socket; None: frames go through python-can.
+        socketcan: Whether frames go straight through the bus's socket, which is one of SocketCAN.
         fd: Whether the bus carries FD frames.
 
     Attributes:
@@ -56,7 +56,7 @@ class PythonCanBus(Bus):
         echoes: bool = False,
         system_time: bool = False,
         receive_buffer: int = RECEIVE_BUFFER,
-        socket_channel: Callable[[socket.socket], FrameChannel] | None = None,
+        socketcan: bool = False,
         fd: bool = False,
     ) -> None:
         self.name, self._fd = name, fd
@@ -74,10 +74,10 @@ class PythonCanBus(Bus):
             descriptor = None
         self._socket = _socket_of(descriptor, receive_buffer)
         self._channel: FrameChannel
-        if socket_channel is None or self._socket is None:
-            self._channel = PythonCanChannel(bus, descriptor)
+        if socketcan and self._socket is not None:
+            self._channel = SocketCanChannel(self._socket)
         else:
-            self._channel = socket_channel(self._socket)
+            self._channel = PythonCanChannel(bus, descriptor)
 
     def send(self, frame: Frame) -> None:
         """Hands a frame to the controller; waits for room in its queue, at most `PATIENCE`.
@@ -154,8 +154,7 @@ class PythonCanBus(Bus):
         if self._socket is not None:
             with suppress(OSError):
                 words = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
-                drops = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
-                self._lost = max(0, drops - self._channel.dropped)
+                self._lost = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
         return Health(
             self._link, self._reason, self._sent, self._received, self._echoes, self._errors, self._refused,
             self._invalid, self._lost,
@@ -266,6 +265,9 @@ def _socket_of(descriptor: int | None, receive_buffer: int) -> socket.socket | N
     except OSError:  # only root may exceed the system's limit
         with suppress(OSError):
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    if opened.family == socket.AF_INET:
+        with suppress(OSError):  # otherwise it also receives the groups that other processes have joined on this port
+            opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
     return opened
 
 

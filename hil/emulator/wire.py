@@ -33,7 +33,7 @@ class EmulatedWire:
         name: Its name in the config.
         world: Its time.
         rates: Its bit rates.
-        frame_time: Returns the duration of a frame with its stuff bits and the interframe space [ns].
+        frame_time: Returns the duration of a frame with the most stuff bits and the interframe space [ns].
         stations: All controllers, in the order in which they were attached.
         taps: Functions that see every frame.
         disturbances: Disturbances that act now.

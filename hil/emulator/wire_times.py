@@ -1,6 +1,5 @@
 """How long frames, errors and pauses take on an emulated bus."""
 
-from hil.bus.fd_bits import fd_bits
 from hil.bus.frame_bits import frame_bits
 from hil.bus.rates import BusRates
 from hil.frame import Frame
@@ -22,13 +21,6 @@ SEQUENCE = 11
 """Bits of a sequence of recessive bits that counts for the end of bus-off."""
 
 
-SHORT = 4
-"""Frames with at most so many bytes repeat: commands of torque, SYNC, heartbeats."""
-
-MOST_KEPT = 16384
-"""Durations of short frames that are kept."""
-
-
 class WireTimes:
     """Times on a bus [ns].
 
@@ -41,7 +33,7 @@ class WireTimes:
     def __init__(self, rates: BusRates) -> None:
         """Those of a bus with these bit rates."""
         self._bitrate, self._data_bitrate = rates.nominal, rates.data
-        self._kept: dict[tuple[int, bytes], int] = {}
+        self._kept: dict[tuple[int, bool, bool, bool], int] = {}
         self.interframe, self.suspend = self._duration(INTERFRAME), self._duration(SUSPEND)
         self.error = self._duration(ERROR_FRAME - END_OF_FRAME)
 
@@ -53,17 +45,11 @@ class WireTimes:
         return self._duration(SEQUENCE * number)
 
     def frame(self, frame: Frame) -> int:
-        """Duration of a frame with its stuff bits and the interframe space."""
-        if frame.fd:
-            bits = fd_bits(frame)
-            return bits.nominal * SECOND // self._bitrate + bits.data * SECOND // self._data_bitrate
-        data = frame.data
-        if len(data) > SHORT or frame.extended or frame.remote:
-            return frame_bits(frame) * SECOND // self._bitrate
-        kept, key = self._kept, (frame.id, data)
-        duration = kept.get(key)
+        """Duration of a frame with the most stuff bits there can be and the interframe space."""
+        kind = 0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs
+        duration = self._kept.get(kind)
         if duration is None:
-            if len(kept) >= MOST_KEPT:
-                kept.clear()
-            duration = kept[key] = frame_bits(frame) * SECOND // self._bitrate
+            bits = frame_bits(*kind)
+            nominal, data = bits.nominal * SECOND // self._bitrate, bits.data * SECOND // self._data_bitrate
+            duration = self._kept[kind] = nominal + data
         return duration

@@ -20,7 +20,7 @@ from can.util import channel2int
 
 from hil.frame import Frame
 from hil.loop.clock import SECOND
-from hil.recorder.bit_table import LEAST
+from hil.recorder.bit_table import recorded_bits
 from hil.recorder.memory import FIELDS, unpacked
 from servoctl.types import Array
 
@@ -120,7 +120,7 @@ MOST = 600
 
 
 class BusBits:
-    """Bits per bus and time window, counted without stuff bits, apart for the nominal and the data bit rate."""
+    """Bits per bus and time window, those of the worst case, apart for the nominal and the data bit rate."""
 
     def __init__(self) -> None:
         self._window = SECOND // 50
@@ -131,7 +131,7 @@ class BusBits:
         frames = np.frombuffer(data, FIELDS)
         if not len(frames):
             return
-        bits = LEAST(frames)
+        bits = recorded_bits(frames)
         time = np.maximum(frames["time"], 0)
         while int(time.max()) // self._window >= MOST:
             self._merge()

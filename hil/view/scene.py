@@ -10,7 +10,7 @@ import numpy as np
 
 from hil.bus.rates import BusRates
 from hil.loop.clock import SECOND
-from hil.recorder.bit_table import WORST
+from hil.recorder.bit_table import recorded_bits
 from hil.recorder.events import split
 from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings
 from hil.recorder.ring import Ring
@@ -220,7 +220,7 @@ class Scene:
 
 
 class BusTraffic:
-    """Number of frames on a bus, and its load over the last second with worst-case stuff bits.
+    """Number of frames on a bus, and its load over the last second, by the bits of the worst case.
 
     Attributes:
         name: Name of the bus.
@@ -240,7 +240,7 @@ class BusTraffic:
         self._counts["errors"] += int(errors.sum())
         self._counts["sent"] += int(sent.sum())
         self._counts["received"] += int((~sent & ~errors).sum())
-        used = float((WORST(frames) @ self._bit_times).sum())
+        used = float((recorded_bits(frames) @ self._bit_times).sum())
         now = int(frames["time"].max())
         self._recent.append((now, used))
         while self._recent[0][0] < now - LOAD_TIME * SECOND:

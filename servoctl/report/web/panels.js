@@ -265,7 +265,7 @@ function busLoad(box, group, runs) {
   const limits = [...new Set(found.map(({ most }) => 100 * most))].map((value) => ({ value }));
   const { t } = found[0];
   panel(box, group, runs, { title: "Bus load", unit: "%", height: 150, tables, lines, limits,
-    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, without stuff bits; hatched: max_bus_load`] });
+    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, with the most stuff bits there can be; hatched: max_bus_load`] });
 }
 
 /** A histogram of ticks over all rows, on a log axis since rare values matter most. */
