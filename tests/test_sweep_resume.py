@@ -18,7 +18,9 @@ from test_sweep_ends import BALL, CONFIG, begin
 from servoctl.assembly.files import files_of
 from servoctl.cli import main
 from servoctl.config import load_config
-from servoctl.sweep.store import FILE
+from servoctl.sweep.store import SWEEP
+
+FILE = SWEEP.file
 
 GRID = "plant.parameters.m=1:2:7"
 

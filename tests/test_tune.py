@@ -89,18 +89,18 @@ def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
 
 
 def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    from servoctl.tune.store import Store
+    from servoctl.tune.store import TrialStore
 
-    given, add = problem(config), Store.add
+    given, add = problem(config), TrialStore.add
     whole = tune(given, tmp_path / "whole")
 
-    def fails_at_eight(self: Store, trial: Any) -> None:
+    def fails_at_eight(self: TrialStore, trial: Any) -> None:
         if len(self.trials) == 7:
             raise RunFolderError("the disk is full")
         add(self, trial)
 
     with monkeypatch.context() as patch, pytest.raises(RunFolderError, match="the disk is full"):
-        patch.setattr(Store, "add", fails_at_eight)
+        patch.setattr(TrialStore, "add", fails_at_eight)
         tune(given, tmp_path / "parts")
     parts = tune(given, tmp_path / "parts", resume=True)
     assert parts.here == 10
@@ -217,7 +217,7 @@ def test_the_command_writes_a_config_that_runs_and_prints_the_result(
     )
     out = tmp_path / "deep" / "out"
     with pytest.raises(SystemExit) as ended:
-        main(["tune", str(tmp_path / "cart.yaml"), "--out", str(out), "--no-compare", "--engine", "vm"])
+        main(["tune", str(tmp_path / "cart.yaml"), "--out", str(out), "--engine", "vm"])
     said = capsys.readouterr().out
     assert ended.value.code == 0
     summary = json.loads((out / "summary.json").read_text())
@@ -375,7 +375,7 @@ def test_the_command_prints_share_and_margin_with_their_bounds(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        main(["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "6"])
+        main(["tune", str(config), "--out", str(tmp_path / "out"), "--engine", "vm", "--trials", "6"])
     said = capsys.readouterr().out
     assert re.search(r"gain_share \(at most 40\) +% +10 +\d", said), said
     assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
@@ -385,7 +385,7 @@ def test_the_command_prints_share_and_margin_with_their_bounds(
 def test_the_printed_time_is_that_of_the_whole_command(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "2"]
+    words = ["tune", str(config), "--out", str(tmp_path / "out"), "--engine", "vm", "--trials", "2"]
     with pytest.raises(SystemExit):
         main([*words, "--json"])
     summary = json.loads(capsys.readouterr().out)

@@ -1,9 +1,9 @@
 """Searches that are refused or fail: each problem is named, and no finished trial is lost."""
 
+import fcntl
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -14,7 +14,7 @@ import pytest
 
 from plants import two_mass_spring
 from servoctl.cli import main
-from servoctl.tune.tuner import LOCK
+from servoctl.tune.store import STUDY
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
 CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
@@ -42,7 +42,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     """Exit code, stdout and stderr of `servoctl tune masses.yaml`."""
     capsys.readouterr()
     try:
-        code: int = main(["tune", "masses.yaml", "--engine", "vm", "--no-compare", *words])
+        code: int = main(["tune", "masses.yaml", "--engine", "vm", *words])
     except SystemExit as ended:
         code = int(ended.code or 0)
     out, err = capsys.readouterr()
@@ -130,11 +130,11 @@ def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys
     assert said(capsys, "--out", "study")[0] == 0
     code, _, err = said(capsys, "--out", "study")
     assert code == 2
-    assert err.endswith("study.db: holds 8 trials of a study (continue with --resume, or choose another --out)\n")
+    assert err.endswith("study.jsonl: holds 8 trials of a study (continue with --resume, or choose another --out)\n")
     config.write_text(CONFIG.replace("alpha: 10", "alpha: 11"))
     code, _, err = said(capsys, "--out", "study", "--resume")
     assert code == 2
-    assert f"the study is of another config: {ALPHA} was 10.0, is 11.0 (use config.yaml of the study's folder" in err
+    assert f"study.jsonl: is of another study: config.{ALPHA} was 10.0, is 11.0 (give the same arguments" in err
     assert json.loads((config.parent / "study/summary.json").read_text())["trials"] == 8
     config.write_text(CONFIG)
     code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", "9")
@@ -148,7 +148,7 @@ def test_a_study_does_not_continue_with_an_edited_plant(config: Path, capsys: py
     assert said(capsys, "--out", "study")[0] == 0
     plant.write_text(plant.read_text() + "# stiffer\n")
     code, _, err = said(capsys, "--out", "study", "--resume", "--trials", "5")
-    assert code == 2 and "the study is of another config: files.mine.py was " in err, err
+    assert code == 2 and "study.jsonl: is of another study: files.mine.py was " in err, err
 
 
 def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,39 +159,29 @@ def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str
     assert said(capsys, "--resume")[2] == f"--resume: needs --out (the newest: --out runs/{folder.name})\n"
 
 
-@pytest.mark.parametrize("content", [b"no data base, but long enough to be looked at" * 40, b"SQLite format 3\0" * 300])
-def test_a_damaged_study_is_named_and_left_alone(
-    config: Path, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
-    (config.parent / "study").mkdir()
-    (config.parent / "study/study.db").write_bytes(content)
+def test_resume_without_a_study_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = said(capsys, "--out", "study", "--resume")
-    assert code == 2
-    assert "study/study.db: damaged: not an Optuna study (move it away, or choose another --out" in err
-    assert (config.parent / "study/study.db").read_bytes() == content
+    assert (code, err) == (2, "--resume: study holds no study that can continue (leave --resume out)\n")
 
 
-def test_a_study_that_another_program_has_locked_is_an_error(
-    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_searches_cannot_use_the_same_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--out", "study", "--trials", "4")[0] == 0
-    monkeypatch.setattr("servoctl.tune.store.PATIENCE", 0.05)
-    other = sqlite3.connect(config.parent / "study/study.db", isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    code, _, err = said(capsys, "--out", "study", "--resume")
-    assert code == 3 and "study.db: another program has locked the study (stop it and continue with --resume" in err
-    other.close()
+    with open(config.parent / "study" / STUDY.file, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        code, _, err = said(capsys, "--out", "study", "--resume")
+        assert code == 3 and "study.jsonl: another program works on this study (wait until it ends" in err
     code, out, _ = said(capsys, "--out", "study", "--resume")
     assert code == 0 and out.startswith("masses: 8 trials")
 
 
-def test_two_searches_cannot_use_the_same_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (config.parent / "study").mkdir()
-    other = sqlite3.connect(config.parent / "study" / LOCK, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    code, _, err = said(capsys, "--out", "study")
-    assert (code, err) == (3, "study: another search works here (wait for it, or choose --out)\n")
-    other.close()
+@pytest.mark.parametrize("option", ["--storage=sqlite:///x.db", "--compare", "--no-compare"])
+def test_an_option_that_is_gone_is_refused_with_what_serves_instead(
+    config: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    code, _, err = said(capsys, option)
+    assert code == 2 and len(err.splitlines()) == 1
+    assert err.startswith(f"servoctl tune {option.partition('=')[0]}: no longer exists: a ")
+    assert list(config.parent.iterdir()) == [config]
 
 
 def test_without_optuna_the_error_tells_what_to_install(
@@ -209,11 +199,11 @@ def test_a_killed_search_keeps_its_trials_and_continues(config: Path, capsys: py
     words = [sys.executable, "-m", "servoctl", "tune", "masses.yaml", "--engine", "vm", "--out", "study"]
     child = subprocess.Popen(words, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60.0
-    while stored(config.parent / "study/study.db") < 8 and time.monotonic() < until:
+    while stored(config.parent / "study" / STUDY.file) < 8 and time.monotonic() < until:
         time.sleep(0.05)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    before = stored(config.parent / "study/study.db")
+    before = stored(config.parent / "study" / STUDY.file)
     assert 8 <= before < 400
     config.write_text(CONFIG.replace("trials: 8", "trials: 4"))  # the number of trials is no part of the study
     code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", str(before + 3))
@@ -225,64 +215,38 @@ def test_a_killed_search_keeps_its_trials_and_continues(config: Path, capsys: py
 
 def stored(path: Path) -> int:
     """Trials in a study."""
-    try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as base:
-            return int(base.execute("SELECT COUNT(*) FROM trials").fetchone()[0])
-    except sqlite3.Error:
-        return 0
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.exists() else 0
 
 
-SET = "UPDATE trial_user_attributes SET value_json = '{}' WHERE key = 'verdict' AND trial_id = 1"
-VERDICT = {"status": "done", "reason": None, "values": [0.1], "metrics": {}, "excess": {}, "runs": 1}
-OF_TRIAL = "UPDATE trial_params SET {} WHERE param_id = 1"
-
-
-def verdict(**changed: object) -> str:
-    """An edit of what became of the first trial."""
-    return SET.format(json.dumps(VERDICT | changed))
+EVALUATION = {"status": "done", "reason": None, "values": [0.1], "metrics": {}, "excess": {}, "runs": 1}
+ROW = {"status": "done", "at": {ALPHA: 10.0, BETA: 10.0}, "evaluation": EVALUATION, "refined": None, "system": {}}
 
 
 @pytest.mark.parametrize(
-    ("edit", "expected"),
+    "row",
     [
-        (SET.format("[]"), "trial 0: verdict: expected a mapping of status, reason, values, metrics, excess, runs"),
-        (SET.format("{"), "Expecting property name"),
-        (verdict(values=["a"]), "trial 0: verdict.values: expected 1 numbers, got ['a']"),
-        (verdict(values=[]), "trial 0: verdict.values: expected 1 numbers, got []"),
-        (verdict(values=[float("nan")]), "trial 0: verdict.values: expected 1 numbers, got [nan]"),
-        (verdict(status="great"), "trial 0: verdict.status: expected done, infeasible, pruned or failed, got 'great'"),
-        (verdict(status="failed", values=[]), "trial 0: state: COMPLETE of a trial that is failed"),
-        (verdict(metrics=[1]), "trial 0: verdict.metrics: expected a mapping of numbers, got [1]"),
-        (verdict(excess={"gain_share": -0.5}), "trial 0: verdict.metrics: gain_share is missing"),
-        (verdict(runs="x"), "trial 0: verdict.runs: expected an integer, got 'x'"),
-        (verdict(reason=5), "trial 0: verdict.reason: expected a text, got 5"),
-        (OF_TRIAL.format("param_value = 500"), f"trial 0: {ALPHA}: 500.0 is out of range"),
-        (OF_TRIAL.format("param_value = NULL"), "'None' is not a valid type"),
-        (OF_TRIAL.format("param_name = 'x'"), f"trial 0: {ALPHA}: the value is missing"),
-        (OF_TRIAL.format("distribution_json = '{}'"), "KeyError: 'type'"),
-        ("UPDATE trials SET state = 'RUNNING' WHERE number = 1", "trial 1: state: RUNNING of a trial that is done"),
-        ("UPDATE trials SET state = 'X' WHERE number = 1", "'X' is not among the defined enum values"),
-        ("UPDATE trials SET number = NULL WHERE number = 1", "'<' not supported between"),
-        ("DELETE FROM trials WHERE number = 1", "trial 1 is missing or occurs twice"),
-        ("DELETE FROM trial_values", "trial 0: values: expected numbers, got None"),
-        ("UPDATE trial_values SET value = 'x'", "must be real number, not str"),
-        ("DELETE FROM study_user_attributes", "the config that the study began with is missing"),
-        ("UPDATE study_directions SET direction = 'MAXIMIZE'", "the study does not minimise 1 objectives"),
-        ("DELETE FROM study_directions", "the study does not minimise 1 objectives"),
-        (
-            "INSERT INTO trial_user_attributes(trial_id, key, value_json) VALUES(1, 'refined', '[]')",
-            "trial 0: refined: expected the number of a trial, got []",
-        ),
+        5,
+        {},
+        {**ROW, "at": {ALPHA: 10.0}},
+        {**ROW, "at": {ALPHA: 500.0, BETA: 10.0}},
+        {**ROW, "at": {ALPHA: "fast", BETA: 10.0}},
+        {**ROW, "refined": []},
+        {**ROW, "evaluation": {"status": "done"} | {"values": ["a"]}},
+        {**ROW, "evaluation": EVALUATION | {"values": []}},
+        {**ROW, "evaluation": EVALUATION | {"values": [float("nan")]}},
+        {**ROW, "evaluation": EVALUATION | {"runs": "x"}},
+        {**ROW, "evaluation": EVALUATION | {"metrics": [1]}},
     ],
 )
-def test_an_altered_study_is_refused_with_the_trial_and_field(
-    config: Path, capsys: pytest.CaptureFixture[str], edit: str, expected: str
+def test_an_altered_trial_is_refused_with_its_line_and_left_alone(
+    config: Path, capsys: pytest.CaptureFixture[str], row: object
 ) -> None:
-    assert said(capsys, "--out", "study", "--trials", "3")[0] in (0, 4)
-    with sqlite3.connect(config.parent / "study/study.db") as base:
-        base.execute(edit)
-    base.close()
+    assert said(capsys, "--out", "study", "--trials", "2")[0] in (0, 4)
+    file = config.parent / "study" / STUDY.file
+    head, _, last = file.read_text().splitlines()
+    altered = "\n".join([head, json.dumps({"run": 0, "seconds": 0.0, "row": row}), last, ""])
+    file.write_text(altered)
     code, _, err = said(capsys, "--out", "study", "--resume")
     assert (code, len(err.splitlines())) == (2, 1), err
-    assert "study/study.db: altered: " in err and expected in err, err
-    assert err.endswith("(restore it, or choose another --out)\n")
+    assert "study/study.jsonl: line 2 is damaged (restore the file, or run the study again with another --out)" in err
+    assert file.read_text() == altered

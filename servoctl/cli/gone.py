@@ -6,6 +6,9 @@ from servoctl.errors import ConfigError
 
 GONE = {
     ("bench", ""): "benchmarks are a tool of the repository (in a checkout: python -m tests.benchmarks)",
+    ("tune", "--storage"): "a study is a file of its folder (use --out, and --resume to continue)",
+    ("tune", "--compare"): "a search times nothing but itself (leave it out)",
+    ("tune", "--no-compare"): "a search times nothing but itself (leave it out)",
 }
 """(command, option) -> reason and remedy; the option is empty where the whole command is gone."""
 

@@ -62,7 +62,7 @@ def sweep(
     from servoctl.assembly import load
     from servoctl.sweep import RowStore, identity_of, make_folder, plan, points_of, read_varies, save
     from servoctl.sweep import sweep as run_sweep
-    from servoctl.sweep.store import FILE
+    from servoctl.sweep.store import SWEEP
 
     phases = Phases()
     with announced(config, "loading and tracing", always=engine == "c"):
@@ -70,7 +70,7 @@ def sweep(
     phases.end("loading and tracing")
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
-    folder = study_folder(f"{loaded.name}-sweep", out, resume, FILE)
+    folder = study_folder(f"{loaded.name}-sweep", out, resume, SWEEP.file)
     points = points_of(varies, sample, samples, seed)
     identity = identity_of(loaded, varies, sample, seed, len(points))
     with connected(cluster, jobs) as workers, RowStore.open(folder, identity, len(points), resume) as store:

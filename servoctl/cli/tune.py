@@ -26,9 +26,6 @@ from servoctl.cli.options import (
 from servoctl.cli.run import number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from servoctl.config.overrides import Override
     from servoctl.tune import Refinement, Trial, Tuning
 
 
@@ -52,20 +49,14 @@ def tune(
     trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Replaces tune.trials.")] = None,
     refine: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Replaces tune.refine: at most N gradient steps from the best trial."),
+        typer.Option(metavar="N", min=0, help="Replaces tune.refine: at most N trials near the best one."),
     ] = None,
     jobs: Jobs = 1,
     cluster: ClusterAddress = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the study in --out.")] = False,
-    storage: Annotated[
-        str | None, typer.Option(metavar="URL", help="An Optuna storage; default: study.db in the folder.")
-    ] = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: ManyRunsEngine = "auto",
-    compare: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Time `servoctl run` processes for comparison.")
-    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Search a config's numbers for the best runs."""
@@ -73,7 +64,7 @@ def tune(
     from servoctl.tune import read_problem, save
     from servoctl.tune import tune as run_tune
     from servoctl.tune.packages import require
-    from servoctl.tune.store import FILE
+    from servoctl.tune.store import STUDY
 
     require()
     lengths = {"trials": trials, "refine": refine}
@@ -84,41 +75,26 @@ def tune(
         loaded = load(config, changes, engine=engine)
         problem = read_problem(loaded)
     phases.end("loading and tracing")
-    folder = study_folder(f"{loaded.name}-tune", out, resume, FILE)
+    folder = study_folder(f"{loaded.name}-tune", out, resume, STUDY.file)
     waiting = "compiling and running the baseline"
     with connected(cluster, jobs) as workers, ProgressBar(loaded.name, waiting) as progress:
-        tuning = run_tune(problem, folder, jobs, resume, storage, workers, progress)
+        tuning = run_tune(problem, folder, jobs, resume, workers, progress)
     phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
     tuning = replace(tuning, total_time=phases.total)
     for sentence in filter(None, [loaded.engine_warning, tuning.broken]):
         note(f"warning: {sentence}")
-    if compare and tuning.here and tuning.status == "done":
-        tuning = _timed(tuning, changes)
-        phases.end("comparing")
     names = save(tuning, folder)
     phases.end("writing")
     if as_json:
         say_json(tuning.summary() | {"times": phases.seconds})
     else:
         _say(tuning, phases)
-        say(f"\nwritten to {quote(str(folder))}: study.db, {', '.join(names)}")
+        say(f"\nwritten to {quote(str(folder))}: {STUDY.file}, {', '.join(names)}")
         _say_next(tuning, folder)
     if tuning.status == "interrupted":
         raise typer.Exit(ExitCode.INTERRUPTED)
     bad = tuning.broken is not None or tuning.best is None
     raise typer.Exit(ExitCode.BAD_STATUS if bad else ExitCode.DONE)
-
-
-def _timed(tuning: "Tuning", overrides: "Sequence[Override]") -> "Tuning":
-    """The same result, with the measured time of one `servoctl run` process."""
-    from servoctl.tune import seconds_of_a_process
-
-    problem = tuning.problem
-    assert problem.run.loaded is not None
-    trial = tuning.best or tuning.trials[-1]
-    points = [trial.at | scenario for scenario in problem.scenarios]
-    with announced(problem.run.name, "timing single runs for comparison"):
-        return replace(tuning, single=seconds_of_a_process(problem.run.loaded.path, overrides, points))
 
 
 def _say(tuning: "Tuning", phases: Phases) -> None:
@@ -155,18 +131,9 @@ def _refined(refinement: "Refinement") -> str:
 
 
 def _speed(summary: dict[str, Any]) -> str:
-    """Trials per second, compared with one process per run: the time of one process is measured, the rest follows."""
+    """Trials and runs per second; empty without trials."""
     rate, runs = summary["trials_per_second"], summary["runs_per_second"]
-    if rate is None:
-        return ""
-    speed = f"{rate:.3g} trials ({runs:.3g} runs) per second"
-    single = summary["single_run_process"]
-    if single is None:
-        return speed
-    return (
-        f"{speed}; one process of `servoctl run` takes {single:.2f} s (measured), so a process per run would take "
-        f"{summary['times_as_fast']:.0f} times as long (extrapolated)"
-    )
+    return "" if rate is None else f"{rate:.3g} trials ({runs:.3g} runs) per second"
 
 
 def _say_best(tuning: "Tuning", best: "Trial") -> None:

@@ -136,7 +136,7 @@ class Tune(Section):
 
     refine: Natural = Field(
         default=0,
-        description="largest number of gradient steps from the best trial, with exact derivatives; 0: none [-]",
+        description="largest number of further trials near the best one, by a descent without derivatives; 0: none [-]",
     )
 
     @model_validator(mode="after")

@@ -1,12 +1,13 @@
-"""Keeps the rows of a sweep on disk, each as soon as its run has ended, so that `--resume` can continue.
+"""Keeps the rows of a sweep or of a search on disk, each as soon as it is known, so that `--resume` can continue.
 
-Design: one JSON object per line, appended and never changed. The first line identifies the sweep; only the same sweep
-can continue. A killed process leaves at most one incomplete last line, which is dropped. Numbers are written so that
-they are read back to the bit.
+Design: one JSON object per line, appended and never changed. The first line says what the rows are of; only the same
+sweep or search can continue. A killed process leaves at most one incomplete last line, which is dropped. Numbers are
+written so that they are read back to the bit.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -19,17 +20,33 @@ from servoctl.sweep.metrics import Row
 from servoctl.sweep.points import Vary
 from servoctl.version import VERSION
 
-FILE = "sweep.jsonl"
+
+@dataclass(frozen=True)
+class Stored:
+    """Names of what a store keeps."""
+
+    file: str
+    noun: str
+    rows: str  # what a row is of, in the plural
+
+
+SWEEP = Stored("sweep.jsonl", "sweep", "runs")
+
+
+def _any(row: Row) -> bool:
+    return True
 
 
 class RowStore:
-    """The rows of one sweep; a context manager that closes the file.
+    """The rows of one sweep or search; a context manager that closes the file.
 
     Args:
         folder: An existing folder.
-        identity: The result of `identity_of` for this sweep.
-        planned: Number of runs in the complete sweep.
+        identity: What identifies it, as by `identity_of`.
+        planned: Number of rows when it is complete; None: there may always be more.
         resume: Whether to keep existing rows; False: they are replaced, unless they belong to an unfinished sweep.
+        stored: What the rows are of.
+        valid: Whether a row could have been written.
 
     Attributes:
         path: The file.
@@ -37,12 +54,20 @@ class RowStore:
         seconds: Time that they took, in all sessions together [s].
 
     Raises:
-        ConfigError: With `resume`: the folder holds no sweep, or another one. Without: it holds an unfinished sweep.
+        ConfigError: With `resume`: there are no rows, or those of another sweep. Without: those of an unfinished one.
         RunFolderError: The file is damaged, in use by another program, or cannot be written.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], planned: int, resume: bool) -> None:
-        self.path = folder / FILE
+    def __init__(
+        self,
+        folder: Path,
+        identity: dict[str, Any],
+        planned: int | None,
+        resume: bool,
+        stored: Stored = SWEEP,
+        valid: Callable[[Row], bool] = _any,
+    ) -> None:
+        self.path, self._stored, self._valid = folder / stored.file, stored, valid
         self.rows: list[Row] = []
         self.seconds = 0.0
         try:
@@ -50,7 +75,7 @@ class RowStore:
         except OSError as error:
             raise unwritable(folder, error) from error
         try:
-            _lock(self._file, self.path)
+            self._lock()
             self._begin(identity, planned, resume)
         except OSError as error:
             self._file.close()
@@ -60,47 +85,75 @@ class RowStore:
             raise
 
     @classmethod
-    def open(cls, folder: Path, identity: dict[str, Any], planned: int, resume: bool) -> "RowStore":
-        """Opens the rows in a folder; without `resume`, creates the folder if it is missing.
-
-        Args:
-            folder, identity, planned, resume: As for the class.
+    def open(
+        cls,
+        folder: Path,
+        identity: dict[str, Any],
+        planned: int | None,
+        resume: bool,
+        stored: Stored = SWEEP,
+        valid: Callable[[Row], bool] = _any,
+    ) -> "RowStore":
+        """Opens the rows in a folder; without `resume`, creates the folder if it is missing. Arguments: of the class.
 
         Raises:
             ConfigError: As for the class; or the folder holds a single run, whose files would be overwritten.
             RunFolderError: As for the class; or the folder cannot be created.
         """
-        if resume and not (folder / FILE).exists():
-            raise _nothing_to_resume(folder)
-        return cls(study_folder(folder), identity, planned, resume)
+        if resume and not (folder / stored.file).exists():
+            raise _nothing_to_resume(folder, stored.noun)
+        return cls(study_folder(folder), identity, planned, resume, stored, valid)
 
-    def _begin(self, identity: dict[str, Any], planned: int, resume: bool) -> None:
+    def _begin(self, identity: dict[str, Any], planned: int | None, resume: bool) -> None:
         self._file.seek(0)
         *lines, _ = self._file.read().split(b"\n")  # a complete line ends with a newline
         if not resume:
-            runs = _runs(lines)
-            if runs is not None and 1 < len(lines) <= runs:
-                raise ConfigError(
-                    f"{self.path}: holds {len(lines) - 1} of {runs} runs of a sweep (continue with --resume, "
-                    "or choose another --out)"
-                )
+            self._refuse_unfinished(lines, planned)
             lines = []
-        elif not lines:
-            raise _nothing_to_resume(self.path.parent)
+        elif not lines and planned is not None:
+            raise _nothing_to_resume(self.path.parent, self._stored.noun)
         entries = [self._read(number, line) for number, line in enumerate(lines, 1)]
         if entries:
-            _check_same(entries[0], identity, self.path)
+            self._check_same(entries[0], identity)
             for number, entry in enumerate(entries[1:]):
                 row: Any = entry.get("row")
                 seconds: Any = entry.get("seconds")
-                valid = isinstance(row, dict) and isinstance(seconds, float) and number < planned
-                valid = valid and isinstance(row.get("status"), str)
-                if not valid or entry.get("run") != number:
+                valid = isinstance(row, dict) and isinstance(seconds, float) and (planned is None or number < planned)
+                valid = valid and isinstance(row.get("status"), str) and entry.get("run") == number
+                if not valid or not self._valid(row):
                     raise self._damaged(number + 2)
                 self.rows.append(row)
                 self.seconds = seconds
         self._file.truncate(sum(len(line) + 1 for line in lines))
         self._header = None if entries else identity
+
+    def _refuse_unfinished(self, lines: Sequence[bytes], planned: int | None) -> None:
+        runs = None if planned is None else _runs(lines)
+        if len(lines) > 1 and (planned is None or (runs is not None and len(lines) <= runs)):
+            count = f"{len(lines) - 1}{'' if runs is None else f' of {runs}'} {self._stored.rows}"
+            raise ConfigError(
+                f"{self.path}: holds {count} of a {self._stored.noun} (continue with --resume, or choose another --out)"
+            )
+
+    def _check_same(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        if (change := difference(before, now)) is not None:
+            raise ConfigError(
+                f"--resume: {self.path}: is of another {self._stored.noun}: {change} (give the same arguments, or "
+                "another --out without --resume)"
+            )
+
+    def _lock(self) -> None:
+        """Locks the file until this process ends; raises RunFolderError if another program has locked it."""
+        try:
+            import fcntl
+        except ImportError:  # Windows has no flock
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WriteError(
+                f"{self.path}: another program works on this {self._stored.noun} (wait until it ends, or stop it)"
+            ) from error
 
     def _read(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -113,15 +166,16 @@ class RowStore:
 
     def _damaged(self, number: int) -> RunFolderError:
         return RunFolderError(
-            f"{self.path}: line {number} is damaged (restore the file, or run the sweep again with another --out)"
+            f"{self.path}: line {number} is damaged (restore the file, or run the {self._stored.noun} again "
+            "with another --out)"
         )
 
-    def add(self, row: Row, seconds: float) -> None:
-        """Writes the row of the next run.
+    def add(self, row: Row, seconds: float = 0.0) -> None:
+        """Writes the next row.
 
         Args:
-            row: A row of `run_all`.
-            seconds: Time that the sweep has taken so far, in all sessions together [s].
+            row: The row.
+            seconds: Time that it has taken so far, in all sessions together [s].
 
         Raises:
             RunFolderError: The row cannot be written; the rows before it are kept.
@@ -170,16 +224,8 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
     return dict(json.loads(json.dumps(identity)))
 
 
-def _nothing_to_resume(folder: Path) -> ConfigError:
-    return ConfigError(f"--resume: {folder} holds no sweep that can continue (leave --resume out)")
-
-
-def _check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
-    if (change := difference(before, now)) is not None:
-        raise ConfigError(
-            f"--resume: {path}: is of another sweep: {change} (give the same arguments, or another --out without "
-            "--resume)"
-        )
+def _nothing_to_resume(folder: Path, noun: str) -> ConfigError:
+    return ConfigError(f"--resume: {folder} holds no {noun} that can continue (leave --resume out)")
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
@@ -207,15 +253,3 @@ def _runs(lines: Sequence[bytes]) -> int | None:
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return runs if isinstance(runs, int) else None
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Locks the file until this process ends; raises RunFolderError if another program has locked it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has no flock
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise WriteError(f"{path}: another program works on this sweep (wait until it ends, or stop it)") from error

@@ -3,8 +3,8 @@
 from servoctl.tune.files import save
 from servoctl.tune.problem import SearchProblem, read_problem
 from servoctl.tune.refine import Refinement
-from servoctl.tune.result import Trial, Tuning
-from servoctl.tune.single import seconds_of_a_process
+from servoctl.tune.result import Tuning
+from servoctl.tune.trials import Trial
 from servoctl.tune.tuner import tune
 
-__all__ = ["Refinement", "SearchProblem", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]
+__all__ = ["Refinement", "SearchProblem", "Trial", "Tuning", "read_problem", "save", "tune"]

@@ -11,7 +11,8 @@ from servoctl.errors import WriteError
 from servoctl.report.style import write
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace
 from servoctl.tune.pictures import pictures
-from servoctl.tune.result import Trial, Tuning
+from servoctl.tune.result import Tuning
+from servoctl.tune.trials import Trial
 
 BEST, TABLE, FRONT = "best.yaml", "trials.parquet", "front"
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,35 +15,12 @@ from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
-from servoctl.tune.search import distributions
-from servoctl.tune.store import evaluation_of
-from servoctl.tune.stored import REFINED
+from servoctl.tune.trials import Trial, distributions
 from servoctl.types import Array
 from servoctl.version import VERSION
 
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
-
 SCHEMA = 1
 """Version of the shape of `summary.json`."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A trial: values of the searched numbers, and their evaluation.
-
-    Attributes:
-        number: Number of the trial, from 0.
-        at: Path -> value.
-        evaluation: Its result.
-        refined: Number of the trial from which a descent found it; None: the search chose it.
-    """
-
-    number: int
-    at: Point
-    evaluation: Evaluation
-    refined: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,13 +31,12 @@ class Tuning:
         problem: The search.
         trials: All trials, in order.
         baseline: Evaluation of the config without changes.
-        wall_time: Time of the search in this session, without the descent [s].
+        wall_time: Time of the search in this session, without the refinement [s].
         here: Number of trials in this session.
         runs: Number of runs of the search in this session.
         engine: Engine of the runs.
         broken: Why the search failed; None: it ended, or a person interrupted it.
-        single: Time of one process of `servoctl run` [s]; None: not measured.
-        refinement: Result of the descent; None: there was none.
+        refinement: Result of the refinement; None: there was none.
         total_time: Time of the whole process to the end of the search, including loading, tracing and compiling [s];
             None: not measured.
     """
@@ -73,7 +49,6 @@ class Tuning:
     runs: int
     engine: str | None = None
     broken: str | None = None
-    single: float | None = None
     refinement: Refinement | None = None
     total_time: float | None = None
 
@@ -166,25 +141,16 @@ class Tuning:
             "front": [_trial_summary(trial) for trial in self.front] if self.problem.several else None,
             "nearest_miss": None if miss is None else _trial_summary(miss),
             "as_it_stands": plain({"at": self.problem.baseline} | self.baseline.to_dict()),
-            "refined": None if self.refinement is None else _descent_summary(self.refinement),
+            "refined": None if self.refinement is None else _refinement_summary(self.refinement),
             "importance": self.importance(),
             "wall_time": self.wall_time,
             "total_time": self.total_time,
             "trials_per_second": rate,
             "runs_per_second": runs,
-            "single_run_process": self.single,
-            "times_as_fast": None if self.single is None or runs is None else self.single * runs,
         }
 
 
-def trials_of(stored: Sequence["FrozenTrial"]) -> tuple[Trial, ...]:
-    """The trials of a stored study."""
-    return tuple(
-        Trial(trial.number, dict(trial.params), evaluation_of(trial), trial.user_attrs.get(REFINED)) for trial in stored
-    )
-
-
-def _descent_summary(refinement: Refinement) -> dict[str, Any]:
+def _refinement_summary(refinement: Refinement) -> dict[str, Any]:
     held = list(refinement.held)
     return {"from": refinement.start, "steps": refinement.steps, "held": held, "why_not": refinement.why}
 

@@ -12,29 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from servoctl.config.tune import Range, Tune
-from servoctl.tune.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
+from servoctl.tune.evaluator import Evaluator
 from servoctl.tune.problem import SearchProblem, in_range
-from servoctl.tune.refine import Refinement
-from servoctl.tune.store import Store
-from servoctl.tune.stored import EVALUATION, REFINED
+from servoctl.tune.store import TrialStore
+from servoctl.tune.trials import Trial, distributions, frozen
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
-
-LOST = 1e3
-"""Excess that the sampler is told for a trial that failed or was pruned."""
-
-PENALTY = 10.0
-"""For a sampler without constraints, the objective grows by this many times its size per unit of excess."""
 
 
 def search(
     problem: SearchProblem,
     evaluator: Evaluator,
-    store: Store,
+    store: TrialStore,
     progress: Callable[[float], None] | None = None,
 ) -> None:
     """Adds trials to a store up to `tune.trials`.
@@ -61,11 +52,12 @@ def search(
                 progress((begun + fraction * size) / tune.trials)
 
         points = [dict(trial.params) for trial in asked]
-        for trial, evaluation in zip(asked, evaluator.evaluate(points, tell), strict=True):
-            store.add(finished(trial, evaluation, tune))
+        evaluations = evaluator.evaluate(points, tell)
+        for trial, point, evaluation in zip(asked, points, evaluations, strict=True):
+            store.add(Trial(len(store.trials), point, evaluation, None, trial.system_attrs))
 
 
-def ask(problem: SearchProblem, before: Sequence["FrozenTrial"], generation: int, count: int) -> list["FrozenTrial"]:
+def ask(problem: SearchProblem, before: Sequence[Trial], generation: int, count: int) -> list["FrozenTrial"]:
     """The trials of a generation, not yet evaluated.
 
     Args:
@@ -81,69 +73,12 @@ def ask(problem: SearchProblem, before: Sequence["FrozenTrial"], generation: int
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         study = create_study(directions=["minimize"] * len(problem.objectives), sampler=_sampler(problem, generation))
-        study.add_trials(before)
+        study.add_trials([frozen(trial, problem.tune) for trial in before])
         if generation == 0 and in_range(problem):
             study.enqueue_trial(problem.baseline)
         for _ in range(count):
             study.ask(space)
         return list(study.get_trials(deepcopy=False)[len(before) :])
-
-
-def finished(trial: "FrozenTrial", evaluation: Evaluation, tune: Tune) -> "FrozenTrial":
-    """A trial with its result in the form that the sampler reads.
-
-    A trial that failed or was pruned counts as far beyond its constraints, so that the sampler avoids its region.
-    """
-    from optuna.trial import TrialState, create_trial
-
-    complete = evaluation.status in (DONE, INFEASIBLE)
-    excess = evaluation.excess if complete else {**evaluation.excess, "runs": LOST}
-    values = [_penalised(value, evaluation, tune) for value in evaluation.values]
-    return create_trial(
-        state=TrialState.COMPLETE if complete else TrialState.PRUNED,
-        values=values if complete else None,
-        params=trial.params,
-        distributions=trial.distributions,
-        user_attrs={EVALUATION: evaluation.to_dict()},
-        system_attrs=trial.system_attrs,
-        constraints={name: float(x) for name, x in excess.items()},
-    )
-
-
-def _penalised(value: float, evaluation: Evaluation, tune: Tune) -> float:
-    """The objective, with a penalty for violated constraints if the sampler (CMA-ES) knows none."""
-    if tune.sampler != "cmaes":
-        return value
-    beyond = sum(max(0.0, x) for x in evaluation.excess.values())
-    return value + PENALTY * beyond * (abs(value) or 1.0)
-
-
-def refined(problem: SearchProblem, refinement: Refinement) -> "FrozenTrial":
-    """The end of a descent, as a marked trial."""
-    from optuna.trial import TrialState, create_trial
-
-    assert refinement.point is not None and refinement.evaluation is not None
-    return create_trial(
-        state=TrialState.COMPLETE,
-        values=list(refinement.evaluation.values),
-        params=refinement.point,
-        distributions=dict(distributions(problem.tune)),
-        user_attrs={EVALUATION: refinement.evaluation.to_dict(), REFINED: refinement.start},
-        constraints={name: float(x) for name, x in refinement.evaluation.excess.items()},
-    )
-
-
-def distributions(tune: Tune) -> dict[str, "BaseDistribution"]:
-    """Path -> the distribution that Optuna draws from."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-
-    space: dict[str, BaseDistribution] = {}
-    for path, choice in tune.search.items():
-        if isinstance(choice, Range):
-            space[path] = FloatDistribution(choice.low, choice.high, log=choice.scale == "log", step=choice.step)
-        else:
-            space[path] = CategoricalDistribution(choice)
-    return space
 
 
 def _sampler(problem: SearchProblem, generation: int) -> "BaseSampler":
