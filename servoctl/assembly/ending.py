@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly.dead_point import dead_point
 from servoctl.assembly.diagnosis import SMALLER, Finding, growth_of, of_task
+from servoctl.assembly.fast_motion import fast_motion
 from servoctl.assembly.gains import all_gains
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
@@ -19,6 +21,9 @@ from servoctl.types import State, Status
 
 LOOKS = 8
 """Number of states along a run at which its internal dynamics are linearised."""
+
+POSES = 64
+"""Number of states along a run at which the rank of its loops is evaluated."""
 
 MODERATE = 1e3
 """States larger than this times the start are effects of the divergence; they do not show its cause."""
@@ -102,21 +107,34 @@ class EndOfRun:
         return growth[0] if growth else ""
 
     def _cause_of_divergence(self) -> str:
-        """The known cause, most certain first: gains, internal dynamics, a singular pose, a singular start."""
-        if self.system.law is None:
-            return UNKNOWN
+        """The known cause, most certain first: gains and poles that the step does not follow, then the pose."""
         found = [gain.problem for gain in all_gains(self.system, self.settings) if gain.problem is not None]
-        found = found or self._growth() or self._singular_pose()
+        fast = None if found else fast_motion(self.loop, self.start, self.settings)
+        found = found if fast is None else [fast.text]
+        if self.system.law is None:
+            return "; ".join(found) or UNKNOWN
+        found = found or self._dead_point() or self._growth() or self._singular_pose()
         found = found or [finding.text for finding in self._task_findings() if finding.kind == "singular_start"]
         return "; ".join(found) or UNKNOWN
 
     def _growth(self) -> list[str]:
         """Unstable internal dynamics along the run; at most one sentence."""
+        return [finding.text for finding in growth_of(self.loop, self._states(LOOKS), self._until)]
+
+    def _dead_point(self) -> list[str]:
+        """A pose where the loops lost rank, unless internal dynamics that were unstable from the start led to it."""
+        found = dead_point(self.system.model, self._states(POSES))
+        return [] if found is None or growth_of(self.loop, [self.start], self._until) else [found]
+
+    @property
+    def _until(self) -> float:
+        return float(self.trajectory.t[-1]) if len(self.trajectory) else self.start.t
+
+    def _states(self, number: int) -> list[State]:
+        """The start, and states of the run before it diverged."""
         count, trajectory = self._moderate_rows(), self.trajectory
-        rows = np.unique(np.linspace(0, count - 1, LOOKS).astype(int)) if count else np.zeros(0, dtype=int)
-        states = [State(float(trajectory.t[i]), trajectory.q[i], trajectory.v[i]) for i in rows if i]
-        until = float(trajectory.t[-1]) if len(trajectory) else self.start.t
-        return [finding.text for finding in growth_of(self.loop, [self.start, *states], until)]
+        rows = np.unique(np.linspace(0, count - 1, number).astype(int)) if count else np.zeros(0, dtype=int)
+        return [self.start, *(State(float(trajectory.t[i]), trajectory.q[i], trajectory.v[i]) for i in rows if i)]
 
     def _singular_pose(self) -> list[str]:
         """A pose at which the task rows lost a direction before the run diverged."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import of_internal, of_task
+from servoctl.assembly.fast_motion import fast_motion
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.bounds import bound_section
@@ -82,6 +83,13 @@ def _gains(run: Run, report: CheckReport) -> None:
     where = run.loaded.where("hil", "period")
     report.errors += [f"{where}: {gain.problem}" for gain in task if gain.problem is not None]
     report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
+
+
+def _fast_motion(run: Run, report: CheckReport) -> None:
+    """Adds a pole of the machine that the run's steps cannot follow."""
+    found = None if run.problems else fast_motion(run.loop, run.start, run.settings)
+    report.values["fast_motion"] = None if found is None else found.to_dict()
+    report.warnings += [] if found is None else [found.text]
 
 
 def _funnels(run: Run, report: CheckReport) -> None:
@@ -206,6 +214,6 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 PARTS = (
     add_plant, add_robot, add_passive, add_hierarchy, _references, add_task, add_reach, _realism, _gains,
-    _funnels, _uncertainty, _estimation, _bounds, _internal, _diagnosis, _start, _engine,
+    _fast_motion, _funnels, _uncertainty, _estimation, _bounds, _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""
