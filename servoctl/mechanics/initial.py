@@ -1,8 +1,9 @@
 """Initial states: their violation of the constraints, and the nearest state that satisfies them.
 
 Design: Gauss-Newton with the rank-revealing pseudoinverse. Dependent rows therefore do no harm, and each step is the
-smallest correction. First q from the holonomic rows, then v from all rates. If no step reduces a violation, the rows
-contradict each other or no pose satisfies them.
+smallest correction. First q from the holonomic rows, then v from all rates. Near a singular pose such steps are far too
+long: where they give up, damped ones begin again at the start. If these reduce no violation either, the rows contradict
+each other or no pose satisfies them.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.engine.linalg import decompose
+from servoctl.mechanics.bounded_newton import bounded_root
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
@@ -144,7 +146,30 @@ def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough
         at = _stacked(model, State(state.t, q, state.v))
         return at.violation[holonomic], at.A[holonomic]
 
-    return _gauss_newton(error, state.q, free, good_enough)
+    pose = _gauss_newton(error, state.q, free, good_enough)
+    left = float(np.linalg.norm(error(pose)[0]))
+    if left < SOLVED or not np.isfinite(left):
+        return pose
+    damped = _damped(error, state.q, free, good_enough)
+    return damped if float(np.linalg.norm(error(damped)[0])) < left else pose
+
+
+def _damped(error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array, good_enough: float) -> Array:
+    """Damped Newton steps of the free components towards error(x) = 0."""
+
+    def of_free(part: Array) -> tuple[Array, Array]:
+        value, slope = error(_with(x, free, part))
+        return value, slope[:, free]
+
+    unbounded = np.full(int(free.sum()), np.inf)
+    return _with(x, free, bounded_root(of_free, x[free], -unbounded, unbounded, good_enough))
+
+
+def _with(x: Array, free: Array, part: Array) -> Array:
+    """x with other values of its free components."""
+    whole = x.copy()
+    whole[free] = part
+    return whole
 
 
 def _gauss_newton(

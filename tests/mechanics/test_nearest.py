@@ -81,3 +81,40 @@ def test_a_closed_chain_is_assembled_without_the_task() -> None:
     assert np.abs(left.violation[:2]).max() < 1e-10 and np.abs(left.violation_rate[:2]).max() < 1e-10
     assert abs(left.violation[2]) > 0.1
     assert np.linalg.norm(found.q - q) < 0.3
+
+
+@dataclass(frozen=True)
+class ParallelLegs(servoctl.Plant):
+    """Two legs, each closed by a second branch: crank and rod beside a link, all straight down in the zero pose."""
+
+    tilt: float = 1e-8  # [rad] of the cranks in the zero pose
+    coordinates: ClassVar = {f"{part}{i}": "rad" for i in (1, 2) for part in ("crank", "rod", "link")}
+    actuators: ClassVar = {}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(6)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(6)
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        legs = {"one": (q[:3], 0.02), "two": (q[3:], -0.015)}
+        return {name: self._gap(angles, side) for name, (angles, side) in legs.items()}
+
+    def _gap(self, angles: Array, side: float) -> Array:
+        """From the end of the rod to the end of the link, whose joint lies beside that of the crank."""
+        crank, rod, link = angles[0] + self.tilt, angles[0] + angles[1], angles[2] - 2 * self.tilt
+        x = 0.3 * np.sin(crank) + 0.15 * np.sin(rod) - 0.35 * np.sin(link) - side
+        z = -0.3 * np.cos(crank) - 0.15 * np.cos(rod) + 0.35 * np.cos(link) + 0.08
+        return np.array([x, z])
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1e-8, 1e-6, 1e-4])
+def test_legs_with_parallel_branches_close_from_a_pose_that_is_nearly_singular(tilt: float) -> None:
+    """All links point the same way, so the cranks hardly move the gap in z: a Newton step is 1e6 rad long."""
+    plant, state = ParallelLegs(tilt=tilt), State(0.0, np.zeros(6), np.zeros(6))
+    found, left = nearest(Model(plant, {}, state), state)
+    assert np.abs(left.violation).max() < 1e-10
+    assert np.abs(found.q).max() < np.pi / 2
+    held, _ = nearest(Model(plant, {}, state), state, ("link2",))
+    assert held.q[5] == 0.0
