@@ -69,7 +69,8 @@ def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | No
     """The fastest motion at the start that the steps of a run cannot follow; None if there is none."""
     if settings.integrator.method != "rk4" or loop.system.machine is not None:
         return None
-    step = settings.integrator.step if settings.period is None else settings.period / settings.substeps
+    step, period = settings.integrator.step, settings.period
+    step = step if period is None else period / settings.integrator.substeps(period)
     slopes = _slopes(loop, start, held=settings.period is not None)
     if not np.isfinite(slopes).all():
         return None
@@ -119,7 +120,7 @@ def _longest(pole: complex) -> float:
     """Longest stable step for a pole [s]: the edge of the stable region along its ray."""
     ray = np.linspace(STIFF, 3.0, 2501) * pole / abs(pole)
     beyond = np.flatnonzero(np.abs(np.polyval(RK4, ray)) > 1.0)
-    return abs(ray[beyond[0]]) / abs(pole)
+    return float(abs(ray[beyond[0]]) / abs(pole))
 
 
 def _below(value: float) -> float:
