@@ -36,7 +36,6 @@ from hil.view.view import LivePage
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
 from servoctl.mechanics.shapes.picture import placed_shapes
-from servoctl.mechanics.shapes.planes import planes_near
 from servoctl.mechanics.spatial.picture import task_frames
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
@@ -183,7 +182,6 @@ class ReadyRun:
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         model = self.setup.loop.system.model
         about["frames"], about["shapes"] = task_frames(model.task), placed_shapes(model.bounds)
-        about["planes"] = planes_near(model, self.setup.start)
         return LivePage(run.recorder, list(run.columns), rates, gains, about, model.plant)
 
     def close(self) -> None:

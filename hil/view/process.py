@@ -49,7 +49,6 @@ def main(descriptor: int) -> None:
     about["solids"] = {} if machine is None else machine.solids
     about["obstacles"] = [] if machine is None else machine.obstacles
     about["enclosures"] = [] if machine is None else machine.enclosures
-    about["planes"] = {name: corners.tolist() for name, corners in settings.about.get("planes", {}).items()}
     about["names"] = [[], []] if machine is None else machine.names
     broadcast = Broadcast(about)
     try:

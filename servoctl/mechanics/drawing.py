@@ -14,7 +14,6 @@ from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.shapes.picture import placed_shapes, shape_picture
-from servoctl.mechanics.shapes.planes import bound_planes
 from servoctl.mechanics.spatial.picture import asked_paths, robot_picture
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.run_folder.trajectory import traced
@@ -50,7 +49,7 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
         Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
         (frames,), if the plant gives one; `task.<polyline>` -> wanted positions of its end, shape (points, 2 or 3), if
         the task has holonomic rows; of a robot, what `robot_picture` and `asked_paths` return; of bounds, what
-        `shape_picture` and `bound_planes` return. Empty without rows, or if the plant has neither polylines nor energy.
+        `shape_picture` returns. Empty without rows, or if the plant has neither polylines nor energy.
 
     Raises:
         PlantError: `links` or `energy` failed, or the polylines are not the same in all frames.
@@ -60,10 +59,9 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
     states = [State(float(t[i]), q[i], v[i]) for i in chosen]
     out = _polylines(model, states)
     if out:
-        planes = bound_planes(model, states[0], out) if np.isfinite(states[0].q).all() else {}
         out |= robot_picture(model.plant, model.task, q[chosen])
         out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
-        out |= shape_picture(model.plant, placed_shapes(model.bounds), q[chosen]) | planes
+        out |= shape_picture(model.plant, placed_shapes(model.bounds), q[chosen])
     energies = plant_values.energies(model.plant, states)
     if energies is not None:
         out["energy"] = energies

@@ -27,7 +27,7 @@ COPY = "a plant may not change q or v: work on a copy, as in q = q.copy()"
 RESERVED = ("t", "energy")
 """Names in a drawing that no polyline may have."""
 
-PREFIXES = ("task.", "solid.", "faces.", "pose.", "axes.", "shape.", "obstacle.", "enclosure.", "plane.")
+PREFIXES = ("task.", "solid.", "faces.", "pose.", "axes.", "shape.", "obstacle.", "enclosure.")
 """Beginnings of such names."""
 
 SHOWN = 10

@@ -17,7 +17,7 @@ import numpy as np
 from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
-from servoctl.report.shapes import enclosures, moving_shapes, obstacles, planes
+from servoctl.report.shapes import enclosures, moving_shapes, obstacles
 from servoctl.report.solids import frame_axes, solids
 from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
@@ -143,7 +143,6 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
         "shapes": {name: blob.add(shape[chosen]) for name, shape in moving_shapes(source.trajectory).items()},
         "obstacles": [shape.tolist() for shape in obstacles(source.trajectory).values()],
         "enclosures": [shape.tolist() for shape in enclosures(source.trajectory).values()],
-        "planes": {name: corners.tolist() for name, corners in planes(source.trajectory).items()},
         "names": [list(obstacles(source.trajectory)), list(enclosures(source.trajectory))],
         "solids": {
             name: {"points": blob.add(part.points), "faces": blob.add(part.faces), "pose": blob.add(part.pose[chosen])}

@@ -1,4 +1,4 @@
-"""Spheres, capsules and planes of bounds in pictures: read from a drawing, and drawn on paper by their outlines.
+"""Spheres and capsules of bounds in pictures: read from a drawing, and drawn on paper by their outlines.
 
 Design: in a parallel projection the outline of a capsule is two half circles and two lines, from any side.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Polygon
 
-SHAPE, OBSTACLE, ENCLOSURE, PLANE = "shape.", "obstacle.", "enclosure.", "plane."
+SHAPE, OBSTACLE, ENCLOSURE = "shape.", "obstacle.", "enclosure."
 
 FORBIDDEN, OWN = "#c43d00", "#6B6B6B"
 """Colours of what is fixed and of what moves."""
@@ -31,7 +31,7 @@ class FixedShape(NamedTuple):
     """What a bound keeps the machine away from, or inside of, on paper.
 
     Attributes:
-        kind: `obstacle`, `enclosure` or `plane`.
+        kind: `obstacle` or `enclosure`.
         bounds: The bounds to which it belongs.
         corners: Its outline, shape (points, 2).
     """
@@ -60,11 +60,6 @@ def obstacles(trajectory: Trajectory) -> dict[str, Array]:
 def enclosures(trajectory: Trajectory) -> dict[str, Array]:
     """The same of shapes that the machine stays inside of."""
     return _fixed(trajectory, ENCLOSURE)
-
-
-def planes(trajectory: Trajectory) -> dict[str, Array]:
-    """Bound -> corners of its walls or planes, shape (planes, 12)."""
-    return _fixed(trajectory, PLANE)
 
 
 def _fixed(trajectory: Trajectory, prefix: str) -> dict[str, Array]:
@@ -115,14 +110,11 @@ def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[FixedShape]:
         trajectory: The run.
         matrix: The projection, as of `outline`.
     """
-    dimensions, owners = matrix.shape[1], dict[tuple[float, ...], tuple[str, ...]]()
+    owners = dict[tuple[float, ...], tuple[str, ...]]()
     for name, shape in obstacles(trajectory).items():
         owners[tuple(shape.tolist())] = (*owners.get(tuple(shape.tolist()), ()), name)
     found = [FixedShape("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
     found += [FixedShape("enclosure", (name,), outline(s, matrix)) for name, s in enclosures(trajectory).items()]
-    for name, each in planes(trajectory).items():
-        corners = each.reshape(-1, 4, 3)[:, :, :dimensions] @ matrix.T
-        found += [FixedShape("plane", (name,), one) for one in corners]
     return found
 
 

@@ -181,8 +181,6 @@ def _drawing_problem(drawing: dict[str, Array]) -> str | None:
             good = array.shape == (frames, 7)
         elif name.startswith(("obstacle.", "enclosure.")):
             good = array.shape == (7,)
-        elif name.startswith("plane."):
-            good = array.ndim == 2 and array.shape[1] == 12
         else:
             good = array.ndim == 3 and array.shape[0] == frames and array.shape[1] > 0 and array.shape[2] in (2, 3)
         if not good:

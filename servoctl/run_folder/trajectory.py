@@ -66,8 +66,7 @@ class Trajectory:
             `pose.<frame>` -> rotation by rows, then position [m], shape (frames, 12); `axes.<frame>` -> the same for
             frames of the task. Of bounds, `shape.<link>` -> start, end and radius of a sphere or capsule on a link
             [m], shape (frames, 7); `obstacle.<bound>` -> the same of one that is fixed, shape (7,);
-            `enclosure.<bound>` -> of one that the machine stays inside of; `plane.<bound>` -> four corners of each
-            wall or plane, shape (planes, 12). Missing entries are left out.
+            `enclosure.<bound>` -> of one that the machine stays inside of. Missing entries are left out.
     """
 
     columns: dict[str, Array]

@@ -11,16 +11,12 @@ from scipy.optimize import lsq_linear
 
 from hil.view.scene import MachineDrawing
 from plants.chain import Chain
-from plants.mass_on_car import MassOnCar
 from servoctl.errors import RunFolderError
-from servoctl.mechanics.constraint import Holonomic
-from servoctl.mechanics.coordinate_bounds import CoordinateRange
 from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere
 from servoctl.mechanics.shapes.picture import placed_shapes, shape_picture
-from servoctl.mechanics.shapes.planes import bound_planes, half_spaces, planes_near
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Distance, DistanceBound
 from servoctl.report import figure
@@ -108,10 +104,7 @@ def run() -> Trajectory:
 
 def test_a_run_keeps_its_shapes_and_the_page_the_picture_and_the_film_show_them(tmp_path: Path) -> None:
     whole = run()
-    reach = {
-        "enclosure.reach": np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0]),
-        "plane.floor": np.array([[-2.0, -1.0, 0.0, 2.0, -1.0, 0.0, 2.0, -1.1, 0.0, -2.0, -1.1, 0.0]]),
-    }
+    reach = {"enclosure.reach": np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0])}
     folder = save(replace(whole, drawing=whole.drawing | reach), tmp_path / "run")
     source = read(folder, "run")
     assert isinstance(source, RunSource)
@@ -121,43 +114,13 @@ def test_a_run_keeps_its_shapes_and_the_page_the_picture_and_the_film_show_them(
     assert list(drawn["shapes"]) == ["arm_1"]
     assert drawn["enclosures"] == [[0, 0, 0, 0, 0, 0, 2]]
     assert drawn["obstacles"] == [[0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]]
-    assert drawn["planes"] == {"floor": [[-2.0, -1.0, 0.0, 2.0, -1.0, 0.0, 2.0, -1.1, 0.0, -2.0, -1.1, 0.0]]}
     [axes] = figure(source.trajectory, "path").axes
     assert [artist.get_gid() for artist in axes.patches] == [
         "obstacle post",
         "enclosure reach",
-        "plane floor",
         "shape arm_1",
     ]
     assert film(source.trajectory, tmp_path / "post.gif").stat().st_size > 5000
-
-
-def test_bounds_that_are_linear_in_a_drawn_point_are_walls_where_it_touches_them() -> None:
-    plant, start = Chain(N=3, reach=1.8), State(0.0, np.array([0.5, 1.0, -0.4]), np.zeros(3))
-    bounds = {
-        "elbow": Holonomic("0.6*reach/3*cos(theta1) + 0.8*reach/3*sin(theta1) - 0.1"),
-        "tip": Holonomic("3*(1.5 - reach/3*(cos(theta1) + cos(theta2) + cos(theta3)))"),
-        "moving": Holonomic("reach/3*sin(theta1) + 0.1*t"),
-        "round": Holonomic("cos(theta1)*sin(theta2)"),
-        "turned": CoordinateRange.of({"theta2": (-2.0, 2.0)}),
-    }
-    model = Model(plant, {}, start, bounds=bounds)
-    found = {one.name: one for one in half_spaces(model, start)}
-    assert list(found) == ["elbow", "tip"]
-    np.testing.assert_allclose([*found["elbow"].normal, found["elbow"].offset], [0.6, 0.8, 0.0, 0.1], atol=1e-12)
-    np.testing.assert_allclose([*found["tip"].normal, found["tip"].offset], [-1.0, 0.0, 0.0, -1.5], atol=1e-12)
-    lines = {"arm": np.array([plant.links(start.q)["arm"]])}
-    corners = bound_planes(model, start, lines)["plane.elbow"].reshape(4, 3)
-    np.testing.assert_allclose(corners[:2] @ found["elbow"].normal, 0.1, atol=1e-12)  # the border
-    assert np.all(corners[2:] @ found["elbow"].normal < 0.1)  # the wall is on the forbidden side
-    assert list(planes_near(model, start)) == ["elbow", "tip"]
-
-
-def test_a_limit_of_a_prismatic_joint_is_a_plane_on_each_side() -> None:
-    start = State(0.0, np.array([0.2, 0.5]), np.zeros(2))
-    model = Model(MassOnCar(), {}, start, bounds={"ends": CoordinateRange.of({"x": (-0.5, 1.5)})})
-    ends = planes_near(model, start)["ends"].reshape(2, 4, 3)
-    np.testing.assert_allclose(ends[:, :2, 0], [[-0.5, -0.5], [1.5, 1.5]], atol=1e-12)  # at the foot of the incline
 
 
 def test_a_film_draws_a_bound_strong_while_it_holds_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:

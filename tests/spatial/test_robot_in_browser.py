@@ -66,7 +66,7 @@ def about(robot: Any, machine: MachineDrawing) -> dict[str, Any]:
         "torque_limits": {}, "gains": {}, "max_bus_load": 0.7, "units": {}, "statuses": {0: "ok"}, "stale": 0.01,
         "engage_tolerance": 0.01, "stages": ["off"], "columns": columns, "spacing": 0.05, "solids": machine.solids,
         "obstacles": machine.obstacles, "enclosures": machine.enclosures, "names": machine.names,
-        "planes": {}, "frames": task_frames(TASK),
+        "frames": task_frames(TASK),
     }  # fmt: skip
 
 

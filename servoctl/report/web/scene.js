@@ -59,11 +59,8 @@ class Scene {
     this.#scaleBar(c, height);
   }
 
-  /** Planes and obstacles, filled, and enclosures, dashed; strong while their bound holds the inputs. */
-  #bounds(c, { obstacles, enclosures, planes, names, holds }, t) {
-    for (const [name, each] of Object.entries(planes)) {
-      for (const corners of each) drawPlane(c, corners, this.at, "--bad", Boolean(holds?.(name, t)));
-    }
+  /** Obstacles, filled, and enclosures, dashed; strong while their bound holds the inputs. */
+  #bounds(c, { obstacles, enclosures, names, holds }, t) {
     [obstacles, enclosures].forEach((shapes, kind) => {
       const held = (i) => Boolean(holds?.(names?.[kind][i], t)), same = new Map();
       shapes.forEach((shape, i) => same.set(String(shape), same.get(String(shape)) || held(i))); // bounds share an obstacle
@@ -98,9 +95,6 @@ class Scene {
     for (const run of this.runs) {
       this.#measureSolids(run.drawing);
       [...run.drawing.obstacles, ...run.drawing.enclosures].forEach((shape) => this.#include(...boxOf(shape)));
-      for (const corners of Object.values(run.drawing.planes).flat()) {
-        for (let k = 0; k < 12; k += 3) this.#include(corners.slice(k, k + 3), corners.slice(k, k + 3));
-      }
       for (const shape of run.drawing.shapes) {
         for (let i = 0; i < calmFrames(run.drawing); i++) this.#include(...boxOf(shapeAt(shape, i, i, 0)));
       }

@@ -24,21 +24,6 @@ function drawShape(c, [ax, ay, az, bx, by, bz, radius], at, scale, colour, fille
   c.globalAlpha = strength;
 }
 
-/** Draws the wall or the plane between four corners, twelve numbers; strong: its bound holds the inputs. */
-function drawPlane(c, corners, at, colour, strong) {
-  const strength = c.globalAlpha;
-  c.beginPath();
-  for (let k = 0; k < 12; k += 3) c[k ? "lineTo" : "moveTo"](...at(corners[k], corners[k + 1], corners[k + 2]));
-  c.closePath();
-  c.fillStyle = c.strokeStyle = colourOf(colour);
-  c.lineWidth = strong ? 3 : 1.2;
-  c.globalAlpha = (strong ? 0.4 : 0.13) * strength;
-  c.fill();
-  c.globalAlpha = (strong ? 1 : 0.8) * strength;
-  c.stroke();
-  c.globalAlpha = strength;
-}
-
 /** The lowest and highest corner of the box around a shape: [[x, y, z], [x, y, z]]. */
 function boxOf(shape) {
   const ends = [0, 1, 2].map((k) => [shape[k], shape[3 + k]]);
