@@ -1,23 +1,17 @@
 """The live page's server: HTTP on the loopback interface, a token in every address, 404 without it.
 
-Design: one thread of the standard library's server per connection, and few connections. Every request has a deadline,
-and connections that have not sent the token yet are closed first when there are too many: so no stranger can block the
-stop button. Every viewer's thread sends the newest picture when the previous one has gone out. A browser that does not
-read blocks only that thread; it misses pictures and finally loses its connection. Pictures are Server-Sent Events: one
-direction, plain HTTP, and the browser reconnects by itself.
+Design: one thread of the standard library's server per connection. Every viewer's thread sends the newest picture when
+the previous one has gone out. A browser that does not read blocks only that thread; it misses pictures and finally
+loses its connection. Pictures are Server-Sent Events: one direction, plain HTTP, and the browser reconnects by itself.
 """
 
 import hmac
-import io
 import json
 import socket
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from hil.view.broadcast import Broadcast
@@ -44,17 +38,8 @@ ASSETS |= {name: LIBRARY / name for name in SHARED}
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
-CONNECTIONS = 24
-"""Largest number of connections at a time."""
-
-RESERVE = 4
-"""Further connections, for the buttons only, when viewers use all others."""
-
-REQUEST_TIME = 5.0
-"""Time limit for receiving a whole request [s]."""
-
-SEND_TIMEOUT = 10.0
-"""A viewer that reads nothing for this time loses its connection [s]."""
+TIMEOUT = 10.0
+"""A viewer that sends or reads nothing for this time loses its connection [s]."""
 
 BUFFER = 1 << 16
 """Send buffer of a viewer [byte]."""
@@ -91,7 +76,6 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = False
-    request_queue_size = CONNECTIONS
 
     def __init__(self, token: str, broadcast: Broadcast, act: Act) -> None:
         super().__init__((HOST, 0), Handler)
@@ -99,65 +83,9 @@ class PageServer(ThreadingHTTPServer):
         port = self.server_address[1]
         self.hosts = {f"{HOST}:{port}", f"localhost:{port}"}
         self.address = f"http://{HOST}:{port}/{token}/"
-        self._lock = Lock()
-        self._admitted: dict[socket.socket, bool] = {}  # connection -> whether it has sent the token; the oldest first
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Accepts a connection. Beyond `CONNECTIONS`, the oldest one that has not sent the token is closed for it."""
-        with self._lock:
-            stranger = next((each for each, admitted in self._admitted.items() if not admitted), None)
-            if len(self._admitted) >= CONNECTIONS and stranger is not None:
-                del self._admitted[stranger]
-                with suppress(OSError):  # the peer has closed it already
-                    stranger.shutdown(socket.SHUT_RDWR)
-            room = len(self._admitted) < CONNECTIONS + RESERVE
-            if room:
-                self._admitted[request] = False
-        if not room:
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._admitted.pop(request, None)
-
-    def admit(self, request: socket.socket) -> None:
-        """Keeps a connection that has sent the token."""
-        with self._lock:
-            if request in self._admitted:
-                self._admitted[request] = True
-
-    @property
-    def crowded(self) -> bool:
-        """Whether only the connections reserved for buttons are left."""
-        return len(self._admitted) > CONNECTIONS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores a broken connection; the others go on."""
-
-
-class _Request(io.RawIOBase):
-    """The bytes of a connection, until the time limit of the request."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._end = connection, time.monotonic() + REQUEST_TIME
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left = self._end - time.monotonic()
-        if left <= 0.0:
-            raise TimeoutError("the request took too long")
-        self._connection.settimeout(left)
-        try:
-            return self._connection.recv_into(buffer)
-        finally:
-            self._connection.settimeout(SEND_TIMEOUT)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -165,16 +93,11 @@ class Handler(BaseHTTPRequestHandler):
 
     server: PageServer
     server_version, sys_version = "servoctl", ""
-    timeout = SEND_TIMEOUT
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile.close()
-        self.rfile = io.BufferedReader(_Request(self.connection))
+    timeout = TIMEOUT
 
     def do_GET(self) -> None:
         path = self._path()
-        if path is None or self.server.crowded:
+        if path is None:
             return
         if path == "about":
             self._answer(HTTPStatus.OK, self.server.broadcast.about, "application/json")
@@ -222,7 +145,6 @@ class Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(token.encode(errors="replace"), self.server.token):
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
             return None
-        self.server.admit(self.connection)
         return path
 
     def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:

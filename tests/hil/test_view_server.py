@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hil.view.broadcast import Broadcast
-from hil.view.server import ASSETS, CONNECTIONS, LARGEST_BODY, PageServer
+from hil.view.server import ASSETS, LARGEST_BODY, PageServer
 
 TOKEN = "the-token"
 JSON = {"Content-Type": "application/json"}
@@ -186,68 +186,19 @@ def test_a_viewer_that_reads_nothing_delays_no_other_and_uses_no_memory(page: Pa
     assert len(late) < 50
 
 
-def test_there_is_room_for_a_few_connections_only(page: Page) -> None:
-    viewers = [messages(page.stream()) for _ in range(CONNECTIONS)]
-    ready = 0
-    while ready < CONNECTIONS:  # all are in when all have seen the same picture
-        page.change({"n": 1}, [])
-        ready = page.broadcast._viewers
-    assert all(next(viewer)[0] == "picture" for viewer in viewers)
-    with pytest.raises((http.client.HTTPException, OSError)):
-        page.ask("GET", f"/{TOKEN}/")
-    assert page.ask("POST", f"/{TOKEN}/stop", b"{}", JSON)[0] == 200, "but always for the stop button"
-    assert page.done == [("stop", {})]
-
-
-def drip(page: Page, data: bytes) -> socket.socket:
-    """A connection that has begun a request and does not go on."""
-    connection = socket.socket()
-    page.viewers.append(connection)
-    connection.settimeout(20)
-    connection.connect(("127.0.0.1", page.port))
-    connection.sendall(data)
-    return connection
-
-
-@pytest.mark.parametrize("count", [CONNECTIONS, 3 * CONNECTIONS])
-def test_connections_without_the_token_do_not_block_the_stop_button(page: Page, count: int) -> None:
-    """They hold every place for as long as they like, until somebody comes."""
-    strangers = [drip(page, b"G") for _ in range(count)]
+def test_connections_without_the_token_do_not_block_the_stop_button(page: Page) -> None:
+    for _ in range(72):  # they have begun a request and do not go on
+        stranger = socket.create_connection(("127.0.0.1", page.port), timeout=20)
+        page.viewers.append(stranger)
+        stranger.sendall(b"G")
     assert page.ask("POST", f"/{TOKEN}/stop", b"{}", JSON)[0] == 200
     assert page.done == [("stop", {})]
-    assert strangers[0].recv(1) == b"", "the oldest had to go"
     assert page.ask("GET", f"/{TOKEN}/about")[0] == 200
 
 
-@pytest.mark.parametrize(
-    "request_line", [b"POST /", b"POST /the-token/stop HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nA: "]
-)
-def test_a_request_that_comes_byte_by_byte_has_a_deadline(
-    page: Page, request_line: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each byte is in time; the whole is not."""
-    monkeypatch.setattr("hil.view.server.REQUEST_TIME", 0.3)
-    connection = drip(page, request_line)
-    connection.settimeout(0.02)
-    end, sent = time.monotonic() + 20, 0
-    while time.monotonic() < end:
-        try:
-            if connection.recv(1) == b"":
-                break
-        except TimeoutError:
-            connection.sendall(b"a")
-            sent += 1
-        except OSError:
-            break
-    else:
-        raise AssertionError("the connection is still open")
-    assert sent > 2
-
-
-def test_the_body_of_a_request_has_the_same_deadline(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hil.view.server.REQUEST_TIME", 0.3)
-    head = f"POST /{TOKEN}/stop HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\n"
-    head += "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
-    connection = drip(page, head.encode())
-    assert connection.recv(1) == b""
+def test_a_connection_that_says_nothing_is_closed(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hil.view.server.Handler.timeout", 0.3)
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as silent:
+        silent.sendall(b"POST /")
+        assert silent.recv(1) == b""
     assert page.done == []
