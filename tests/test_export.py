@@ -20,10 +20,10 @@ from servoctl.cli import main
 from servoctl.engine.cost import decomposition_cost
 from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.symbol import Symbol
-from servoctl.errors import CompileError, ConfigError
+from servoctl.errors import ConfigError
 from servoctl.export import Export, export, write
 from servoctl.export.interface import _members, comment, identifier
-from servoctl.export.source import StandaloneSource, literal
+from servoctl.export.source import StandaloneSource
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.engine_choice import make_loop
@@ -45,8 +45,8 @@ needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on the pat
 
 
 @cache
-def exported(name: str, single: bool = False) -> Export:
-    return export(load(name), single)
+def exported(name: str) -> Export:
+    return export(load(name))
 
 
 def built(made: Export, folder: Path, *flags: str) -> Path:
@@ -108,35 +108,12 @@ def test_a_law_with_bounds_equals_numpy_and_says_which_of_them_hold_the_inputs(t
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", CONFIGS)
-def test_the_law_in_float_stays_within_its_measured_error(name: str, tmp_path: Path) -> None:
-    made = exported(name, single=True)
-    assert made.float_error is not None
-    # rounding is 6e-8; the least pivots of these tasks cost two digits at most
-    assert 1e-8 < made.float_error < 1e-4
-    assert made.float_differs <= 2
-    assert f"largest relative error of u {made.float_error:.1e}" in made.files[f"{identifier(name)}_law.h"]
-    assert passes(built(made, tmp_path, "-O2", "-Wdouble-promotion")) > 20
-    assert not re.search(r"\bdouble\b|1e\+308", made.files[f"{name}_law.c"])
-
-
-@needs_compiler
-def test_a_law_in_float_agrees_where_bounds_bind(tmp_path: Path) -> None:
-    rows = "{name: tilt, holonomic: 'theta3 - 0.05'}, {name: joint, position: {theta1: [-3, 3]}, acceleration: 5}"
-    made = export(load("coordinated_robots", [f"bounds=[{rows}]"]), single=True)
-    assert made.float_differs == 0
-    assert made.float_error is not None and made.float_error < 1e-4
-    assert passes(built(made, tmp_path, "-O2", "-Wdouble-promotion")) > 20
-
-
-@needs_compiler
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("single", [False, True])
-def test_make_builds_example_and_test_of_every_law_of_a_folder(single: bool, tmp_path: Path) -> None:
+def test_make_builds_example_and_test_of_every_law_of_a_folder(tmp_path: Path) -> None:
     """Two laws share a folder; the example prints the command of the run's first row."""
     flags = f"CFLAGS={' '.join(STRICT)}"
     for name in ("two_mass_spring", "coordinated_robots"):
-        write(exported(name, single).files, tmp_path)
+        write(exported(name).files, tmp_path)
     done = subprocess.run(["make", flags, f"CC={CC}"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     done = subprocess.run(["make", "-s", "test", flags, f"CC={CC}"], cwd=tmp_path, capture_output=True, text=True)
@@ -148,7 +125,7 @@ def test_make_builds_example_and_test_of_every_law_of_a_folder(single: bool, tmp
         assert [line[0] for line in lines] == run.actuators
         commands = [float(line[1].split()[0]) for line in lines]
         first = [run[f"u.{actuator}"][0] for actuator in run.actuators]
-        np.testing.assert_allclose(commands, first, rtol=2e-4 if single else 1e-8, atol=1e-4 if single else 1e-8)
+        np.testing.assert_allclose(commands, first, rtol=1e-8, atol=1e-8)
     subprocess.run(["make", "-s", "clean"], cwd=tmp_path, check=True)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", *6 * [".c"], ".h", ".h", ".txt"]
 
@@ -244,13 +221,6 @@ def test_the_stack_is_not_understated(level: str, tmp_path: Path) -> None:
     lines = (tmp_path / "two_mass_spring_law.su").read_text().splitlines()
     chain = [line for line in lines if re.search(r":(f_|columns_|two_mass)", line)]  # each calls the next
     assert 200 < sum(int(line.split("\t")[1]) for line in chain) <= made.stack
-
-
-def test_literals_of_float_stay_within_its_range() -> None:
-    assert literal(0.1, True) == "0.1f"
-    assert literal(1.0, True) == "1.0f"
-    assert np.float32(literal(1.7976931348623157e308, True)[:-1]) == np.finfo(np.float32).max
-    assert literal(-np.inf, True) == "-INFINITY"
 
 
 def test_names_become_c_identifiers() -> None:
@@ -352,22 +322,21 @@ def with_memory(kind: type[Integral] = Integral) -> Run:
 
 
 @needs_compiler
-@pytest.mark.parametrize("single", [False, True])
-def test_memory_is_an_argument_and_its_rate_an_output(single: bool, tmp_path: Path) -> None:
-    made = export(with_memory(), single)
+def test_memory_is_an_argument_and_its_rate_an_output(tmp_path: Path) -> None:
+    made = export(with_memory())
     text = made.files["two_mass_spring_law.h"]
     assert "memory_rate[1]; /* add elapsed time [s] times this to the memory */" in text
     assert "memory  missed = 0.25 at the start" in text
-    # the inner law's tolerances are no parameters of this one: in float, rounding counts as a residual at some states
-    assert made.float_differs <= 3
     assert passes(built(made, tmp_path)) == made.vectors + 5
 
 
 def test_a_law_that_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
     with pytest.raises(ConfigError, match=r"^projectile: law: none: there is no law to export"):
         export(load("projectile"))
-    with pytest.raises(ConfigError, match=r"^swarm_50: law: cannot be exported, it is not compiled: 100 coordinates"):
-        export(load("swarm_50"))
+    with pytest.raises(
+        ConfigError, match=r"^two_mass_spring: law: cannot be exported, it is not compiled: it runs in NumPy"
+    ):
+        export(load("two_mass_spring", engine="numpy"))
     branch = "return np.array([0.0, -self.k * q[1] if q[1] > 0 else 0.0])"
     (cart.parent / "cart.py").write_text(PLANT.replace("FORCE", branch))
     with pytest.raises(ConfigError, match=r"^my-cart: plant: cannot be exported, it cannot be compiled: .*truth"):
@@ -380,27 +349,20 @@ def test_a_law_with_an_operation_without_c_is_refused() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("single", [False, True])
-def test_the_derivative_of_a_decomposition_has_c_without_loops(single: bool, tmp_path: Path) -> None:
+def test_the_derivative_of_a_decomposition_has_c_without_loops(tmp_path: Path) -> None:
     """The slope of A^+ b along a matrix, which the engine leaves to the virtual machine."""
     t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 6), ca.SX.sym("p", 2)
     Z = decomposition_function(2, 3)(ca.reshape(x, 2, 3), 1e-6)[0]
     function = ca.Function("slope", [t, x, p], [ca.densify(ca.jtimes(ca.mtimes(Z.T, p), x, t * x + 1))])
-    source = StandaloneSource(function, single)
+    source = StandaloneSource(function)
     call = f"void call(const V *t, const V *x, const V *p, V *y) {{ {source.entry}(t, x, p, y); }}"
     (tmp_path / "slope.c").write_text("\n".join(["#include <math.h>", source.text, call]))
     words = [str(CC), *STRICT, "-O1", "-fPIC", "-shared", "-o", str(tmp_path / "slope.so"), str(tmp_path / "slope.c")]
     subprocess.run([*words, "-lm"], check=True)
-    kind, given = np.float32 if single else np.float64, ([0.3], [1.0, 0.2, -0.4, 0.5, 0.1, 2.0], [0.7, -1.1])
-    arrays = [np.array(values, dtype=kind) for values in (*given, [0.0, 0.0, 0.0])]
+    given = ([0.3], [1.0, 0.2, -0.4, 0.5, 0.1, 2.0], [0.7, -1.1])
+    arrays = [np.array(values) for values in (*given, [0.0, 0.0, 0.0])]
     ctypes.CDLL(str(tmp_path / "slope.so")).call(*(ctypes.c_void_p(array.ctypes.data) for array in arrays))
-    np.testing.assert_allclose(arrays[3], np.array(function(*given)).ravel(), rtol=2e-6 if single else 1e-14)
-
-
-def test_float_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(CompileError, match=r"^two_mass_spring: --float: its error cannot be measured: no C compiler"):
-        export(load("two_mass_spring"), single=True)
+    np.testing.assert_allclose(arrays[3], np.array(function(*given)).ravel(), rtol=1e-14)
 
 
 def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,12 +381,21 @@ def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, caps
 
 
 @needs_compiler
-def test_json_carries_the_float_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--loop", "--float"])
+def test_an_option_that_is_gone_is_refused_with_what_serves_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["export", "two_mass_spring", "--out", str(tmp_path / "out"), option]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"servoctl export {option}: no longer exists: the ") and len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_json_carries_files_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["export", "two_mass_spring", "--out", str(tmp_path), "--float", "--json"])
+        main(["export", "two_mass_spring", "--out", str(tmp_path), "--json"])
     assert ended.value.code == 0
     printed = json.loads(capsys.readouterr().out)
-    assert 0 < printed["float_error"] < 1e-5
     assert printed["files"][0] == str(tmp_path / "two_mass_spring_law.h")
     assert printed["cost"]["operations"] == 168
 
@@ -489,10 +460,9 @@ ESTIMATED = (
 
 
 @needs_compiler
-@pytest.mark.parametrize("single", [False, True])
-def test_a_law_with_an_estimator_passes_its_own_test(single: bool, tmp_path: Path) -> None:
+def test_a_law_with_an_estimator_passes_its_own_test(tmp_path: Path) -> None:
     run = load("two_mass_spring", ESTIMATED, "vm")
-    made = export(run, single)
+    made = export(run)
     assert "const double *v" not in made.files["two_mass_spring_law.h"]
     assert passes(built(made, tmp_path, "-O2")) >= 10 + 1 + len(run.loop.memory_names)
 

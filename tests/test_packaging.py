@@ -40,7 +40,6 @@ LEVELS = (
     ("hil.tick",),
     ("hil.assembly",),
     ("hil.session", "hil.replay"),
-    ("hil.export",),
     ("servoctl.cli",),
     ("servoctl.__main__",),
 )

@@ -131,10 +131,6 @@ Floats, because a position of 16 bits has steps of 0.6 mrad and ends at 3.3 turn
 """
 IDENTITY = read(MODEL, 3, INT32) + read(SERIAL, 3, INT32)
 HOME = read(HOME_STATE, 1, INT8)
-IDENTITY_HEAD, ANSWERED_MAP_VERSION = bytes((0x2B, 0x80, 0x02)), Field(11, 4)
-"""First bytes of the answer to `IDENTITY`, and the map version in it."""
-HOME_HEAD, ANSWERED_HOME = bytes((0x21, HOME_STATE)), Field(2, 1)
-"""First bytes of the answer to `HOME`, and the home state in it."""
 
 
 def mode_command(mode: int) -> bytes:

@@ -18,7 +18,7 @@ from hil.drives.quantities import GAUGES, Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Answer, Wire
+from hil.drives.wire import Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -54,14 +54,12 @@ class HandshakeStep(NamedTuple):
         done: Whether the step is over; called after every tick.
         limit: Longest time that the step may take [s].
         expected: What the step waits for, for the error: "axle1: <expected> within 0.5 s".
-        answers: Answers that differ from drive to drive, for a loop without this driver.
     """
 
     send: Sequence[Frame]
     done: Callable[[], bool]
     limit: float
     expected: str
-    answers: Sequence[Answer] = ()
 
 
 class FrameEnds(NamedTuple):

@@ -26,7 +26,6 @@ from hil.drives.wire import (
     Expects,
     Feeds,
     Message,
-    Off,
     Operation,
     Reads,
     Rounding,
@@ -243,12 +242,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         )
         target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
         command = Encoding(self.command(0.0), codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque)
-        off = tuple(
-            Off(status.id, status.length, (Expects(codec.STATUSWORD, mask, value),))
-            for mask, value, state in codec.PATTERNS
-            if CONDITIONS[state] is Condition.DISABLED or state is Cia402State.FAULT
-        )
-        return Wire((*received.messages, status), command, off, (Feeds(self._heartbeat_frame, self._heartbeat_every),))
+        return Wire((*received.messages, status), command, (Feeds(self._heartbeat_frame, self._heartbeat_every),))
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The target torque, which follows the controlword; None where the drive stops by itself."""

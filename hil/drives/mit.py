@@ -6,7 +6,7 @@ only after it has run out in a test. Only a Damiao reports which ranges it uses;
 here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
@@ -24,7 +24,7 @@ from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Expects, Message, Off, Reads, Wire
+from hil.drives.wire import Expects, Message, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -216,16 +216,7 @@ class MitDrive(Drive):
         own = Expects(codec.FIRST, self._first_mask, self._first)
         replies = [Message(self._host, size, reads, working, (own,), True, True) for size in self._lengths]
         command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, codec.MOST_12)
-        return Wire(tuple(replies), command, tuple(self._off(own)), ())
-
-    def _off(self, own: Expects) -> Iterator[Off]:
-        """What proves it off: of a Damiao its status, of the others that they have answered the command to disable."""
-        if self._status == "damiao":
-            for code in (codec.DAMIAO_DISABLED, *codec.DAMIAO_FAULTS):
-                yield Off(self._host, self._lengths[0], (Expects(codec.FIRST, 0xF0, code << 4),), (own,))
-        else:
-            for size in self._lengths:
-                yield Off(self._host, size, (), (own,), answers=ANSWERS)
+        return Wire(tuple(replies), command, ())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """All bytes of a command; None for a special command, and where the motor brakes by its own damping."""

@@ -10,7 +10,7 @@ next answer.
 """
 
 from collections.abc import Callable, Sequence
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
@@ -19,7 +19,7 @@ from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
-from hil.drives.moteus_console import Console, bounds, refuse_bounds
+from hil.drives.moteus_console import Console, refuse_bounds
 from hil.drives.moteus_identity import Identity
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
@@ -31,7 +31,6 @@ from hil.drives.wire import (
     Encoding,
     Expects,
     Message,
-    Off,
     Operation,
     Reads,
     Rounding,
@@ -96,8 +95,8 @@ class MoteusDrive(Drive):
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
         self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
-        self._identity = Identity(self._frame, self._reply_id, options.home)
-        self._console = Console(self._frame, self._reply_id)
+        self._identity = Identity(self._frame, options.home)
+        self._console = Console(self._frame)
 
     def _tail_with(self, watchdog: float) -> bytes:
         """What follows the torque in commands with this time of the watchdog [s]."""
@@ -215,7 +214,7 @@ class MoteusDrive(Drive):
         return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
 
     def wire(self) -> Wire:
-        """Answers in position mode without a fault, in the form of `codec.state`; off is mode stopped or fault."""
+        """Answers in position mode without a fault, in the form of `codec.state`."""
         settings, turn = self.settings, (Operation.TIMES, self._turn)
         reads = (
             Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
@@ -229,12 +228,7 @@ class MoteusDrive(Drive):
             Rounding.SINGLE, -registers.LARGEST_TORQUE, registers.LARGEST_TORQUE, None,
         )  # fmt: skip
         state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
-        head, *_ = (Expects(field, field.mask, value) for field, value in codec.STATE_HEADS.items())
-        off = tuple(
-            Off(self._reply_id, codec.STATE_SIZE, (Expects(codec.STATE_MODE, 0xFF, mode),), (head,))
-            for mode in (codec.STOPPED, codec.IN_FAULT)
-        )
-        return Wire((state,), command, off, ())
+        return Wire((state,), command, ())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
@@ -289,15 +283,14 @@ class MoteusDrive(Drive):
         """
         yield from self.reset()
         wanted = self._options.timeout_mode
-        mode = yield from self._console.setting("servo.timeout_mode", wanted, wanted)
+        mode = yield from self._console.setting("servo.timeout_mode")
         if mode != wanted:
             what = f"its servo.timeout_mode is {mode:g}, the config says {wanted}"
             if mode in COASTS:
                 what += ": when commands stop, the shaft coasts"
             raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
-        first, last = bounds(self.settings)
-        lower = yield from self._console.setting("servopos.position_min", -inf, first, unlimited=True)
-        upper = yield from self._console.setting("servopos.position_max", last, inf, unlimited=True)
+        lower = yield from self._console.setting("servopos.position_min")
+        upper = yield from self._console.setting("servopos.position_max")
         refuse_bounds(self.settings, lower, upper)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:

@@ -8,7 +8,6 @@ from hil.drives.base import DriveError, HandshakeStep
 from hil.drives.guard import after
 from hil.drives.odrive_encoder import TURN
 from hil.drives.settings import DriveSettings
-from hil.drives.wire import Answer
 from hil.frame import Frame
 
 POLLS = 20
@@ -20,11 +19,10 @@ class Console:
 
     Args:
         make_frame: Makes a frame to the drive of a payload.
-        reply_id: Id of the drive's replies.
     """
 
-    def __init__(self, make_frame: Callable[[bytes], Frame], reply_id: int) -> None:
-        self._make_frame, self._reply_id = make_frame, reply_id
+    def __init__(self, make_frame: Callable[[bytes], Frame]) -> None:
+        self._make_frame = make_frame
         self._text, self._polls = "", 0
 
     def take(self, text: str) -> None:
@@ -32,14 +30,11 @@ class Console:
         self._text += text
         self._polls += 1
 
-    def setting(
-        self, name: str, least: float, most: float, unlimited: bool = False
-    ) -> Generator[HandshakeStep, None, float]:
+    def setting(self, name: str) -> Generator[HandshakeStep, None, float]:
         """Reads a setting through the console; the caller checks it.
 
         Args:
             name: Its name in the drive.
-            least, most, unlimited: What an exported loop accepts, as of `Answer`.
 
         Raises:
             DriveError: The drive has no such setting, or does not answer with a number.
@@ -47,11 +42,10 @@ class Console:
         self._text = ""
         ask = [self._make_frame(codec.console_write(f"conf get {name}\n"))]
         poll = self._make_frame(registers.padded(codec.console_poll()))
-        answer_of = Answer(name, self._reply_id, codec.CONSOLE_HEAD, least, most, None, poll, unlimited)
         for _ in range(POLLS):
             polled = after(lambda: self._polls, 1)
             expected = f"an answer of its console to conf get {name}"
-            yield HandshakeStep([*ask, poll], polled, 0.5, expected, [answer_of])
+            yield HandshakeStep([*ask, poll], polled, 0.5, expected)
             ask = []
             if "\n" in self._text:
                 break

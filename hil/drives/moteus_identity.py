@@ -1,12 +1,10 @@
 """Whether a moteus has the registers that are used, and knows its position."""
 
 from collections.abc import Callable, Mapping
-from math import inf
 
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
 from hil.drives.base import DriveError, HandshakeStep, Steps
-from hil.drives.wire import Answer
 from hil.frame import Frame
 
 OLDEST_MAP = 5
@@ -20,12 +18,11 @@ class Identity:
 
     Args:
         make_frame: Makes a frame to the drive of a payload.
-        reply_id: Id of the drive's replies.
         home: Least home state, one of `codec.HOME_STATES`.
     """
 
-    def __init__(self, make_frame: Callable[[bytes], Frame], reply_id: int, home: str) -> None:
-        self._make_frame, self._reply_id = make_frame, reply_id
+    def __init__(self, make_frame: Callable[[bytes], Frame], home: str) -> None:
+        self._make_frame = make_frame
         self._least = codec.HOME_STATES.index(home)
         self._values: dict[int, float] = {}
 
@@ -43,12 +40,7 @@ class Identity:
             self._values.pop(register, None)
         answered = lambda: all(register in self._values for register in ASKED)  # noqa: E731
         frames = [self._make_frame(registers.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
-        reply, version, home = self._reply_id, codec.ANSWERED_MAP_VERSION, codec.ANSWERED_HOME
-        answers = [
-            Answer("version of the register map", reply, codec.IDENTITY_HEAD, OLDEST_MAP, inf, version),
-            Answer("home state", reply, codec.HOME_HEAD, self._least, inf, home),
-        ]
-        yield HandshakeStep(frames, answered, 0.5, "its model, firmware and home state", answers)
+        yield HandshakeStep(frames, answered, 0.5, "its model, firmware and home state")
         self._refuse_map(self._values[registers.MAP_VERSION])
         self._refuse_home_state(self._values[registers.HOME_STATE])
 

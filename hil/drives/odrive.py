@@ -17,7 +17,7 @@ from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Off, Rounding, Wire
+from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Rounding, Wire
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
@@ -170,10 +170,7 @@ class OdriveDrive(OdriveEncoder, Drive):
             self._zero(), codec.TORQUE, motor_torque_chain(self.settings), Rounding.SINGLE,
             -LARGEST_SINGLE, LARGEST_SINGLE, None,
         )  # fmt: skip
-        off = tuple(
-            Off(heartbeat.id, codec.SIZE, (Expects(codec.STATE, 0xFF, state),)) for state in (0, codec.IDLE)
-        )  # an error in closed loop does not prove it
-        return Wire((*received.messages, heartbeat, errors), command, off, ())
+        return Wire((*received.messages, heartbeat, errors), command, ())
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()

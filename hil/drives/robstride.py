@@ -22,7 +22,7 @@ from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Expects, Message, Off, Operation, Reads, Wire
+from hil.drives.wire import Message, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
@@ -174,9 +174,7 @@ class RobstrideDrive(Drive):
         identity = codec.feedback_identifier(settings.node, self._options.host, codec.RUN)
         command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, MOST_16)
         feedback = Message(identity, codec.SIZE, (*reads, *TEMPERATURE.reads), sample=True, alive=True)
-        reset = Expects(codec.MODE, codec.MODE.mask, codec.RESET)
-        off = Off(self._feedback_id, codec.SIZE, (reset,), mask=codec.FEEDBACK_BITS)
-        return Wire((feedback,), command._replace(back=None), (off,), ())
+        return Wire((feedback,), command._replace(back=None), ())
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The id and all bytes of a command: the torque is in the id. None where the motor brakes by damping."""

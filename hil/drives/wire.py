@@ -96,53 +96,6 @@ class Message(NamedTuple):
     alive: bool = False
 
 
-class Off(NamedTuple):
-    """A frame that proves that a drive makes no torque.
-
-    Another frame of the same id, length and `selects` says that it may make torque, if no `Off` of the drive fits.
-
-    Attributes:
-        id: Its id; above 0x7FF it has 29 bits.
-        length: Its bytes.
-        bits: What proves it.
-        selects: What tells it from frames of other nodes with the same id.
-        mask: Bits of the id that do not depend on the state.
-        answers: How many must come after the drive was told to switch off.
-    """
-
-    id: int
-    length: int
-    bits: tuple[Expects, ...]
-    selects: tuple[Expects, ...] = ()
-    mask: int = 0x1FFF_FFFF
-    answers: int = 1
-
-
-class Answer(NamedTuple):
-    """An answer in a handshake that differs from drive to drive, and the number in it that must lie in a range.
-
-    An exported loop awaits every other answer bit by bit, as the emulated drive gave it.
-
-    Attributes:
-        name: What the number is, for the error.
-        id: Id of the answer.
-        head: Its first bytes.
-        least, most: Range of the number: one value, or open at one end.
-        field: Where the number is; None: it is text, whose length follows the head, up to the end of a line.
-        poll: The frame that asks for more text; None if it is no text.
-        unlimited: Whether NaN is in the range, too: it means no limit.
-    """
-
-    name: str
-    id: int
-    head: bytes
-    least: float
-    most: float
-    field: Field | None
-    poll: Frame | None = None
-    unlimited: bool = False
-
-
 class Encoding(NamedTuple):
     """How a torque is sent.
 
@@ -184,13 +137,11 @@ class Wire(NamedTuple):
     Attributes:
         messages: Frames that it sends.
         command: Its command; None for an encoder node.
-        off: Frames that prove that it makes no torque; if there are none, its loop cannot be exported.
         feeds: What `Drive.alive_frames` gives while the drive is enabled; None: it is not known.
     """
 
     messages: tuple[Message, ...]
     command: Encoding | None = None
-    off: tuple[Off, ...] = ()
     feeds: tuple[Feeds, ...] | None = None
 
 

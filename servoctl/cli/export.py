@@ -1,6 +1,5 @@
 """`servoctl export`: writes the law of a config as standalone C."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -9,10 +8,8 @@ import typer
 
 from servoctl.cli.console import note, say, say_json
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
-from servoctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from servoctl.config.overrides import Override
     from servoctl.export import Export
 
 
@@ -21,15 +18,8 @@ def export(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; created if it is missing.")],
     set_file: SetFiles = None,
     overrides: Overrides = None,
-    single: Annotated[
-        bool, typer.Option("--float", help="Compute in float and measure its error; needs a C compiler.")
-    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an earlier export, unless its files were changed.")
-    ] = False,
-    loop: Annotated[
-        bool,
-        typer.Option("--loop", help="Write the whole loop on drives, for Linux without Python, in place of the law."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -41,13 +31,10 @@ def export(
     from servoctl.export import export as law_in_c
     from servoctl.export import write
 
-    if loop:
-        _export_loop(config, out, changes_of(set_file, overrides), single, force, as_json)
-        return
     run = load(config, changes_of(set_file, overrides))
     for warning in run.warnings:
         note(f"warning: {warning}")
-    exported = law_in_c(run, single)
+    exported = law_in_c(run)
     written = write(exported.files, out, force)
     if as_json:
         say_json(exported.to_dict() | {"files": [str(path) for path in written]})
@@ -57,27 +44,6 @@ def export(
     _say_facts(exported)
     say(f"next: cd {quote(str(out))} && make test")
     say(f"without make: {exported.compile_line}")
-
-
-def _export_loop(
-    config: str, out: Path, overrides: "Sequence[Override]", single: bool, force: bool, as_json: bool
-) -> None:
-    """Writes `NAME_loop.c`."""
-    from hil.export.loop import export_loop
-    from servoctl.export import write
-
-    if single:
-        raise ConfigError("--float: the loop on drives computes in double, as servoctl hil does (leave --float out)")
-    exported = export_loop(config, overrides)
-    written = [str(path) for path in write(exported.files, out, force)]
-    if as_json:
-        say_json({"name": exported.name, "files": written, "buses": exported.buses, "compile": exported.compile_line})
-        return
-    for path in written:
-        say(path)
-    say("it needs Linux with SocketCAN, no Python; it has no stages, no live page and no recorder: test on the machine")
-    say(f"with servoctl hil first; buses, in the order of its arguments: {', '.join(exported.buses)}")
-    say(f"next: cd {quote(str(out))} && {exported.compile_line}")
 
 
 def _say_facts(exported: "Export") -> None:
@@ -92,7 +58,3 @@ def _say_facts(exported: "Export") -> None:
         else ""
     )
     say(f"{exported.vectors} reference vectors{left_out}")
-    if exported.float_error is not None:
-        count = exported.float_differs
-        differs = f"; rank or status differ at {count} states" if count else ""
-        say(f"float: largest relative error of u {exported.float_error:.1e}{differs}")

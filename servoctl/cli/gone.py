@@ -6,6 +6,8 @@ from servoctl.errors import ConfigError
 
 GONE = {
     ("bench", ""): "benchmarks are a tool of the repository (in a checkout: python -m tests.benchmarks)",
+    ("export", "--loop"): "the loop on drives runs in servoctl hil (without --loop, export writes the law)",
+    ("export", "--float"): "the exported law computes in double (leave it out)",
     ("tune", "--storage"): "a study is a file of its folder (use --out, and --resume to continue)",
     ("tune", "--compare"): "a search times nothing but itself (leave it out)",
     ("tune", "--no-compare"): "a search times nothing but itself (leave it out)",

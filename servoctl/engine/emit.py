@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.repeat import REPEATED
-from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
+from servoctl.engine.statements import USE_VM, Statements
 from servoctl.engine.templates import definition, loops_of, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
@@ -59,7 +57,6 @@ def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType
 
 def emitted(
     functions: Sequence[Any],
-    single: bool = False,
     unrolled: bool = False,
     leading: Mapping[str, Any] = MappingProxyType({}),
     fast: bool = False,
@@ -68,7 +65,6 @@ def emitted(
 
     Args:
         functions: CasADi functions.
-        single: Whether V is a float.
         unrolled: Whether decompositions are written out, statement by statement; their derivatives have C then.
         leading: As of `emit`.
         fast: Whether long functions are marked, and sine and cosine of an angle are one call.
@@ -88,7 +84,7 @@ def emitted(
         whole = leading.get(function.name())
         for called in called_by(function) if whole is None else [whole]:
             add(called)
-        made = _function(function, single, unrolled, fast) if whole is None else _leading(function, whole)
+        made = _function(function, unrolled, fast) if whole is None else _leading(function, whole)
         done[function.name()] = made
 
     for function in functions:
@@ -110,9 +106,9 @@ def called_by(function: Any) -> Sequence[Any]:
     return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
 
 
-def _function(function: Any, single: bool, unrolled: bool, fast: bool) -> CFunction:
+def _function(function: Any, unrolled: bool, fast: bool) -> CFunction:
     if function.name() in TABLES:
-        return _lookup(TABLES[function.name()], single)
+        return _lookup(TABLES[function.name()])
     found = None if unrolled else loops_of(function.name())
     if found is not None:
         loops, sizes = found
@@ -123,7 +119,7 @@ def _function(function: Any, single: bool, unrolled: bool, fast: bool) -> CFunct
         )
     if function.name() in REPEATED:
         return _loop(function)
-    body = Statements(function, single, sine_with_cosine=fast)
+    body = Statements(function, sine_with_cosine=fast)
     mark = f"{LONG} " if fast and len(body.lines) > MANY else ""
     return CFunction(mark + _text(function, body.lines), body.cost, body.numbers, tuple(body.calls))
 
@@ -166,18 +162,17 @@ def _loop(function: Any) -> CFunction:
     return CFunction(_text(function, lines), choices, size + 1, repeated.most * (step,))
 
 
-def _lookup(table: LookupTable, single: bool) -> CFunction:
+def _lookup(table: LookupTable) -> CFunction:
     """A function that finds the row of a table."""
     breaks, rows = f"breaks_{table.name}", f"rows_{table.name}"
     count, width = len(table.breaks), table.rows.shape[1]
     names = {"LOOKUP": f"f_{table.name}", "BREAKS": breaks, "ROWS": rows, "COUNT": str(count), "WIDTH": str(width)}
-    text = constants(breaks, table.breaks, single) + constants(rows, table.rows.ravel(), single)
+    text = constants(breaks, table.breaks) + constants(rows, table.rows.ravel())
     text += "".join(f"#define {key} {value}\n" for key, value in names.items()) + template("lookup.h")
     return CFunction(text, lookup_cost(count), 4)
 
 
-def constants(name: str, values: Array, single: bool) -> str:
+def constants(name: str, values: Array) -> str:
     """A constant array in C, on one line."""
-    limited = np.clip(values, -LARGEST_FLOAT, LARGEST_FLOAT) if single else values
-    numbers = ", ".join("NAN" if x != x else f"{x!r}{'f' * single}" for x in limited.tolist())
-    return f"{TABLE} {'float' if single else 'double'} {name}[] = {{{numbers}}};\n"
+    numbers = ", ".join("NAN" if x != x else f"{x!r}" for x in values.tolist())
+    return f"{TABLE} double {name}[] = {{{numbers}}};\n"

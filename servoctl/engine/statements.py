@@ -17,8 +17,6 @@ from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.operations import COMPARE, TEXT, cost_of, operation_name
 from servoctl.errors import CompileError
 
-LARGEST_FLOAT = 3.4028234663852886e38
-
 FEW = 16
 """Longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments."""
 
@@ -39,12 +37,11 @@ class Statements:
         calls: Names of the functions that they call, in order.
     """
 
-    def __init__(self, function: Any, single: bool, sine_with_cosine: bool = False) -> None:
+    def __init__(self, function: Any, sine_with_cosine: bool = False) -> None:
         """Writes the statements.
 
         Args:
             function: CasADi function of scalars.
-            single: Whether V is a float, so that larger constants become the largest float.
             sine_with_cosine: Whether one call, of `c/sine.h`, gives sine and cosine of the same angle.
 
         Raises:
@@ -54,7 +51,7 @@ class Statements:
             raise CompileError(f"{function.name()}: no C code for a function of matrices (make it of scalars, ca.SX)")
         self.lines: list[str] = []
         self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
-        self._function, self._single = function, single
+        self._function = function
         self._instructions = Instructions(function)
         self._steps, self._sources = self._instructions.steps, self._instructions.sources
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
@@ -163,7 +160,7 @@ class Statements:
             return "number(NAN)"
         if abs(value) == float("inf"):
             return f"number({'-' if value < 0 else ''}INFINITY)"
-        return f"number({min(max(value, -LARGEST_FLOAT), LARGEST_FLOAT) if self._single else value!r})"
+        return f"number({value!r})"
 
     def _set(self, i: int, place: int, text: str, cost: Cost) -> None:
         self._held[place] = f"a{i}"
@@ -200,8 +197,7 @@ class Statements:
         """Declares an array of these values."""
         count = len(values)
         if count > FEW and all(value.startswith("number(") for value in values):
-            end = "f" if self._single else ""
-            numbers = ", ".join(value[7:-1] + end * (value[-2].isdigit() or value[-2] == ".") for value in values)
+            numbers = ", ".join(value[7:-1] for value in values)
             self._declare(f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
         else:
             self._declare(f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)

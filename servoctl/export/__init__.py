@@ -19,7 +19,6 @@ from servoctl.export.files import write
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.law import law
-from servoctl.export.single import FloatError, measure
 from servoctl.export.source import StandaloneSource
 from servoctl.export.trial import example, test
 from servoctl.export.vectors import Vector, vectors
@@ -28,13 +27,7 @@ from servoctl.types import Array
 from servoctl.version import VERSION
 
 TOLERANCE = 1e-9
-"""Error of u that the test allows in double, relative to its largest entry or to 1."""
-
-SLACK = 8.0
-"""In float the test allows this many times the measured error of u.
-
-Other compilers round differently, and the disturbance of an estimator, which is checked too, can be further off than u.
-"""
+"""Error of u that the test allows, relative to its largest entry or to 1."""
 
 TEMPLATES = Path(__file__).with_name("templates")
 """Files that are the same for every law."""
@@ -53,8 +46,6 @@ class Export:
         stack: Approximate upper limit of a call's stack [byte].
         vectors: Number of reference vectors in the test.
         left_out: Number of states that are no reference, because rounding decides their rank, status or digits.
-        float_error: Largest relative error of u in float; None for double.
-        float_differs: Number of reference states at which float gives another rank or status.
     """
 
     name: str
@@ -63,8 +54,6 @@ class Export:
     stack: int
     vectors: int
     left_out: int
-    float_error: float | None = None
-    float_differs: int = 0
 
     @property
     def compile_line(self) -> str:
@@ -76,54 +65,33 @@ class Export:
         """The export without the texts of its files, for JSON."""
         cost = {"operations": self.cost.operations, "divisions": self.cost.divisions, "functions": self.cost.functions}
         facts = {"name": self.name, "files": list(self.files), "cost": cost, "stack_bytes": self.stack}
-        facts |= {"vectors": self.vectors, "left_out": self.left_out, "compile": self.compile_line}
-        if self.float_error is not None:
-            facts |= {"float_error": self.float_error, "float_differs": self.float_differs}
-        return facts
+        return facts | {"vectors": self.vectors, "left_out": self.left_out, "compile": self.compile_line}
 
 
-def export(run: Run, single: bool = False) -> Export:
+def export(run: Run) -> Export:
     """Exports the law of a run.
 
     Args:
         run: Result of `load`, with a compiled loop.
-        single: Whether the law computes in float; its error is then measured, which needs a C compiler.
 
     Raises:
-        ConfigError: There is no law, it is not compiled, or float is too coarse for it.
-        CompileError: `single`, and there is no compiler.
+        ConfigError: There is no law, or it is not compiled.
     """
     loop = _compiled(run)
     name = identifier(run.name)
-    border, source = interface(loop, name, single), _source(run, loop, single)
+    border, source = interface(loop, name), _source(run, loop)
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
-    facts = Facts(run.name, VERSION, border, source, loop, single, _accuracy(references))
-    measured, tolerance = None, TOLERANCE
-    if single:
-        try:
-            measured = measure(header(facts), law(facts), border, references)
-        except CompileError as error:
-            raise CompileError(f"{run.name}: --float: its error cannot be measured: {error}") from error
-        agreeing = [vector for vector, same in zip(references, measured.same, strict=True) if same]
-        if 2 * len(agreeing) < len(references):
-            raise ConfigError(
-                f"{run.name}: --float: rank or status differ from the reference at {len(references) - len(agreeing)} "
-                f"of {len(references)} states (float does not carry this law: export it in double)"
-            )
-        sentence = _float_accuracy(measured)
-        references, tolerance = agreeing, SLACK * max(measured.error, 1e-6)
-        facts = Facts(run.name, VERSION, border, source, loop, single, sentence)
+    facts = Facts(run.name, VERSION, border, source, loop, _accuracy(references))
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),
-        f"{name}_law_test.c": test(facts, references, tolerance),
+        f"{name}_law_test.c": test(facts, references, TOLERANCE),
         f"{name}_law_example.c": example(facts, float(run.start.t), _start(run, loop)),
         **{path.name: path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.iterdir())},
     }
-    float_error, differs = (None, 0) if measured is None else (measured.error, measured.same.count(False))
-    return Export(name, files, source.cost, source.stack, len(references), left_out, float_error, differs)
+    return Export(name, files, source.cost, source.stack, len(references), left_out)
 
 
 def _start(run: Run, loop: CompiledLoop) -> Array:
@@ -142,9 +110,9 @@ def _compiled(run: Run) -> CompiledLoop:
     return run.loop
 
 
-def _source(run: Run, loop: CompiledLoop, single: bool) -> StandaloneSource:
+def _source(run: Run, loop: CompiledLoop) -> StandaloneSource:
     try:
-        return StandaloneSource(loop.control_kernel.function, single)
+        return StandaloneSource(loop.control_kernel.function)
     except CompileError as error:
         reason = str(error).removesuffix(USE_VM)
         raise ConfigError(f"{run.name}: law: cannot be exported: {reason}") from error
@@ -152,9 +120,3 @@ def _source(run: Run, loop: CompiledLoop, single: bool) -> StandaloneSource:
 
 def _accuracy(references: list[Vector]) -> str:
     return f"double; the test holds u to {TOLERANCE:g} of {len(references)} states about the start, computed by NumPy"
-
-
-def _float_accuracy(measured: FloatError) -> str:
-    differs, count = measured.same.count(False), len(measured.same)
-    other = f"; at {differs} of them rank or status differ" if differs else ""
-    return f"float; largest relative error of u {measured.error:.1e}, measured at {count} states about the start{other}"

@@ -18,7 +18,6 @@ class Facts:
         border: Names, units and parameters.
         source: C code of the law.
         loop: The compiled loop that has the law.
-        single: Whether the law computes in float.
         accuracy: Agreement of the law with the reference, one sentence.
     """
 
@@ -27,32 +26,22 @@ class Facts:
     border: Interface
     source: StandaloneSource
     loop: CompiledLoop
-    single: bool
     accuracy: str
-
-    @property
-    def real(self) -> str:
-        """C type of a number."""
-        return "float" if self.single else "double"
-
-    def literal(self, value: float) -> str:
-        """A number in C."""
-        return literal(value, self.single)
 
     @property
     def signature(self) -> str:
         """Declaration of the law's function, without the semicolon."""
-        name, real = self.border.name, self.real
-        memory = f" const {real} *memory," if self.border.memory else ""
-        speeds = "" if self.border.period is not None else f" const {real} *v,"
-        inputs = f"const {name}_parameters *p, {real} t, const {real} *q,{speeds}{memory}"
+        name = self.border.name
+        memory = " const double *memory," if self.border.memory else ""
+        speeds = "" if self.border.period is not None else " const double *v,"
+        inputs = f"const {name}_parameters *p, double t, const double *q,{speeds}{memory}"
         return f"int {name}_law({inputs}\n    {name}_command *out)"
 
     def initialiser(self, values: Array) -> str:
         """C initialiser of the struct of parameters, from all parameters of the loop."""
         groups = []
         for members in self.border.groups.values():
-            entries = [[self.literal(values[place]) for place in member.places] for member in members]
+            entries = [[literal(values[place]) for place in member.places] for member in members]
             groups.append(
                 ", ".join(
                     e[0] if m.length is None else f"{{{', '.join(e)}}}" for m, e in zip(members, entries, strict=True)

@@ -10,7 +10,7 @@ from servoctl.types import Status
 
 def header(facts: Facts) -> str:
     """`NAME_law.h`."""
-    name, border, real = facts.border.name, facts.border, facts.real
+    name, border = facts.border.name, facts.border
     guard = f"{name.upper()}_LAW_H"
     memory = _memory(facts)
     return f"""/*
@@ -41,10 +41,10 @@ typedef struct {{
 extern const {name}_parameters {name}_defaults;
 
 typedef struct {{
-  {real} u[{len(border.actuators)}]; /* {named(border.actuators)}; NaN if there is no command */
+  double u[{len(border.actuators)}]; /* {named(border.actuators)}; NaN if there is no command */
   int rank; /* independent directions of the task that the inputs serve */
-  {real} residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^2 */
-  {real} pivot; /* [-] smallest pivot counted in the rank: near the rank tolerance the task is nearly singular */
+  double residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^2 */
+  double pivot; /* [-] smallest pivot counted in the rank: near the rank tolerance the task is nearly singular */
   {name}_status status;
 {_bounds(facts)}{memory[0]}}} {name}_command;
 
@@ -106,11 +106,6 @@ def _about(facts: Facts) -> list[str]:
             "- Then put the torques that the drives really got into the entries estimation.sent of the memory, and the",
             "  time to the next call into estimation.elapsed, where they differ from the command and the period.",
         ]
-    if facts.single:
-        lines += [
-            "- float has 24 bits: after an hour t has steps of 0.24 ms; restart t before that matters.",
-            "- Tolerances too small for float are raised: see the defaults.",
-        ]
     return lines
 
 
@@ -138,7 +133,7 @@ def _memory(facts: Facts) -> tuple[str, str]:
     if not names:
         return "", ""
     starts = ", ".join(f"{name} = {value:g}" for name, value in zip(names, facts.loop.memory_start, strict=True))
-    rate = f"  {facts.real} memory_rate[{len(names)}]; /* add elapsed time [s] times this to the memory */\n"
+    rate = f"  double memory_rate[{len(names)}]; /* add elapsed time [s] times this to the memory */\n"
     return rate, f"    memory  {comment(starts)} at the start\n"
 
 
@@ -152,7 +147,7 @@ def _bounds(facts: Facts) -> str:
     names, count = comment(", ".join(law.bounded)), len(law.bounded)
     return proven + (
         f"  int bound_active[{count}]; /* {names}: 1 while the bound holds the inputs, else 0 */\n"
-        f"  {facts.real} bound_lack[{count}]; /* what inputs within their limits cannot give it, in its unit / s^2, "
+        f"  double bound_lack[{count}]; /* what inputs within their limits cannot give it, in its unit / s^2, "
         "or / s of a bound on velocities */\n"
     )
 
@@ -174,7 +169,7 @@ def _structs(facts: Facts) -> str:
     lines = []
     for group, members in facts.border.groups.items():
         lines.append("  struct {")
-        lines += [f"    {facts.real} {_declared(member)}; /* {_remark(member, facts)} */" for member in members]
+        lines += [f"    double {_declared(member)}; /* {_remark(member, facts)} */" for member in members]
         lines.append(f"  }} {group};")
     return "\n".join(lines or ["  int none; /* there are no parameters */"])
 

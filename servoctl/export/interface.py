@@ -22,11 +22,6 @@ _WORDS = (
 )
 KEYWORDS = frozenset(_WORDS.split())
 
-SINGLE_FLOOR = {
-    "rank_tolerance": 1e-5, "passive_rank_tolerance": 1e-5, "residual_tolerance": 1e-4, "rounding": 2e-6,
-}  # fmt: skip
-"""Least tolerances in float, whose rounding, 6e-8 of the largest term, would count as a direction or a residual."""
-
 LAW_FIELDS = {
     "damping": "[1/s] on the violation rate",
     "stiffness": "[1/s^2], of a nonholonomic row [1/s], on the violation",
@@ -111,13 +106,12 @@ class Interface:
         return groups
 
 
-def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
+def interface(loop: CompiledLoop, name: str) -> Interface:
     """The interface of a loop's law.
 
     Args:
         loop: The compiled loop.
         name: Prefix of every name in C.
-        single: Whether the law computes in float; the tolerances are then at least `SINGLE_FLOOR`.
     """
     model, system, values = loop.system.model, loop.system, loop.parameters.copy()
     every = list(_members(loop))
@@ -129,10 +123,6 @@ def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
     twin = passive_start + len(system.passive.damping) + len(system.passive.stiffness)
     values[shared] = values[twin]
     matters[shared] = matters[shared] or matters[twin]
-    if single:
-        for member in (m for m in every if m.group == "law" and m.name in SINGLE_FLOOR):
-            values[member.start] = max(values[member.start], SINGLE_FLOOR[member.name])
-        values[twin] = values[shared]
     kept = tuple(member for member in every if any(matters[place] for place in member.places))
     fixed = tuple(f"{member.group}.{member.name}" for member in every if member not in kept)
     sources: list[str | None] = [None] * len(values)

@@ -2,6 +2,7 @@
 
 from servoctl.export.facts import Facts
 from servoctl.export.interface import comment
+from servoctl.export.source import literal
 
 
 def law(facts: Facts) -> str:
@@ -10,7 +11,7 @@ def law(facts: Facts) -> str:
     slices, size, count = facts.loop.layout.slices, facts.loop.size, len(border.values)
     n, memory, row = len(border.coordinates), len(border.memory), facts.loop.layout.command_size
     parameters = "\n".join(
-        f"  parameters[{i}] = {source or facts.literal(value)};"
+        f"  parameters[{i}] = {source or literal(value)};"
         for i, (source, value) in enumerate(zip(border.sources, border.values, strict=True))
     )
     remember = f"  for (i = 0; i < {memory}; ++i) x[{2 * n} + i] = memory[i];\n" if memory else ""

@@ -4,51 +4,46 @@ import re
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from servoctl.engine.cost import Cost
 from servoctl.engine.emit import emitted
 from servoctl.engine.operations import FUNCTIONS
-from servoctl.engine.statements import LARGEST_FLOAT
 from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
 
 FRAME = 96
 """Stack of a call besides its variables [byte]: return address and saved registers."""
 
-POINTER = 8
-"""Size of a pointer on a 64-bit machine [byte]."""
+NUMBER = POINTER = 8
+"""Size of a number, and of a pointer on a 64-bit machine [byte]."""
 
 
 class StandaloneSource:
-    """A CasADi function in C over the number V, a double or a float; all its functions are static.
+    """A CasADi function in C over the number V; all its functions are static.
 
     Attributes:
         text: The code.
         entry: Name of the function in it.
     """
 
-    def __init__(self, function: Any, single: bool) -> None:
+    def __init__(self, function: Any) -> None:
         """Writes the code.
 
         Args:
             function: CasADi function of scalars.
-            single: Whether V is a float.
 
         Raises:
             CompileError: An operation has no C.
         """
-        self._function, self._size = function, 4 if single else 8
+        self._function = function
         self.entry = f"f_{function.name()}"
         try:
-            self._functions = emitted([function], single)
+            self._functions = emitted([function])
         except CompileError:  # derivatives of a decomposition need it without loops
-            self._functions = emitted([function], single, unrolled=True)
+            self._functions = emitted([function], unrolled=True)
         body = "\n".join(each.text for each in self._functions.values())
         used = [name for name in FUNCTIONS if re.search(rf"\bv_{name}\(", body)]
-        real = "float" if single else "double"
-        head = [f"typedef {real} V; /* a number */", "typedef int M; /* of a comparison: 1 or 0 */"]
-        names = [f"#define v_{name} {name}{'f' * single}" for name in used if name != "sign"]
+        head = ["typedef double V; /* a number */", "typedef int M; /* of a comparison: 1 or 0 */"]
+        names = [f"#define v_{name} {name}" for name in used if name != "sign"]
         if "sign" in used:
             names.append("#define v_sign(x) ((x) < number(0.0) ? number(-1.0) : (x) > number(0.0) ? number(1.0) : (x))")
         if any(map(loops_of, self._functions)):
@@ -68,18 +63,16 @@ class StandaloneSource:
         """Approximate stack [byte] without optimisation: all variables of the deepest chain of calls."""
         need: dict[str, int] = {}
         for name, each in self._functions.items():
-            need[name] = FRAME + self._size * each.numbers + max((need[called] for called in each.calls), default=0)
+            need[name] = FRAME + NUMBER * each.numbers + max((need[called] for called in each.calls), default=0)
         inputs = sum(self._function.numel_in(i) for i in range(self._function.n_in()))
-        caller: int = FRAME + 4 * POINTER + self._size * (inputs + self._function.numel_out(0))
+        caller: int = FRAME + 4 * POINTER + NUMBER * (inputs + self._function.numel_out(0))
         return caller + need[self._function.name()]
 
 
-def literal(value: float, single: bool) -> str:
-    """A C literal of type double, or float; a value beyond the range of float becomes the largest float."""
+def literal(value: float) -> str:
+    """A C literal of type double."""
     if value != value:
         return "NAN"
     if abs(value) == float("inf"):
         return "INFINITY" if value > 0 else "-INFINITY"
-    if not single:
-        return repr(float(value))
-    return f"{float(str(np.float32(min(max(value, -LARGEST_FLOAT), LARGEST_FLOAT))))!r}f"
+    return repr(float(value))

@@ -12,9 +12,9 @@ from servoctl.types import Array
 
 def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
     """`NAME_law_test.c`."""
-    border, name, real = facts.border, facts.border.name, facts.real
+    border, name = facts.border, facts.border.name
     n, m, memory = len(border.coordinates), len(border.actuators), len(border.memory)
-    keep = f"  {real} memory[{memory}];\n" if memory else ""
+    keep = f"  double memory[{memory}];\n" if memory else ""
     given = ", c->memory" if memory else ""
     estimates = border.period is not None
     state = "c->q" if estimates else "c->q, c->v"
@@ -28,11 +28,11 @@ def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
 #include <math.h>
 #include <stdio.h>
 
-#define TOLERANCE {literal(tolerance, False)} /* of u, relative to its largest entry or to 1 */
+#define TOLERANCE {literal(tolerance)} /* of u, relative to its largest entry or to 1 */
 
 typedef struct {{
   {name}_parameters p;
-  {real} t, q[{n}], v[{n}];
+  double t, q[{n}], v[{n}];
 {keep}{next_memory}  double u[{m}];
   int rank, status;
 }} vector;
@@ -56,7 +56,7 @@ static int agrees(const vector *c)
 }}
 
 /* Whether an input that is not finite is refused: place 0 is t, then {"the memory" if estimates else "q, then v"}. */
-static int refuses(int place, {real} bad)
+static int refuses(int place, double bad)
 {{
   {name}_command out;
   vector c = vectors[0];
@@ -80,7 +80,7 @@ int main(void)
     }}
   }}
   for (i = 0; i <= {memory if estimates else 2 * n}; ++i) {{
-    if (refuses(i, ({real}) NAN) && refuses(i, ({real}) INFINITY)) ++passed;
+    if (refuses(i, (double) NAN) && refuses(i, (double) INFINITY)) ++passed;
     else {{
       ++failed;
       printf("input %d: not refused where it is not finite\\n", i);
@@ -100,7 +100,7 @@ def _next(facts: Facts) -> tuple[str, str]:
     return (
         f"  double after[{size}];\n",
         f"""  for (i = 0; i < {size}; ++i) {{
-    double now = c->memory[i] + {literal(h, False)} * out.memory_rate[i];
+    double now = c->memory[i] + {literal(h)} * out.memory_rate[i];
     if (isnan(c->u[0])) continue;
     if (!(fabs(now - c->after[i]) <= TOLERANCE * (fabs(c->after[i]) > 1.0 ? fabs(c->after[i]) : 1.0))) return 0;
   }}
@@ -114,15 +114,13 @@ def _vectors(facts: Facts, vectors: Sequence[Vector]) -> str:
     for vector in vectors:
         parameters = " ".join(facts.initialiser(vector.parameters).split())
         state = [vector.x[:n], vector.x[n : 2 * n]] + ([vector.x[2 * n :]] if facts.border.memory else [])
-        parts = [f"{{{', '.join(map(facts.literal, part))}}}" for part in state]
+        parts = [f"{{{', '.join(map(literal, part))}}}" for part in state]
         if (h := facts.border.period) is not None:
             after = vector.x[2 * n :] + h * vector.command[slices["memory_rate"]]
-            parts.append(f"{{{', '.join(literal(value, False) for value in after)}}}")
-        u = ", ".join(literal(value, False) for value in vector.command[slices["u"]])
+            parts.append(f"{{{', '.join(literal(value) for value in after)}}}")
+        u = ", ".join(literal(value) for value in vector.command[slices["u"]])
         rank, status = (int(vector.command[slices[key]][0]) for key in ("rank", "status"))
-        lines.append(
-            f"  {{{{{parameters}}}, {facts.literal(vector.t)}, {', '.join(parts)}, {{{u}}}, {rank}, {status}}}"
-        )
+        lines.append(f"  {{{{{parameters}}}, {literal(vector.t)}, {', '.join(parts)}, {{{u}}}, {rank}, {status}}}")
     return ",\n".join(lines)
 
 
@@ -134,7 +132,7 @@ def example(facts: Facts, t: float, x: Array) -> str:
         t: Time of the start [s].
         x: q, v and memory at the start.
     """
-    border, name, real = facts.border, facts.border.name, facts.real
+    border, name = facts.border, facts.border.name
     n, k = len(border.coordinates), len(border.memory)
     parts = {"q": (x[:n], named(border.coordinates))}
     if border.period is None:
@@ -142,7 +140,7 @@ def example(facts: Facts, t: float, x: Array) -> str:
     if k:
         parts["memory"] = (x[2 * n :], comment(", ".join(border.memory)))
     lines = [
-        f"  {real} {word}[{len(values)}] = {{{', '.join(map(facts.literal, values))}}}; /* {remark} */"
+        f"  double {word}[{len(values)}] = {{{', '.join(map(literal, values))}}}; /* {remark} */"
         for word, (values, remark) in parts.items()
     ]
     given = "".join(f" {word}," for word in parts)
@@ -150,7 +148,7 @@ def example(facts: Facts, t: float, x: Array) -> str:
         f'  printf("{_text(actuator)} = %.9g {_text(unit)}\\n", (double) out.u[{i}]);'
         for i, (actuator, unit) in enumerate(border.actuators.items())
     ]
-    body = "\n".join([*lines, f"  {real} t = {facts.literal(t)}; /* [s] */"])
+    body = "\n".join([*lines, f"  double t = {literal(t)}; /* [s] */"])
     return f"""/* {comment(f"The smallest program that calls the law of {facts.title}: the command at its start.")} */
 #include "{name}_law.h"
 

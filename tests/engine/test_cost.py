@@ -91,7 +91,7 @@ def counted(function: Any, folder: Path, *values: Array) -> Cost:
 
 
 def stated(function: Any) -> Cost:
-    return StandaloneSource(function, single=False).cost
+    return StandaloneSource(function).cost
 
 
 @needs_cxx
@@ -156,8 +156,8 @@ def test_triangles_products_and_projections_take_the_operations_stated(n: int, t
 
 def test_a_divisor_that_serves_twice_is_inverted_once() -> None:
     x, y = ca.SX.sym("x"), ca.SX.sym("y")
-    assert Statements(ca.Function("f", [x, y], [ca.sin(x) * y + ca.sqrt(x) / y - 2.0]), False).cost == Cost(6, 2, 1)
-    halves = Statements(ca.Function("g", [x, y], [x / y + y / x + 2.0 / y]), False)
+    assert Statements(ca.Function("f", [x, y], [ca.sin(x) * y + ca.sqrt(x) / y - 2.0])).cost == Cost(6, 2, 1)
+    halves = Statements(ca.Function("g", [x, y], [x / y + y / x + 2.0 / y]))
     assert halves.cost == Cost(6, 2, 0)  # 1/y, two products with it, y/x, two sums
 
 
@@ -174,7 +174,5 @@ def test_a_function_that_is_repeated_counts_as_often_as_it_may_be_called() -> No
 def test_every_function_of_numbers_has_a_name_in_c() -> None:
     x, pairs = ca.SX.sym("x"), {"atan2", "hypot", "pow", "fmod", "copysign", "fmin", "fmax"}
     for name in set(FUNCTIONS) - pairs:
-        (line,) = (
-            line for line in Statements(ca.Function("one", [x], [getattr(ca, name)(x)]), False).lines if "v_" in line
-        )
+        (line,) = (line for line in Statements(ca.Function("one", [x], [getattr(ca, name)(x)])).lines if "v_" in line)
         assert f"v_{name}(x0" in line

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hil.drives.base import Condition, Drive
-from hil.drives.wire import Message, Off
+from hil.drives.wire import Message
 from hil.frame import Frame
 from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.nodes import build
@@ -240,31 +240,6 @@ def frames_for(drive: Drive, count: int, chance: random.Random) -> Iterator[Fram
             del data[chance.randrange(len(data)) :]
         extended = (identity > 0x7FF) is not (chance.random() < 0.02)
         yield Frame(identity, bytes(data), extended, time=time, fd=drive.settings.fd)
-
-
-def proof(off: Off, chance: random.Random) -> Frame:
-    """A frame that proves that a drive is off: all other bits are random."""
-    whole = bytearray(off.id.to_bytes(4, "big") + chance.randbytes(off.length))
-    whole[:4] = (off.id | chance.randrange(1 << 29) & ~off.mask).to_bytes(4, "big")
-    for field, mask, value in (*off.selects, *off.bits):
-        place, order = slice(4 + field.first, 4 + field.first + field.size), "big" if field.big else "little"
-        bits = int.from_bytes(whole[place], order) & ~(mask << field.shift) | value << field.shift
-        whole[place] = bits.to_bytes(field.size, order)
-    return Frame(int.from_bytes(whole[:4], "big"), bytes(whole[4:]), off.id > 0x7FF, time=2)
-
-
-@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit", "robstride"])
-def test_what_proves_that_a_drive_is_off_does_so_for_its_driver(protocol: str) -> None:
-    chance, wire = random.Random(3), driver(protocol).wire()
-    assert wire is not None and wire.off
-    for off in wire.off:
-        for _ in range(20):
-            drive = driver(protocol)
-            for _ in range(off.answers):
-                assert not drive.confirmed_off
-                drive.accept(proof(off, chance))
-            assert drive.confirmed_off, off
-            assert not drive.rejected
 
 
 @pytest.mark.parametrize("protocol", WORKING)
