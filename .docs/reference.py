@@ -10,12 +10,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
-CHAINS = ("PlanarChain", "ScrewChain", "prismatic", "revolute", "translation")
+CHAINS = ("PlanarChain",)
 """Names of `servoctl.mechanics.serial` in the reference."""
 
 WRITTEN = (
-    "Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "Robot", "RobotBuilder", "ScrewChain",
-    "SecondOrder",
+    "Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "Robot", "RobotBuilder", "SecondOrder",
 )  # fmt: skip
 """Classes that a user derives from or calls; the reference lists their methods with arguments."""
 

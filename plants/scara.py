@@ -1,7 +1,4 @@
-"""A SCARA robot: two hinges and a wrist about vertical axes, and a vertical slide.
-
-`Scara` has the equations in closed form, `ScrewScara` derives the same equations from joint screws.
-"""
+"""A SCARA robot in closed form: two hinges and a wrist about vertical axes, and a vertical slide."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.serial import ScrewChain, prismatic, revolute, translation
 from servoctl.types import Array
 
 
@@ -86,37 +82,3 @@ class Scara(Plant):
     def _gamma(self) -> float:
         """Coupling of the two hinges at q2 = 0 [kg m^2]."""
         return self.l1 * (self.l2 * (self.m3 + self.m4) + self.r2 * self.m2)
-
-
-@dataclass(frozen=True)
-class ScrewScara(Scara):
-    """The same robot from its joint screws.
-
-    Source: Xu, Liu 2017, (32)-(33), with the corrections in `servoctl.mechanics.serial.screw`.
-    """
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.chain().mass_matrix(q)
-
-    def coriolis_matrix(self, q: Array, v: Array) -> Array:
-        """C(q, v), shape (4, 4), with M' - 2 C skew-symmetric."""
-        return self.chain().coriolis_matrix(q, v)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        force: Array = self.chain().gravity_force(q) - self.coriolis_matrix(q, v) @ v
-        return force
-
-    def chain(self) -> ScrewChain:
-        """The robot as a chain of screws."""
-        up, wrist = (0.0, 0.0, 1.0), self.l1 + self.l2
-        axes = [(0.0, 0.0, 0.0), (0.0, self.l1, 0.0), (0.0, wrist, 0.0)]
-        centres = [(0.0, self.r1, self.l0), (0.0, self.l1 + self.r2, self.l0), (0.0, wrist, self.l0)]
-        centres.append(centres[-1])
-        spins = (self.Iz1, self.Iz2, self.Iz3, self.Iz4)
-        return ScrewChain(
-            twists=[*(revolute(up, point) for point in axes), prismatic(up)],
-            frames=[translation(centre) for centre in centres],
-            masses=[self.m1, self.m2, self.m3, self.m4],
-            inertias=[np.diag(np.array([0.0, 0.0, spin])) for spin in spins],  # no link tilts
-            gravity=np.array([0.0, 0.0, -self.g]),
-        )

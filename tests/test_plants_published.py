@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from screws import ScrewScara
 
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm, FlexibleJointLinks
 from plants.polar_particle import PolarParticle
-from plants.scara import Scara, ScrewScara
+from plants.scara import Scara
 from plants.swarm import Aggregation, Swarm
 from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.plant import Plant

@@ -3,18 +3,9 @@
 import numpy as np
 import pytest
 from scipy.linalg import expm
+from screws import ScrewChain, adjoint, adjoint_inverse, bracket, exp_twist, prismatic, revolute, skew, translation
 
-from servoctl.mechanics.serial import (
-    PlanarChain,
-    ScrewChain,
-    adjoint,
-    adjoint_inverse,
-    exp_twist,
-    prismatic,
-    revolute,
-    translation,
-)
-from servoctl.mechanics.serial.screw import bracket, skew
+from servoctl.mechanics.serial import PlanarChain
 from servoctl.types import Array
 
 RANDOM = np.random.default_rng(7)

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from screws import ScrewScara
 
 from plants.coordinated_robots import CoordinatedRobots
 from plants.crane_rope import CraneRope
 from plants.flexible_joint_arm import FlexibleJointArm
 from plants.polar_particle import PolarParticle
-from plants.scara import Scara, ScrewScara
+from plants.scara import Scara
 from plants.swarm import Aggregation, Swarm
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant

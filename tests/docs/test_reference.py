@@ -110,8 +110,6 @@ def test_every_kind_of_fault_and_every_field_of_it_is_listed(config: str) -> Non
         ("sc.Nonholonomic", "psi(q, v, t)"),
         ("sc.Plant", "actuation(q, t)"),
         ("servoctl.mechanics.serial.PlanarChain", "coriolis_matrix(q, v)"),
-        ("servoctl.mechanics.serial.ScrewChain", "gravity_force(q)"),
-        ("servoctl.mechanics.serial.revolute", "revolute(axis, point)"),
     ],
 )
 def test_the_classes_that_a_user_derives_from_show_their_methods(place: str, called: str, python: str) -> None:

@@ -1,10 +1,4 @@
-"""An orientation by ZYZ Euler angles, beside the rotation vector of `Orientation`.
-
-    R = Rz(phi) Ry(psi) Rz(gamma)
-    phi = atan2(r23, r13),   psi = atan2(sqrt(r31^2 + r32^2), r33),   gamma = atan2(r32, -r31)
-
-The angles do not exist where sin(psi) = 0, that is where the frame's z axis is parallel to the reference's: there only
-phi + gamma or phi - gamma is known. A SCARA arm is there always; its orientation is one angle, or `Orientation`.
+"""An orientation by ZYZ Euler angles, beside the rotation vector of `Orientation`: `R = Rz(phi) Ry(psi) Rz(gamma)`.
 
 Source: Xu, Liu 2017, (41)-(45). Its (45) picks phi = 0 at psi = 0, which has no derivative, so here that is refused.
 """
@@ -22,23 +16,14 @@ from servoctl.mechanics.spatial.task.pose import OneFrame
 from servoctl.mechanics.spatial.task.target import TargetValues, values_at
 from servoctl.types import Array
 
-FLAT = 1e-3
-"""Below this sin(psi), 0.06 deg, the angles count as undefined."""
-
 
 @dataclass(frozen=True)
 class EulerZYZ(OneFrame):
-    """The ZYZ Euler angles of a frame follow values: three rows [rad], each difference between -pi and pi.
-
-    Attributes:
-        frame: Its name.
-        angles: phi, psi, gamma [rad], psi between 0 and pi.
-        relative_to: The frame in which the angles are; None: the world.
-    """
+    """The ZYZ Euler angles of a frame follow values: three rows [rad], each difference between -pi and pi."""
 
     frame: str
-    angles: TargetValues
-    relative_to: str | None = None
+    angles: TargetValues  # phi, psi, gamma [rad], psi between 0 and pi
+    relative_to: str | None = None  # the frame in which the angles are; None: the world
 
     target_fields: ClassVar = {"angles": 3}
     singularity = "at sin(psi) = 0, where ZYZ angles are undefined"
@@ -47,19 +32,9 @@ class EulerZYZ(OneFrame):
         R = motions[self.frame].rotation
         if self.relative_to is not None:
             R = motions[self.relative_to].rotation.T @ R
-        phi, psi, gamma = values_at(self.angles, 3, plant, t)
-        square = R[0, 2] * R[0, 2] + R[1, 2] * R[1, 2]
-        sine = np.sqrt(where(square > FLAT**2, square, np.nan))
-        return np.array(
-            [
-                _difference(R[1, 2], R[0, 2], phi),
-                _difference(sine, R[2, 2], psi),
-                _difference(R[2, 1], -R[2, 0], gamma),
-            ]
-        )
-
-
-def _difference(sine: Any, cosine: Any, angle: Any) -> Any:
-    """`atan2(sine, cosine) - angle`, between -pi and pi."""
-    c, s = np.cos(angle), np.sin(angle)
-    return np.arctan2(sine * c - cosine * s, cosine * c + sine * s)
+        square = R[0, 2] ** 2 + R[1, 2] ** 2
+        sine = np.sqrt(where(square > 1e-6, square, np.nan))  # undefined below 0.06 deg
+        found = [np.arctan2(R[1, 2], R[0, 2]), np.arctan2(sine, R[2, 2]), np.arctan2(R[2, 1], -R[2, 0])]
+        off = np.array(found) - np.array(values_at(self.angles, 3, plant, t))
+        rows: Array = np.arctan2(np.sin(off), np.cos(off))
+        return rows

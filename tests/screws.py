@@ -1,4 +1,4 @@
-"""Spatial serial chains from joint screws, by products of exponentials.
+"""Spatial serial chains from joint screws, by products of exponentials: an oracle for the SCARA and planar chains.
 
 A twist is `xi = (v, w)`, linear part first, in base coordinates at q = 0: `w` is the unit axis and `v = -w x point` of
 a revolute joint; `w = 0` and `v` is the unit direction of a prismatic one. A pose is a homogeneous matrix (4, 4).
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plants.scara import Scara
 from servoctl.types import Array
 
 
@@ -86,9 +87,6 @@ def christoffel(dM: Array, v: Array) -> Array:
 @dataclass(frozen=True, eq=False)
 class ScrewChain:
     """Links on revolute and prismatic joints, from the base to the tip.
-
-    Compiled, M and the bias of seven joints take 9,200 operations, and their number grows with n^4; those of
-    `mechanics.spatial.Robot` take 1,300 and grow with n^2.
 
     Attributes:
         twists: Joint twists at q = 0, each (6,).
@@ -208,3 +206,37 @@ def _upper(diagonal: Array, corner: Array) -> Array:
     matrix[:3, 3:] = corner
     matrix[3:, 3:] = diagonal
     return matrix
+
+
+@dataclass(frozen=True)
+class ScrewScara(Scara):
+    """The SCARA robot of `plants.scara` from its joint screws.
+
+    Source: Xu, Liu 2017, (32)-(33), with the corrections above.
+    """
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return self.chain().mass_matrix(q)
+
+    def coriolis_matrix(self, q: Array, v: Array) -> Array:
+        """C(q, v), shape (4, 4), with M' - 2 C skew-symmetric."""
+        return self.chain().coriolis_matrix(q, v)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        force: Array = self.chain().gravity_force(q) - self.coriolis_matrix(q, v) @ v
+        return force
+
+    def chain(self) -> ScrewChain:
+        """The robot as a chain of screws."""
+        up, wrist = (0.0, 0.0, 1.0), self.l1 + self.l2
+        axes = [(0.0, 0.0, 0.0), (0.0, self.l1, 0.0), (0.0, wrist, 0.0)]
+        centres = [(0.0, self.r1, self.l0), (0.0, self.l1 + self.r2, self.l0), (0.0, wrist, self.l0)]
+        centres.append(centres[-1])
+        spins = (self.Iz1, self.Iz2, self.Iz3, self.Iz4)
+        return ScrewChain(
+            twists=[*(revolute(up, point) for point in axes), prismatic(up)],
+            frames=[translation(centre) for centre in centres],
+            masses=[self.m1, self.m2, self.m3, self.m4],
+            inertias=[np.diag(np.array([0.0, 0.0, spin])) for spin in spins],  # no link tilts
+            gravity=np.array([0.0, 0.0, -self.g]),
+        )
