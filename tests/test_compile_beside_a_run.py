@@ -11,7 +11,7 @@ import pytest
 
 import servoctl
 from servoctl.assembly.run import Run
-from servoctl.engine import detached
+from servoctl.engine import background
 from servoctl.engine.background import Compilation
 from servoctl.engine.ccode import Library
 from servoctl.engine.compiler import compiler
@@ -105,11 +105,11 @@ def test_a_run_that_is_interrupted_or_may_not_finish_compiling_leaves_no_compile
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool, finish: str
 ) -> None:
     noted = slow_compiler(tmp_path, monkeypatch)
-    monkeypatch.setenv(detached.SWITCH, finish)
+    monkeypatch.setenv(background.SWITCH, finish)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     run, loop = made((), "auto")
-    loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps))
+    loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps), after=0.0)
 
     def progress(share: float) -> None:
         while not noted.exists() or not noted.read_text().strip():
@@ -138,9 +138,44 @@ def test_a_compiler_that_fails_leaves_the_run_on_the_virtual_machine_and_is_name
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
     run, loop = made((), "auto")
-    loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps))
+    loop.chosen, loop.compilation = True, Compilation(loop.program(run.settings.substeps), after=0.0)
     compilation: Any = loop.compilation
     compilation._thread.join(60.0)
     result = run.simulate()
     assert result.metadata["engine"] == "vm" and result.metadata["status"] == "done"
     assert "out of luck" in result.summary()["engine_switch"]["note"]
+
+
+@COMPILED
+@pytest.mark.parametrize("changes", [(), SAMPLED, ADAPTIVE])
+def test_a_short_run_starts_no_compiler_and_a_long_one_does(
+    changes: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = slow_compiler(tmp_path, monkeypatch)
+    run, loop = made(changes, "auto")
+    run.prepare(wait=False)
+    assert run.simulate().metadata["engine"] == "vm" and loop.compilation is None
+    time.sleep(0.1)
+    assert not noted.exists()
+
+    monkeypatch.setattr(background.Compilation.__init__, "__defaults__", (0.05,))
+    run, loop = made(changes, "auto")
+    run.prepare(wait=False)
+
+    def progress(share: float) -> None:
+        until = time.monotonic() + 20.0
+        while not noted.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    result = run.simulate(progress=progress)
+    assert noted.exists() and result.metadata["engine"] == "vm" and loop.compilation is None
+
+
+@COMPILED
+def test_a_caller_who_waits_gets_the_engine_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("servoctl.simulation.engine_choice.LONG", 0.0)
+    for changes, engine in (((), "c"), (ADAPTIVE, "vm")):
+        run, loop = made(changes, "auto")
+        monkeypatch.setattr(type(loop), "is_stored", property(lambda self: False))  # as if the cache were empty
+        run.prepare()
+        assert loop.engine == engine and loop.compilation is None

@@ -20,10 +20,7 @@ from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.sections import SHOWN, CheckReport, counted, shortened, together
 from servoctl.check.speeds import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.engine.compiler import compiler
-from servoctl.engine.select_engine import affordable
 from servoctl.laws.uncertainty import ModelError
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
@@ -198,9 +195,6 @@ def _engine(run: Run, report: CheckReport) -> None:
     lines = [f"{loop.engine}: {cost:.3g} us per evaluation" + (f" ({loop.note})" if loop.note else "")]
     if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
         lines.append("a plant that can be compiled is about ten times faster")
-    if isinstance(loop, CompiledLoop) and compiler() is not None:
-        _, remark = affordable(loop.program(run.settings.substeps))
-        lines += [f"a long run by `auto`: {remark}"] if remark else []
     report.sections.append(("engine", lines))
     report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
 

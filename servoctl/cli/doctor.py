@@ -10,7 +10,7 @@ import typer
 
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
-from servoctl.engine import cache, compiler, detached
+from servoctl.engine import background, cache, compiler
 from servoctl.errors import CompileError, ConfigError
 
 CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
@@ -63,7 +63,7 @@ def examine() -> dict[str, Any]:
         "cache_files": cache.size()[0],
         "cache_bytes": cache.size()[1],
         "cache_used": cache.refusal() is None,
-        "compiles_after_runs": detached.refusal() is None,
+        "compiles_after_runs": background.refusal() is None and background.may_outlive(),
         "can_interfaces": (interfaces := _can_interfaces()),
         "can_settings": _can_settings(interfaces),
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
@@ -83,7 +83,7 @@ def lacks(findings: dict[str, Any]) -> list[str]:
         "on drives about five times the processor time",
         "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
         "compiles_after_runs": "a compilation that goes on when its run ends is lost, so the next run compiles"
-        f" again: {detached.refusal()}",
+        f" again: {background.refusal() or background.SWITCH + ' is 0'}",
         "can_interfaces": "no CAN interface: real drives cannot be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: under load the real-time loop may be late by milliseconds;"
         " simulation is not affected",

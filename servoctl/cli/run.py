@@ -43,9 +43,6 @@ def run(
     phases.end("compiling")
     if loaded.loop.choice is not None and loaded.loop.engine == "c":
         note(f"engine c: {loaded.loop.choice}")
-    elif loaded.loop.compiles:
-        why = "" if loaded.loop.choice is None else f": {loaded.loop.choice}"
-        note(f"the run starts on engine vm and goes over to c when the compiler is done{why}")
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or fresh_folder(loaded.name)

@@ -1,19 +1,45 @@
 """A compilation beside a run, which starts on the virtual machine and goes over to C when the library is ready.
 
-Design: a thread writes the source and waits for the compiler, a process of its own. The run asks between two steps
-whether the library is there. If the run ends earlier, the process finishes alone (`engine.detached`), so that the next
-run finds the library; where it cannot, or after Ctrl-C, it is ended.
+Design: a run shorter than `SHORT` starts no compiler. After that, a thread writes the source, and a process
+(`engine.detached`) compiles it into the cache. The run asks between two steps whether the library is there. If the run
+ends earlier, the process finishes alone, so that the next run finds the library; after Ctrl-C it is ended.
 """
 
 import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 
-from servoctl.engine import compiler, detached
+from servoctl.engine import cache, detached
 from servoctl.engine.ccode import Library, Program
 from servoctl.errors import CompileError
 
+SHORT = 1.0
+"""A run that takes less than this on the virtual machine starts no compiler [s]."""
+
+SWITCH = "SERVOCTL_FINISH_COMPILING"
+"""Environment variable; `0`: a compilation ends with its run."""
+
 LONGEST_END = 2.0
 """Longest wait for the end of the work, or for the source: that of a large law takes half a second to write [s]."""
+
+
+def refusal() -> str | None:
+    """Why nothing is compiled beside a run; None if it is."""
+    if os.name != "posix" or not sys.executable:
+        return "this system has no means for it"
+    if cache.folder() is None or cache.refusal() is not None:
+        return f"the cache is not used: {cache.refusal()}"
+    return None
+
+
+def may_outlive() -> bool:
+    """Whether a compilation may go on when its run has ended."""
+    return os.environ.get(SWITCH, "").strip() != "0"
 
 
 class Compilation:
@@ -23,14 +49,15 @@ class Compilation:
         problem: Why there will be no library; empty while nothing is wrong.
     """
 
-    def __init__(self, program: Program) -> None:
-        """Starts the work."""
+    def __init__(self, program: Program, after: float = SHORT) -> None:
+        """Starts the work after this time [s]."""
         self._program, self.problem = program, ""
-        self._detached, self._left = detached.refusal() is None, False
-        self._stop = detached.DetachedStop() if self._detached else compiler.Stop()
-        self._handed_over = threading.Event()
         self._library: Library | None = None
-        self._thread = threading.Thread(target=self._work, name="servoctl-compiler", daemon=True)
+        self._process: subprocess.Popen[str] | None = None
+        self._lock, self._ended, self._left = threading.Lock(), False, False
+        self._begun, self._handed_over = threading.Event(), threading.Event()
+        self._thread = threading.Timer(after, self._work)
+        self._thread.daemon = True
         self._thread.start()
         atexit.register(self.end)  # a command may end before its run
 
@@ -38,26 +65,59 @@ class Compilation:
         """The library, if it is there."""
         return self._library
 
-    def end(self) -> None:
-        """Ends the compiler, if it still works and was not left alone, and waits until its files are removed."""
-        atexit.unregister(self.end)
-        if not self._left:
-            self._stop.ask()
-            self._thread.join(LONGEST_END)
-
     def leave(self) -> bool:
-        """Lets the compiler finish alone; returns whether it can."""
-        self._left = self._detached and self._handed_over.wait(LONGEST_END) and not self.problem
+        """Lets the compiler finish alone; returns whether it works and can."""
+        self._thread.cancel()
+        works = self._begun.is_set() and may_outlive() and self._handed_over.wait(LONGEST_END)
+        self._left = works and not self.problem
         return self._left
 
+    def end(self) -> None:
+        """Ends the compiler, unless it has finished or was left alone, and waits until its files are removed."""
+        atexit.unregister(self.end)
+        self._thread.cancel()
+        if self._left:
+            return
+        with self._lock:
+            self._ended = True
+            if self._process is not None and self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGTERM)
+        self._thread.join(LONGEST_END)
+
     def _work(self) -> None:
-        program = self._program
+        self._begun.set()
         try:
-            if isinstance(self._stop, detached.DetachedStop):
-                detached.build(program.key, program.source, program.optimised, self._stop, self._handed_over)
-            if not self._left:
-                self._library = program.load(self._stop)
+            why = refusal()
+            if why is not None:
+                raise CompileError(f"nothing is compiled beside a run: {why} (--engine c compiles before it)")
+            if not self._program.cached:
+                self._compile()
+            if not self._left and not self._ended:
+                self._library = self._program.load()
         except CompileError as error:
             self.problem = str(error)
         finally:
             self._handed_over.set()
+
+    def _compile(self) -> None:
+        """Waits for the process that compiles.
+
+        Raises:
+            CompileError: There is no library, and why.
+        """
+        request = json.dumps({"key": self._program.key, "source": self._program.source})
+        with self._lock:
+            if self._ended:
+                return
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                detached.command(), stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+            )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin:  # it has ended, and its exit code says so
+            self._process.stdin.write(request)
+        self._process.stdin = None
+        self._handed_over.set()
+        errors = self._process.communicate()[1].strip().splitlines()
+        if self._process.returncode != 0:
+            raise CompileError(errors[-1] if errors else f"the compiler ended with {self._process.returncode}")

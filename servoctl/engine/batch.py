@@ -103,9 +103,6 @@ class BatchProgram(CSource):
             step: The step to repeat.
             lanes: Runs side by side; None: as many doubles as the processor's vectors hold.
             content: As of `CSource`, of the step.
-
-        Raises:
-            CompileError: An operation has no C.
         """
         self._step, self._lanes = step, compiler.lanes() if lanes is None else lanes
         super().__init__(

@@ -5,22 +5,21 @@ A `Library` calls functions on buffers that the caller owns, like CasADi's virtu
 returning to Python. cffi in ABI mode: a call takes a third of the time of ctypes, and releases Python's lock.
 """
 
-import copy
 import hashlib
+import math
 import platform
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import TABLE, emit
-from servoctl.engine.expected_time import START, expected_time
+from servoctl.engine.emit import emit
 from servoctl.engine.step import StepFunctions
 from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
@@ -28,9 +27,6 @@ from servoctl.types import Array
 
 STEP = "runge_kutta_step"
 """Name of the function (x, t, h, p) -> (x at t + h, row at t)."""
-
-RATE = 1e-5
-"""Usual processor time of the compiler per byte of source [s]."""
 
 ENTRY = "void servoctl_{}(const double**, double**);"
 STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,
@@ -54,13 +50,7 @@ class Entry(NamedTuple):
 
 
 class CSource:
-    """C source and its compiled library.
-
-    Attributes:
-        optimised: Whether the compiler takes its time to make the code fast.
-    """
-
-    optimised = True
+    """C source and its compiled library."""
 
     def __init__(
         self, write: Callable[[], str], declarations: Sequence[str], lanes: int = 1, content: str | None = None
@@ -73,13 +63,8 @@ class CSource:
             lanes: How many doubles V holds; 0: the code does not use V.
             content: A text that stands for the source: equal texts mean equal sources, which are then written only
                 where they are needed; None: there is none.
-
-        Raises:
-            CompileError: An operation has no C.
         """
         self._write, self._declarations, self._lanes, self._content = write, declarations, lanes, content
-        if content is None:
-            _ = self.source
 
     @cached_property
     def source(self) -> str:
@@ -90,34 +75,16 @@ class CSource:
         """
         return (over_numbers(self._lanes) if self._lanes else "") + self._write()
 
-    @property
-    def length(self) -> int:
-        """Length of the source [byte] as a measure of the time to compile it: tables count a 64th (gcc 12: an 85th)."""
-        lines = self.source.splitlines()
-        return sum((len(line) + 1) // (64 if line.startswith(TABLE) else 1) for line in lines)
-
-    @property
-    def expected(self) -> float:
-        """About how long the compiler takes to make the code fast [s]."""
-        return START + RATE * self.length
-
-    def unoptimised(self) -> Self:
-        """The same program for a compilation in a third of the time, see `compiler.PLAIN`."""
-        other = copy.copy(self)
-        vars(other).pop("key", None)
-        other.optimised = False
-        return other
-
     @cached_property
     def key(self) -> str:
         """Hash of all that the library depends on: code, flags, compiler, CasADi, processor, binary interface.
 
         Raises:
-            CompileError: There is no compiler.
+            CompileError: There is no compiler, or an operation has no C.
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
         parts = [self.source, *compiler.flags(self.source)] if self._content is None else [self._content]
-        parts += [] if self.optimised and compiler.optimises() else compiler.PLAIN
+        parts += [] if compiler.optimises() else compiler.PLAIN
         parts += [compiler.identity(), ca.CasadiMeta.version(), *machine]
         return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
@@ -129,8 +96,8 @@ class CSource:
         except CompileError:
             return False
 
-    def opened(self, stop: compiler.Stop | None = None) -> tuple[Any, Any]:
-        """cffi and the library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.
+    def opened(self, limit: float = math.inf) -> tuple[Any, Any]:
+        """cffi and the library; compiles it if the cache does not have it. `limit` is as of `compiler.build`.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -144,7 +111,7 @@ class CSource:
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
                 built = Path(folder) / "code.so"
-                compiler.build(self.source, built, stop, self.optimised)
+                compiler.build(self.source, built, limit)
                 kept = cache.put(self.key, built)
                 try:
                     return self._open(kept)
@@ -177,9 +144,6 @@ class Program(CSource):
             functions: CasADi functions; Python calls them by their names.
             step: A step and the loop that repeats it; the step is called by the name `STEP`. None: no step.
             content: As of `CSource`.
-
-        Raises:
-            CompileError: An operation has no C.
         """
         self._step = step
         self._functions = {function.name(): (function.n_in(), function.n_out()) for function in functions}
@@ -200,24 +164,13 @@ class Program(CSource):
         self._leading = {} if step is None else step.leading
         super().__init__(write, declarations, content=content)
 
-    @property
-    def expected(self) -> float:
-        if self._content is None:
-            return expected_time(self._emitted, self._leading)
-        key = hashlib.sha256(f"expected compilation of {self._content}".encode()).hexdigest()[:32]
-        kept = cache.find_bytes(key, ".trace")  # the functions need not be read to know it
-        if kept is None:
-            kept = repr(expected_time(self._emitted, self._leading)).encode()
-            cache.put_bytes(key, kept, ".trace")
-        return float(kept)
-
-    def load(self, stop: compiler.Stop | None = None) -> "Library":
-        """The library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.
+    def load(self, limit: float = math.inf) -> "Library":
+        """The library; compiles it if the cache does not have it. `limit` is as of `compiler.build`.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
         """
-        return Library(self.opened(stop), self._functions, self._step)
+        return Library(self.opened(limit), self._functions, self._step)
 
 
 def _entry(name: str, inputs: int, outputs: int) -> str:

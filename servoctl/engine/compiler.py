@@ -10,7 +10,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -26,10 +25,8 @@ SCHEDULING = ("-fschedule-insns", "-fsched-pressure")
 """Flags for code without a long function: scheduling before register allocation makes it 5 % faster. With one it takes
 half of the compiler's time and makes the code slower."""
 
-PLAIN = ("-O1", "-DPLAIN_PIECES")
-"""Flags for code that would take too long to compile; of flags like -O3, the last counts. Pieces of long functions are
-not optimised at all, and loops a little: the run of two arms with a box compiles in 2.5 s instead of 8.8 s, and takes
-2.8 times as long (gcc 12.2)."""
+PLAIN = ("-O1", "-DPLAIN")
+"""Flags of `SWITCH`; of flags like -O3, the last counts. Long functions are not optimised, and loops a little."""
 
 LONG = "LONG_STRAIGHT_LINE"
 """Word before each long function without loops. `c/numbers.h` lets gcc optimise these functions at -O1: the law of two
@@ -85,10 +82,10 @@ def optimises() -> bool:
     return os.environ.get(SWITCH) != "0"
 
 
-def flags(source: str, optimised: bool = True) -> tuple[str, ...]:
+def flags(source: str) -> tuple[str, ...]:
     """The compiler's flags for a source; code for this processor only if its features, part of the key, are known."""
     chosen: tuple[str, ...] = FLAGS if f"{LONG} static" in source else (*FLAGS, *SCHEDULING)
-    chosen = chosen if optimised and optimises() else (*FLAGS, *PLAIN)
+    chosen = chosen if optimises() else (*FLAGS, *PLAIN)
     return (*chosen, "-march=native") if "avx" in processor().split() else chosen
 
 
@@ -98,63 +95,22 @@ def lanes() -> int:
     return 8 if "avx512f" in features else 4 if "avx" in features else 2
 
 
-class Stop:
-    """Ends a compilation that another thread waits for.
-
-    Attributes:
-        signal: What ends the process; it goes to all processes of its session.
-    """
-
-    signal = getattr(signal, "SIGKILL", signal.SIGTERM)
-
-    def __init__(self) -> None:
-        self._lock, self._asked = threading.Lock(), False
-        self._process: subprocess.Popen[str] | None = None
-
-    def ask(self) -> None:
-        """Kills the compiler, and starts none from now on."""
-        with self._lock:
-            self._asked = True
-            if self._process is not None and self._process.poll() is None:
-                _kill(self._process, self.signal)
-
-    def start(self, command: Sequence[str], stdin: int | None = None) -> "subprocess.Popen[str]":
-        """Starts a command in a session of its own; `stdin` is as of `subprocess.Popen`.
-
-        Raises:
-            CompileError: The work was ended.
-            OSError: The command does not start.
-        """
-        with self._lock:
-            if self._asked:
-                raise CompileError("the compilation was ended")
-            self._process = subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-            return self._process
-
-
-def build(source: str, target: Path, stop: Stop | None = None, optimised: bool = True) -> None:
+def build(source: str, target: Path, limit: float = math.inf, session: bool = True) -> None:
     """Compiles C source into a shared library.
 
     Args:
         source: The C code.
         target: The library.
-        stop: Another thread may end the work by it; None: nobody does.
-        optimised: Whether the compiler takes its time to make the code fast.
+        limit: Longest time, if it is less than `time_limit()` [s].
+        session: Whether the compiler has a session of its own; else it ends with that of the caller.
 
     Raises:
-        CompileError: There is no compiler, it fails, it takes too long, or it was ended.
+        CompileError: There is no compiler, it fails, or it takes too long.
     """
     code = target.with_suffix(".c")
     code.write_text(source)
-    _call([*_command(), *flags(source, optimised), "-o", str(target), str(code), "-lm"], time_limit(), stop)
+    command = [*_command(), *flags(source), "-o", str(target), str(code), "-lm"]
+    _call(command, min(limit, time_limit()), session)
 
 
 def time_limit() -> float:
@@ -183,17 +139,24 @@ def _identity(command: tuple[str, ...]) -> str | CompileError:
         return error
 
 
-def _call(command: Sequence[str], limit: float, stop: Stop | None = None) -> str:
+def _call(command: Sequence[str], limit: float, session: bool = True) -> str:
     """Output of a command; if it takes too long, it is killed with all its child processes."""
     name = Path(command[0]).name
     try:
-        process = (stop or Stop()).start(command)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=session,
+        )
     except OSError as error:
         raise CompileError(f"the C compiler {name} does not start: {error.strerror}") from error
     try:
         output, errors = process.communicate(timeout=limit)
     except BaseException as error:
-        _end(process)
+        _end(process, session)
         if isinstance(error, subprocess.TimeoutExpired):
             raise CompileError(f"the C compiler {name} takes longer than {limit:g} s") from error
         raise
@@ -204,15 +167,10 @@ def _call(command: Sequence[str], limit: float, stop: Stop | None = None) -> str
     return output
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    """Kills a compiler, and waits for its end."""
-    _kill(process, Stop.signal)
-    process.communicate()
-
-
-def _kill(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    """Ends a process and its child processes, which share its session."""
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, number)
+def _end(process: "subprocess.Popen[str]", session: bool) -> None:
+    """Kills a compiler and, in a session of its own, its child processes, and waits for its end."""
+    if session and hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
+    process.communicate()

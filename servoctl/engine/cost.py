@@ -1,12 +1,6 @@
-"""How many operations a function takes: in C in the worst case, and on CasADi's virtual machine."""
+"""How many operations a function takes in C in the worst case."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import casadi as ca
-
-from servoctl.engine.lookup import TABLES, is_lookup_derivative
-from servoctl.engine.repeat import REPEATED
 
 
 @dataclass(frozen=True)
@@ -57,28 +51,3 @@ def decomposition_numbers(rows: int, n: int) -> int:
 def lookup_cost(breaks: int) -> Cost:
     """Cost of `c/lookup.h`: comparisons of a search by halves, with their choices and sums."""
     return Cost(3 * breaks.bit_length())
-
-
-def operations(function: Any) -> int:
-    """Operations of a CasADi function of scalars on the virtual machine, the same figure on every machine.
-
-    The operations of the functions that it calls are included; a function that repeats another counts as one step.
-    """
-    known: dict[str, int] = {}
-
-    def count(one: Any) -> int:
-        name = one.name()
-        if name in TABLES:
-            return lookup_cost(len(TABLES[name].breaks)).operations
-        if is_lookup_derivative(name):
-            return 0
-        if name in REPEATED:
-            return count(REPEATED[name].step)
-        if name not in known:
-            total = one.n_instructions()
-            calls = [i for i in range(total) if one.instruction_id(i) == ca.OP_CALL]
-            expressions = one.instructions_sx() if calls else []
-            known[name] = total + sum(count(expressions[i].which_function()) for i in calls)
-        return known[name]
-
-    return count(function)

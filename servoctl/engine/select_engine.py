@@ -1,66 +1,18 @@
-"""Selects the engine of a compiled function: C if it compiles within seconds, else CasADi's virtual machine.
+"""Moves compiled functions from CasADi's virtual machine to C, where a start waits for the compiler."""
 
-Design: nothing that `auto` chooses takes the compiler longer than `MOST`. A program that would is compiled without
-optimisation; if even that takes longer, it stays on the virtual machine. Both are told to the user.
-"""
+import math
 
-from typing import TypeVar
-
-from servoctl.engine.ccode import CSource, Library, Program
+from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
 
-MOST = 5.0
-"""Longest expected compilation that `auto` starts, in processor time of the compiler [s]."""
-
-PLAIN = 0.42
-"""Share of a compilation's time without optimisation: 0.30 to 0.6 of it with gcc 12.2, 0.42 for most large programs."""
-
-P = TypeVar("P", bound=CSource)
+AT_START = 60.0
+"""Longest time that the start of a loop in real time waits for the compiler, unless `c` is asked for [s]."""
 
 
-def compiling_time(program: CSource) -> float:
-    """Expected processor time of the compiler [s]."""
-    return program.expected * (1.0 if program.optimised else PLAIN)
-
-
-def affordable(program: P) -> tuple[P | None, str]:
-    """What `auto` compiles: the program, or the same without optimisation.
-
-    Returns:
-        The program, None if every compilation would take too long, and a remark for the user; empty for the program
-        as it is.
-    """
-    if program.cached:
-        return program, ""
-    time = compiling_time(program)
-    if time <= MOST:
-        return program, ""
-    plain = program.unoptimised()
-    if plain.cached or compiling_time(plain) <= MOST:
-        return (
-            plain,
-            f"C without optimisation (optimised, it takes the compiler about {time:.1f} s; --engine c waits for it)",
-        )
-    return None, f"C takes the compiler about {time:.1f} s (--engine c waits for it)"
-
-
-def load_at_once(program: Program, engine: str) -> Library:
-    """The library of a program that a start waits for.
-
-    Args:
-        program: What to compile.
-        engine: `auto`: only within `MOST`, see `affordable`; `c`: in any case.
-
-    Raises:
-        CompileError: It cannot be compiled, or it would take long and `auto` is asked for.
-    """
-    if engine != "auto":
-        return program.load()
-    chosen, remark = affordable(program)
-    if chosen is None:
-        raise CompileError(remark)
-    return chosen.load()
+def patience(engine: str) -> float:
+    """Longest time to wait for the compiler with `auto` or `c` [s]."""
+    return AT_START if engine == "auto" else math.inf
 
 
 def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
@@ -68,7 +20,7 @@ def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
 
     Args:
         kernel: Kernel on the virtual machine.
-        engine: `auto`, `c` or `vm`; `auto` avoids long compilations.
+        engine: `auto`, `c` or `vm`; `auto` waits for the compiler no longer than `AT_START`.
         others: More kernels for the same library.
 
     Returns:
@@ -78,9 +30,9 @@ def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
     if engine == "vm":
         return "vm", ""
     try:
-        library = load_at_once(Program([each.function for each in (kernel, *others)]), engine)
-        for each in (kernel, *others):
-            each.run_on(library)
+        library = Program([each.function for each in (kernel, *others)]).load(patience(engine))
     except CompileError as error:
         return "vm", str(error)
+    for each in (kernel, *others):
+        each.run_on(library)
     return "c", ""

@@ -99,11 +99,6 @@ class Loop(ABC):
         assert structure(estimator) == structure(self.system.estimator), "not the same estimator"
         self.system = replace(self.system, estimator=estimator)
 
-    @property
-    def compiles(self) -> bool:
-        """Whether a compiler works for this loop while the run goes on."""
-        return False
-
     def end_compilation(self, finish: bool) -> dict[str, Any]:
         """Facts about the change of the engine during a run, which ends now; empty without one.
 

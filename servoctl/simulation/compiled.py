@@ -185,10 +185,6 @@ class CompiledLoop(TracedLoop):
         other.compilation = other.switched = None
         return other
 
-    @property
-    def compiles(self) -> bool:
-        return self.compilation is not None
-
     def end_compilation(self, finish: bool) -> dict[str, Any]:
         facts: dict[str, Any] = {}
         if self.switched is not None:

@@ -1,27 +1,24 @@
 """Which engine runs a loop: NumPy, CasADi's virtual machine, or generated C.
 
-Design: every compiled loop starts on the virtual machine. `c` always compiles. `auto` takes C if the library is cached,
-or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. What would take the
-compiler long is for `engine.select_engine`. Fixed steps are timed; the cost of adaptive steps is estimated from the
-evaluations of the run's beginning, and C is compiled above `LONG`.
+Design: every compiled loop starts on the virtual machine. `c` compiles first. `auto` takes C if the library is cached.
+Else a command compiles beside the run (`engine.background`), and a caller who waits compiles first where fixed steps
+take longer than `LONG`.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchLibrary
-from servoctl.engine.select_engine import P, affordable, compiling_time, load_at_once
+from servoctl.engine.select_engine import patience
 from servoctl.errors import CompileError, TraceError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.fixed import continuous
-from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.mean_bounds import foreseeing
 from servoctl.simulation.monitor import MotionMonitor
@@ -41,17 +38,8 @@ UNROLLED_COORDINATES, UNROLLED_STATEMENTS = 30, 12_000
 A planar chain of 30 has 10,000 statements. Tracing takes 3 s at 30 and 10 s at 50, more than it saves.
 """
 
-LOOK_UP = 0.3
-"""A run below this time is not compiled, and does not write its source to look for a library: up to 0.3 s [s]."""
-
-WORTH = 1.5
-"""A run is compiled if on the virtual machine it takes this many times the compilation; in C it takes hardly any."""
-
-LONG = 10.0
-"""A run of adaptive steps is compiled if it would take longer than this on the virtual machine [s]."""
-
-BESIDE = 0.2
-"""A compilation in the background pays from this share of the time on, because nothing waits for it."""
+LONG = 3.0
+"""Fixed steps that a caller waits for are compiled first if they take longer than this on the virtual machine [s]."""
 
 
 def make_loop(system: System, engine: str = "auto") -> Loop:
@@ -150,7 +138,7 @@ def take_engine_at_once(loop: Loop, engine: str) -> str:
     if engine not in ("auto", "c") or not isinstance(loop, CompiledLoop):
         return ""
     try:
-        loop.run_on(load_at_once(loop.program(0), engine), 0)
+        loop.run_on(loop.program(0).load(patience(engine)), 0)
     except CompileError as error:
         return str(error)
     return ""
@@ -162,13 +150,13 @@ def engine_note(loop: Loop) -> str | None:
 
 
 def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool, wait: bool) -> None:
-    program = _worth(loop, start, settings, sure, loop.program, 1.0 if wait else BESIDE, loop.is_stored)
-    if program is None:
-        return
-    _ = program.key  # raises without a compiler
-    if wait or program.cached:
+    program = loop.program(settings.substeps)
+    known = loop.is_stored and program.cached
+    if known:
+        loop.choice = "generated C was there already"
+    if known or sure or (wait and _takes_long(loop, start, settings)):
         loop.run_on(program.load(), settings.substeps)
-    else:
+    elif not wait:
         loop.compilation = Compilation(program)
 
 
@@ -188,70 +176,24 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
         return None
     if MotionMonitor(loop, start, settings).needs_rows:
         return None
+    program = loop.batch_program(settings.substeps)
     together = replace(settings, duration=settings.duration * count)
+    worth = engine == "c" or (loop.is_stored and program.cached) or _takes_long(loop, start, together)
     try:
-        program = _worth(loop, start, together, engine == "c", loop.batch_program)
-        return None if program is None else program.load()
+        return program.load() if worth else None
     except CompileError:
         return None  # the runs one by one report why
 
 
-def _worth(
-    loop: CompiledLoop,
-    start: State,
-    settings: Settings,
-    sure: bool,
-    program_of: Callable[[int | None], P],
-    share: float = 1.0,
-    known: bool = False,
-) -> P | None:
-    """The program, if its library is cached, pays, or is asked for.
-
-    Args:
-        loop: On the virtual machine.
-        start: Initial state.
-        settings: How to run.
-        sure: Whether it is asked for.
-        program_of: Number of substeps -> program.
-        share: Share of the usual time from which a compilation pays.
-        known: Whether the program is looked up without writing its source.
-    """
-    fixed = settings.integrator.method == "rk4"
-    expected = _expected(loop, start, settings) if fixed and not (sure or known) else None
-    if expected is not None and expected < LOOK_UP:
-        return None
-    whole = program_of(settings.substeps)
-    if sure:
-        return whole
-    program, remark = affordable(whole)
-    if program is not None and program.cached:
-        loop.choice = f"generated C was there already{f': {remark}' if remark else ''}"
-        return program
-    if fixed and known:
-        expected = _expected(loop, start, settings)
-        if expected < LOOK_UP:
-            return None
-    least = share * WORTH * compiling_time(program or whole)
-    if expected is not None:
-        pays = expected > least
-        loop.choice = remark if pays and remark else loop.choice
-    else:
-        ahead = foresee(loop, start, settings)
-        pays = ahead is not None and ahead.total > share * LONG and ahead.saved > least
-        loop.choice = f"{ahead or 'the run fails in its beginning'}: {'compiled' if pays else 'not compiled'}"
-        loop.choice += f"; {remark}" if pays and remark else ""
-    if pays and program is None:
-        loop.note = f"--engine auto: the run takes engine vm instead: {remark}"
-    return program if pays else None
-
-
-def _expected(loop: CompiledLoop, start: State, settings: Settings) -> float:
-    """Time of a run's steps on the virtual machine, from the median of five steps [s]."""
+def _takes_long(loop: CompiledLoop, start: State, settings: Settings) -> bool:
+    """Whether the steps of rk4 take longer than `LONG` on the virtual machine, from the median of five steps."""
     x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
+    if how.method != "rk4":
+        return False
     step = continuous(loop) if period is None else sampled(loop, how, period, start.t, settings.seed)
     h = period or how.step
     for _ in range(5):
         began = time.perf_counter()
         step(start.t, x, h)
         times.append(time.perf_counter() - began)
-    return sorted(times)[2] * settings.duration / h
+    return sorted(times)[2] * settings.duration / h > LONG

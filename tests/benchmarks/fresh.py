@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from servoctl.engine.detached import SWITCH
+from servoctl.engine.background import SWITCH
 from servoctl.errors import ServoctlError
 from tests.benchmarks.contest import children_time
 

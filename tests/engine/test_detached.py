@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from servoctl.engine import cache, compiler, detached
+from servoctl.engine import background, cache, compiler
 from servoctl.engine.background import Compilation
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv(detached.SWITCH, "1")
+    monkeypatch.setenv(background.SWITCH, "1")
     return tmp_path
 
 
@@ -69,8 +69,8 @@ def left(folder: Path) -> list[str]:
 
 
 def test_a_compilation_that_is_left_finishes_alone_and_the_next_run_finds_its_library(folder: Path) -> None:
-    compilation = Compilation(program())
-    assert compilation.leave()
+    compilation = Compilation(program(), after=0.0)
+    wait(compilation.leave)
     compilation.end()
     wait(lambda: began(folder))
     assert not program().cached and left(folder)
@@ -82,7 +82,7 @@ def test_a_compilation_that_is_left_finishes_alone_and_the_next_run_finds_its_li
 
 
 def test_it_may_take_a_minute_of_processor_time_and_lets_others_go_first(folder: Path) -> None:
-    compilation = Compilation(program())
+    compilation = Compilation(program(), after=0.0)
     wait(lambda: began(folder))
     limit, nice = began(folder)[0][1:]
     compilation.end()
@@ -90,7 +90,7 @@ def test_it_may_take_a_minute_of_processor_time_and_lets_others_go_first(folder:
 
 
 def test_two_runs_of_the_same_law_compile_it_once(folder: Path) -> None:
-    both = [Compilation(program()) for _ in range(2)]
+    both = [Compilation(program(), after=0.0) for _ in range(2)]
     wait(lambda: began(folder))
     (folder / "go").touch()
     wait(lambda: all(each.ready() for each in both))
@@ -99,8 +99,8 @@ def test_two_runs_of_the_same_law_compile_it_once(folder: Path) -> None:
 
 @pytest.mark.parametrize("number", ["TERM", "KILL"])
 def test_a_compiler_that_is_killed_leaves_no_files(folder: Path, number: str) -> None:
-    compilation = Compilation(program())
-    assert compilation.leave()
+    compilation = Compilation(program(), after=0.0)
+    wait(compilation.leave)
     wait(lambda: began(folder))
     os.kill(int(began(folder)[0][0]), {"TERM": 15, "KILL": 9}[number])
     wait(lambda: compilation.problem)
@@ -110,15 +110,31 @@ def test_a_compiler_that_is_killed_leaves_no_files(folder: Path, number: str) ->
 def test_what_the_compiler_says_of_an_error_reaches_the_run(folder: Path) -> None:
     gated(folder, 'echo "error: out of luck" >&2; exit 1')
     (folder / "go").touch()
-    compilation = Compilation(program())
+    compilation = Compilation(program(), after=0.0)
     wait(lambda: compilation.problem)
     assert "out of luck" in compilation.problem and not compilation.leave() and not left(folder)
 
 
-def test_it_is_said_why_a_compilation_ends_with_its_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert detached.refusal() is None
-    monkeypatch.setenv(detached.SWITCH, "0")
-    assert detached.refusal() == "SERVOCTL_FINISH_COMPILING is 0"
-    monkeypatch.setenv(detached.SWITCH, "1")
+def test_without_a_cache_nothing_is_compiled_beside_a_run_and_that_is_said(folder: Path) -> None:
+    assert background.refusal() is None
     cache.lock_file("x").parent.chmod(0o777)
-    assert "other users may write to it" in str(detached.refusal())
+    compilation = Compilation(program(), after=0.0)
+    wait(lambda: compilation.problem)
+    assert "other users may write to it" in compilation.problem and "--engine c" in compilation.problem
+    assert not began(folder)
+
+
+def test_a_compilation_that_takes_too_long_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVOCTL_COMPILE_LIMIT", "0.3")
+    compilation = Compilation(program(), after=0.0)
+    wait(lambda: compilation.problem)
+    assert "takes longer than 0.3 s" in compilation.problem and not left(folder) and not compilation.leave()
+
+
+def test_a_run_may_forbid_that_its_compiler_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(background.SWITCH, "0")
+    compilation = Compilation(program(), after=0.0)
+    wait(lambda: began(folder))
+    assert not background.may_outlive() and not compilation.leave()
+    compilation.end()
+    wait(lambda: not left(folder))

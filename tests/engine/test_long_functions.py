@@ -50,5 +50,5 @@ def test_a_switch_of_the_environment_compiles_every_program_without_optimisation
     program, switched = (Program([kernel.function], content="equal") for _ in range(2))
     key, flags = program.key, compiler.flags(source)
     monkeypatch.setenv(compiler.SWITCH, "0")
-    assert compiler.flags(source) == compiler.flags(source, optimised=False) != flags
-    assert switched.key == program.unoptimised().key != key
+    assert set(compiler.PLAIN) <= set(compiler.flags(source)) and not set(compiler.PLAIN) & set(flags)
+    assert switched.key != key
