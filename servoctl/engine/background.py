@@ -13,10 +13,13 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from servoctl.engine import cache, detached
-from servoctl.engine.ccode import Library, Program
 from servoctl.errors import CompileError
+
+if TYPE_CHECKING:
+    from servoctl.engine.ccode import Library, Program
 
 SHORT = 1.0
 """A run that takes less than this on the virtual machine starts no compiler [s]."""
@@ -49,7 +52,7 @@ class Compilation:
         problem: Why there will be no library; empty while nothing is wrong.
     """
 
-    def __init__(self, program: Program, after: float = SHORT) -> None:
+    def __init__(self, program: "Program", after: float = SHORT) -> None:
         """Starts the work after this time [s]."""
         self._program, self.problem = program, ""
         self._library: Library | None = None
@@ -61,7 +64,7 @@ class Compilation:
         self._thread.start()
         atexit.register(self.end)  # a command may end before its run
 
-    def ready(self) -> Library | None:
+    def ready(self) -> "Library | None":
         """The library, if it is there."""
         return self._library
 
