@@ -14,8 +14,6 @@ from pathlib import Path
 
 import blocks
 
-from servoctl.run_folder import load_run
-
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / ".docs" / "pages"
 KEPT = ROOT / "build" / "pages"
@@ -69,13 +67,9 @@ def _keep(part: Path, kept: Path) -> None:
 
 
 def _picture(page: str, path: Path) -> Path:
-    """A picture that a command wrote, or one that `servoctl report` can draw from the run folder."""
+    """A picture that a command of the page wrote."""
     if not path.exists():
-        if not (path.parent / "summary.json").exists():
-            raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no block makes this picture")
-        from servoctl.report import figure, save
-
-        save(figure(load_run(path.parent), path.stem), path)
+        raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no command of the page makes this picture")
     return path
 
 

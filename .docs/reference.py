@@ -223,7 +223,14 @@ def _meaning_of(kind: type, name: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _placeholders(text.replace("|", "\\|").replace("\n", " "))
+
+
+def _placeholders(text: str) -> str:
+    """Sets words such as `<name>_<column>` as code outside code: Markdown would take them for HTML tags."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"[\w.]*<\w+>[\w.<>]*", r"`\g<0>`", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _commands() -> str:

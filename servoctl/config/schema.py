@@ -235,9 +235,13 @@ class Config(Section):
     bounds: tuple[BoundConfig, ...] = Field(
         default=(), description="bounds h >= 0 that the law keeps before every task, within the limits of the inputs"
     )
-    law: ScalarOr[Literal["none"], LawConfig] = Field(description="the control law, or none for an open-loop run")
+    law: ScalarOr[Literal["none"], LawConfig] = Field(
+        description="the control law, or none: then `inputs` says what the actuators do"
+    )
     inputs: dict[str, EquationText] | None = Field(
-        default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"
+        default=None,
+        description="with `law: none`: actuator -> equation of time and state [actuator units], der(x): the rate of x; "
+        "zero where left out",
     )
     run: RunConfig = Field(description="duration, sampling and integration")
     realism: RealismConfig | None = Field(

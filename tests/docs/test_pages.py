@@ -40,6 +40,14 @@ def test_the_blocks_of_a_page_run_as_described(name: str) -> None:
         assert (folder / picture).stat().st_size > 10_000
 
 
+def test_every_picture_is_made_by_a_command_that_the_page_shows() -> None:
+    for name, page in PAGES.items():
+        for picture in made.pictures(page):
+            folder = picture.partition("/")[0]
+            command = rf"^\$ servoctl (report|compare|sweep|tune|identify)\b.*\b{folder}\b"
+            assert re.search(command, page.read_text(), re.MULTILINE), f"{name}: {picture}"
+
+
 def test_every_block_that_does_not_run_has_a_reason() -> None:
     found = {(n, b.reason) for n, page in PAGES.items() for b in blocks.blocks(page.read_text()) if b.reason}
     assert found == NOT_RUN

@@ -67,6 +67,13 @@ def test_no_sentence_is_cut_off_and_no_default_is_a_python_value(config: str) ->
     assert not re.search(r"\{'|\bNone\b|\bTrue\b|\bFalse\b|object at 0x", config)
 
 
+def test_no_word_in_angle_brackets_is_taken_for_a_tag(pages: dict[str, str]) -> None:
+    prose = [re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE) for page in pages.values()]
+    outside_code = [part for page in prose for line in page.splitlines() for part in line.split("`")[::2]]
+    assert not [part for part in outside_code if re.search(r"<\w", part)]
+    assert "use as `<name>_<column>`" in pages["config"]
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str, config: str) -> None:
     protocol = BUILT_IN[name]
