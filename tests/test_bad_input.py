@@ -317,7 +317,7 @@ RAIL = f"{PLANT}\n    def passive_constraints(self, q, t):\n        return {{'ra
         ),
         (['{name: a, class: "cart.py:Torn"}'], "no acceleration satisfies a.0, a.1 together: the rows contradict"),
         (['{name: a, holonomic: "1/x"}'], "task.a is not finite at the start, x = 0, s = 0: violation inf"),
-        (['{name: a, holonomic: "x - 3"}'], "violates task.a by -3 (-171.9 deg, if it is an angle)"),
+        (['{name: a, holonomic: "x - 3"}'], "violates task.a by -3 m;"),
     ],
 )
 def test_an_inconsistent_task_is_refused(servoctl: Servoctl, tasks: list[str], sentence: str) -> None:
@@ -464,7 +464,7 @@ def test_the_scara_as_printed_is_refused_with_its_first_command(
     answer = servoctl()
     assert main(["run", "scara_as_printed"]) == 2
     said = capsys.readouterr().err
-    assert "the start violates task.heading by 1.902 (109 deg, if it is an angle)" in said
+    assert "the start violates task.heading by 1.902 rad (109 deg)" in said
     assert "the first command would be tau1 = 0.6659 N m, tau2 = 0.4744 N m" in said
     assert answer.code == 0  # the run of the good config before it
 

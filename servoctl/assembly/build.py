@@ -146,6 +146,8 @@ def build_task(
             constraint = FrameTask(entry, ("task", index), plant, start, problems, signals).build()
         elif entry.class_ is not None or entry.holonomic is not None or entry.nonholonomic is not None:
             constraint = _constraint(loaded, plant, entry, index, problems, signals)
+            if constraint is not None and entry.unit is not None:
+                constraint = constraint.with_unit(entry.unit)
         if constraint is not None:
             task[entry.name] = constraint
     return task

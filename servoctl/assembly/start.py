@@ -107,7 +107,7 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
         problems.append(
-            f"the start violates task.{row.name} by {value:.4g} ({math.degrees(value):.4g} deg, if it is an angle); "
+            f"the start violates task.{row.name} by {_with_unit(value, model.row_units[1].get(row.name))}; "
             f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
@@ -115,6 +115,13 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
     if isinstance(law, BoundConstraintFollowing) and law.funnel is not None:
         problems += law.funnel.outside(model.matrices(start).task, start.t, law.funnel_numbers)
     return problems
+
+
+def _with_unit(value: float, unit: str | None) -> str:
+    degrees = f"{math.degrees(value):.4g} deg"
+    if unit is None:
+        return f"{value:.4g} ({degrees}, if it is an angle)"
+    return f"{value:.4g} rad ({degrees})" if unit == "rad" else f"{value:.4g} {unit}"
 
 
 def _not_finite(model: Model, start: State, observed: bool = False) -> list[str]:

@@ -25,6 +25,9 @@ from servoctl.expression import constant, parse
 SCALAR, LIST, MAPPING = "<scalar>", "<list>", "<mapping>"
 """Branches of a field that accepts several shapes; they occur in pydantic's paths, never in ours."""
 
+LONGEST_UNIT = 16
+"""Most characters of a unit."""
+
 
 def fault(what: str, *at: str | int) -> PydanticCustomError:
     """An error to raise in a validator; pydantic passes it on.
@@ -147,6 +150,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _unit(value: str) -> str:
+    if not 0 < len(value) <= LONGEST_UNIT or not value.isprintable() or value != value.strip():
+        raise fault(f"expected a unit such as m, rad or N m, got {value!r}")
+    return value
+
+
 def _parameter(value: Any) -> Any:
     """A number, text, true, false, or a list of these; the type of the class's field is checked in `assembly`."""
     if isinstance(value, list | tuple):
@@ -203,6 +212,7 @@ Fraction = Annotated[float, NumberField("a number between 0 and 1", above=0, bel
 EquationText = Annotated[str, Equation()]
 ClassPath = Annotated[str, AfterValidator(_class_path)]
 Name = Annotated[str, AfterValidator(_name)]
+UnitText = Annotated[str, AfterValidator(_unit)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
 LawKind = Literal["constraint_following", "input_output"]

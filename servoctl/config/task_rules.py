@@ -31,6 +31,8 @@ def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _one_kind(entry, kinds, path)
         if entry.get("parameters") is not None and kinds and "class" not in kinds:
             yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
+        if entry.get("unit") is not None and any(kind in FRAME_FORMS for kind in kinds):
+            yield Problem((*path, "unit"), "does not fit a task on frames (its rows have units: m and rad)")
         for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
             what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
             yield Problem((*path, "holonomic"), what)

@@ -18,6 +18,7 @@ from servoctl.config.fields import (
     Parameter,
     ScalarOr,
     Section,
+    UnitText,
     fault,
 )
 from servoctl.config.vectors import FrameAxis, FramePair, RpyEquations, XyzEquations
@@ -106,6 +107,11 @@ class Task(Section):
     along: XyzEquations | None = Field(default=None, description="direction of an axis [-], equations as in xyz")
     value: OneOrEach[EquationText] | None = Field(
         default=None, description="value of a distance or of the centre of mass [m], equations as in xyz"
+    )
+    unit: UnitText | None = Field(
+        default=None,
+        description="unit of the rows of an equation or a class, where their terms do not tell it, such as m; for "
+        "tables and pictures",
     )
     correction: CorrectionConfig | None = Field(
         default=None, description="correction of this entry instead of the law's; a list has one value per row"

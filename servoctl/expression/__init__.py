@@ -12,6 +12,7 @@ part that is not finite, such as `1/0`, is refused when the text is read.
 from servoctl.expression.checks import check_names, constant
 from servoctl.expression.parser import parse
 from servoctl.expression.tree import Expression, TimeFunction
+from servoctl.expression.units import per_second, unit_of
 from servoctl.expression.words import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS
 
 __all__ = [
@@ -24,4 +25,6 @@ __all__ = [
     "check_names",
     "constant",
     "parse",
+    "per_second",
+    "unit_of",
 ]

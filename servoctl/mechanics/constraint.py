@@ -25,7 +25,7 @@ from servoctl.engine.parameters import cached_values, parameter_fields
 from servoctl.engine.structured import Sparse, sparse_jacobian
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
-from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse
+from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse, unit_of
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
@@ -78,6 +78,22 @@ class Constraint(ABC):
         """What follows the name of the constraint in the name of each row, such as `x`; None: the row's number."""
         return None
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        """Unit of the violation of each row, or one for all; an empty one is not known."""
+        return (self.unit,)
+
+    @property
+    def unit(self) -> str:
+        """The unit that `with_unit` has given it; empty without one."""
+        unit: str = getattr(self, "_unit", "")
+        return unit
+
+    def with_unit(self, unit: str) -> "Constraint":
+        """This constraint with a unit for all of its rows, where they do not tell it themselves."""
+        other = copy.copy(self)
+        object.__setattr__(other, "_unit", unit)  # a subclass may be frozen
+        return other
+
     @abstractmethod
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         """The rows of the constraint as expressions of the symbols t, q and v.
@@ -116,6 +132,7 @@ class Constraint(ABC):
         known = {field.name for field in dataclasses.fields(self) if field.init} | {
             "_stands",
             "_signals",
+            "_unit",
             *cached_values(self),
         }
         return hasattr(self, "__post_init__") and not known.issuperset(self.__dict__)
@@ -156,6 +173,11 @@ class _FromSource(Constraint):
         if self.equation is None:
             return []
         return check_names(self.equation, plant.coordinates, parameter_fields(plant))
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        if self.unit or self.equation is None:
+            return (self.unit,)
+        return (unit_of(self.equation, plant.coordinates),)
 
     @property
     def signals(self) -> Mapping[str, TimeFunction]:

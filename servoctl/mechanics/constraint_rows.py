@@ -1,7 +1,7 @@
 """The rows of a plant's own constraints, a task and bounds: what each one is, and their compiled derivatives."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,15 @@ def stacked_rows(
             higher = 0 if part.higher is None else part.higher.shape[1]
             rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
     return Rows.stack(parts, len(plant.coordinates)), rows
+
+
+def units_of_rows(plant: Plant, groups: Mapping[str, Constraint], rows: Sequence[Row]) -> dict[str, str]:
+    """Row -> unit of its violation; rows whose unit is not known are left out."""
+    units: dict[str, str] = {}
+    for name, constraint in groups.items():
+        of_group, known = [row.name for row in rows if row.group == name], constraint.row_units(plant)
+        units |= dict(zip(of_group, known * len(of_group) if len(known) == 1 else known, strict=False))
+    return {name: unit for name, unit in units.items() if unit}
 
 
 def _is_nan(value: Any) -> bool:

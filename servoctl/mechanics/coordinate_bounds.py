@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from servoctl.errors import TaskError
+from servoctl.expression import per_second
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
@@ -77,6 +78,10 @@ class CoordinateLimits(Constraint):
 
     def row_labels(self) -> tuple[str, ...]:
         return tuple(f"{name}.{'upper' if upper else 'lower'}" for name, _, upper in self.limits)
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        units = [plant.coordinates[name] for name, _, _ in self.limits]
+        return tuple(per_second(unit) if self.rate else unit for unit in units)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         index = {name: i for i, name in enumerate(plant.coordinates)}

@@ -23,7 +23,7 @@ from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import LARGE, Constraint
-from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows
+from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.division import Part, connected_parts
 from servoctl.mechanics.passive import passive_groups_at
 from servoctl.mechanics.plant import Plant
@@ -201,6 +201,12 @@ class Model:
             values = [parameter_values(self.plant), *[parameter_values(c) for c in constraints]]
             self._valued = self.plant, self.task, np.concatenate(values)
         return self._valued[2].copy()
+
+    @property
+    def row_units(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """Row -> unit of its violation, of passive constraints, the task and bounds; those not known are left out."""
+        of = partial(units_of_rows, self.plant)
+        return of(self._passive, self.passive_rows), of(self.task, self.task_rows), of(self.bounds, self.bound_rows)
 
     @property
     def parameter_names(self) -> list[str]:

@@ -35,7 +35,11 @@ class PassiveGroup(Constraint):
         """
         self.group, self.method, self._written = group, method, written
         derived = "nonholonomic" if method == "passive_rates" else "holonomic"
+        self._units = value.row_units if isinstance(value, Constraint) else super().row_units
         self.kind = value.kind if isinstance(value, Constraint) else derived  # type: ignore[misc]
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return self._units(plant)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if self.method == "passive_rates":

@@ -52,6 +52,10 @@ class DifferentiatedRow(Constraint):
     def signals(self) -> Mapping[str, TimeFunction]:
         return self.inner.signals
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        units = self.inner.row_units(plant)
+        return units if len(units) == 1 else (units[self.row],)
+
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         chain = derivatives(self, plant, t, q, v)
         last = np.array([chain[-1]])

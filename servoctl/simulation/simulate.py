@@ -14,6 +14,7 @@ import numpy as np
 from servoctl.engine import stored
 from servoctl.engine.structured import smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
+from servoctl.expression import per_second
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
@@ -63,7 +64,12 @@ class Columns:
             units |= {f"passive_force.{name}": force, f"servo_force.{name}": force}
             for part in shown_parts(self._loop.system.estimator):
                 units[f"{part}.{name}"] = estimate_unit(part, unit)
-        return units | {f"u.{name}": unit for name, unit in self._actuators.items()}
+        units |= {f"u.{name}": unit for name, unit in self._actuators.items()}
+        passive, task, bounds = self._loop.system.model.row_units
+        units |= {f"passive.{name}": unit for name, unit in passive.items()}
+        units |= {f"violation.{name}": unit for name, unit in task.items()}
+        units |= {f"violation_rate.{name}": per_second(unit) for name, unit in task.items()}
+        return units | {f"bound.{name}": bounds[name] for name in self._bounds if name in bounds}
 
     def of(self, chunk: Chunk) -> dict[str, Array]:
         """Columns of a chunk, in the order of the run folder."""

@@ -112,8 +112,12 @@ def metric_names(run: Run) -> list[str]:
 
 
 def metric_unit(run: Run, metric: str) -> str:
-    """The unit of a metric; empty if it has none. The plant does not know the units of task rows: also empty."""
+    """The unit of a metric; empty if it has none, or rows of several units make it."""
     kind, _, name = metric.partition(".")
     if kind in ("settling_time", "saturation_time") or metric.endswith(TIMES):
         return "s"
+    if kind in VIOLATIONS:
+        known = run.system.model.row_units[1]
+        units = {known.get(row.name, "") for row in run.system.model.task_rows if name in ("", row.group)}
+        return units.pop() if len(units) == 1 else ""
     return run.system.model.plant.actuators.get(name, "") if kind in ("input_rms", "input_max") else ""

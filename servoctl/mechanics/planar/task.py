@@ -33,6 +33,9 @@ class PointFollows(Holonomic):
     x: str
     y: str
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if not isinstance(plant, PlanarLinkage):
             raise TaskError(f"PointFollows: expected a PlanarLinkage, got {type(plant).__name__} (write the equations)")

@@ -60,6 +60,9 @@ class Clearance(FrameConstraint):
             found.append(f"{self._words()} never move relative to each other (name shapes of two moving links)")
         return list(dict.fromkeys(found))
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if isinstance(plant, HasFrames):
             return super().rows(plant, t, q, v)

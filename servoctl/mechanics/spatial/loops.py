@@ -63,6 +63,9 @@ class ClosedLoop(Constraint):
 
     kind: ClassVar[str] = "holonomic"
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return tuple("rad" if row.startswith("r") else "m" for row in LOOP_ROWS[self.loop.kind])
+
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         first, second = self.loop.first, self.loop.second
         motions = trace(plant.frame_motions, (first, second), q, v)  # type: ignore[attr-defined]

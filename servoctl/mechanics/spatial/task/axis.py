@@ -62,6 +62,9 @@ class Axis(OneFrame):
             found.append(f"axis: {error}")
         return found
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("rad",)
+
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         motion = self.motion(motions)
         with naming("along"):

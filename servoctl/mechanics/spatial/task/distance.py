@@ -51,6 +51,9 @@ class Distance(FrameConstraint):
             found.append(f"value: expected a distance above 0, got {self.value:g} ({hint})")
         return found
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         first, wanted = motions[self.first], self.course("value", plant, t)
         d, rate, J, drift = first.position, first.velocity, first.linear, first.drift

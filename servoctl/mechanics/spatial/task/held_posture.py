@@ -27,6 +27,9 @@ class HeldPosture(Constraint):
 
     kind = "holonomic"
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return tuple(plant.coordinates[name] for name in self.joints)
+
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         names = list(plant.coordinates)
         chosen = [names.index(name) for name in self.joints]

@@ -68,6 +68,9 @@ class Position(OneFrame):
     def row_labels(self) -> tuple[str, ...]:
         return ("x", "y", "z")
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         return _position_rows(self.motion(motions), self.course("xyz", plant, t))
 
@@ -128,6 +131,9 @@ class Orientation(Turned):
     def row_labels(self) -> tuple[str, ...]:
         return ("rx", "ry", "rz")
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("rad",)
+
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         return _orientation_rows(self.motion(motions), self.reference(plant, t))
 
@@ -154,6 +160,9 @@ class Pose(Turned):
 
     def row_labels(self) -> tuple[str, ...]:
         return ("x", "y", "z", "rx", "ry", "rz")
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m", "m", "m", "rad", "rad", "rad")
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         motion = self.motion(motions)

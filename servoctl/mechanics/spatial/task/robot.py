@@ -59,6 +59,9 @@ class CentreOfMass(Targeted):
     def row_labels(self) -> tuple[str, ...]:
         return tuple(self.axes)
 
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
     def problems(self, plant: Plant) -> list[str]:
         if not isinstance(plant, HasCentreOfMass):
             return [f"expected a robot, got {type(plant).__name__} (only a robot has a centre of mass)"]
@@ -112,6 +115,9 @@ class Posture(Targeted):
     @property
     def signals(self) -> Mapping[str, TimeFunction]:
         return signals_of(tuple(self.joints.values()))
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return tuple(plant.coordinates[name] for name in self.joints)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         names = list(plant.coordinates)
