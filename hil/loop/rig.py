@@ -15,12 +15,14 @@ class Implausibility(NamedTuple):
         reason: Explanation for the operator, with numbers.
         stops: True: the machine must stop. False: the sample was rejected once.
         motion: True: the machine does not move as its model predicts. False: a sample is wrong.
+        torqueless: True: none of the drive's torque arrives, so its own control cannot stop it either.
     """
 
     channel: str
     reason: str
     stops: bool
     motion: bool = False
+    torqueless: bool = False
 
 
 class Reading(NamedTuple):

@@ -60,8 +60,8 @@ class Ladder:
     Attributes:
         rungs: Step of each drive.
         distrusted: Numbers of the drives whose encoder is not trusted.
-        misled: Numbers of the drives whose torque acts otherwise than they compute: their own control would drive the
-            axis.
+        misled: Numbers of the drives whose torque acts otherwise than they compute, or not at all: their own control
+            would drive the axis, or wait for a standstill that does not come.
         doubtful: Numbers of the drives whose brake closes first.
     """
 

@@ -226,10 +226,13 @@ class Stages:
         if self.mode not in (Phase.CALIBRATE, *ENDING):
             # the model does not know the torque of a drive that has left the loop
             followed = all(sound) and set(self._rig.ladder.rungs) == {Rung.LOOP}
+            names = [drive.settings.name for drive in self._rig.drives]
             for finding in reading.findings:
                 if finding.motion and not followed:
                     continue
                 monitor.report(now, kind_of(finding), finding.channel, finding.reason)
+                if finding.torqueless:
+                    self._rig.ladder.misled.add(names.index(finding.channel))
         if self.test is not None and self.mode in PROVING:
             self.test.judge(tick, reading)
         self._react(now)

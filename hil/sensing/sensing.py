@@ -232,7 +232,7 @@ class Sensing:
         if self.tracking is not None:
             innovation = estimate.v - v if carry == 0.0 and complete and finite else None
             made = [math.nan if sample is None else sample.torque for sample in samples]
-            deviation = self.tracking.judge(t, elapsed, estimate.q, innovation, u, y, made)
+            deviation = self.tracking.judge(t, elapsed, estimate.q, innovation, u, y, made, rates)
             if deviation is not None:
                 findings.append(deviation)
         if finite:

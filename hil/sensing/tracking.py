@@ -14,6 +14,8 @@ computed, at the present pose, only when d exceeds the other bounds.
 An estimator of kind model makes the law meet the disturbance, so errors of the model count up to `ESTIMATED`: what then
 counts is the rate. A disturbance that comes at once is named by `hil.sensing.causes`; a load stops nothing.
 
+A motor that has lost its torque is named by `hil.sensing.arrival`, also where the torque is below these bounds.
+
 Source: the momentum observer, in discrete time (De Luca, Mattone 2003); the bounds are ours.
 """
 
@@ -23,10 +25,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hil.loop.rig import Implausibility
+from hil.sensing.arrival import ARRIVES, BEYOND, LONGEST, QUICK, VISIBLE, arrivals
 from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
-from hil.sensing.window import Window, WindowState
+from hil.sensing.window import Quick, Window, WindowState
 from servoctl.engine.kernel import BufferedCall
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.mechanics.model import Model
@@ -96,15 +99,16 @@ class DisturbanceObserver:
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
         """d at a pose, for an unpredicted acceleration of shape (n,)."""
-        return self._function(State(t, q, self._rest), acceleration)[0]
+        return self.with_shares(t, q, acceleration)[0]
+
+    def with_shares(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
+        """d, and the share of each torque that the motion shows, which is 1 unless motors are redundant."""
+        d, shares = self._function(State(t, q, self._rest), acceleration)
+        return d, shares
 
     def buffered(self) -> BufferedCall | None:
         """A call of it with buffers of its own; None: it runs in NumPy."""
         return self._function.buffered()
-
-    def shares(self, t: float, q: Array) -> Array:
-        """Share of each torque that the motion shows, shape (m,); 1 unless motors are redundant."""
-        return self._function(State(t, q, self._rest), self._rest)[1]
 
     def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:
         terms = assemble(state, matrices, self._tolerance)
@@ -131,6 +135,12 @@ class TrackingMonitor:
         longest: Time without a tick after which the window restarts [s].
         felt: Smallest difference of a reported torque that counts, shape (m,) [actuator units].
         lag: Time by which a torque may act late, as a share of a window.
+        quick: Length of a short window [s].
+        most_windows: Numbers of short and of long windows within `arrival.LONGEST`.
+        least: Smallest torque that is judged by its motion, shape (m,) [actuator units].
+        friction: Torques that friction and loads do not take, shape (m,) [actuator units].
+        slow: Speed below which a joint stands, shape (m,) [joint unit/s].
+        floors: `floor` at the last pose where it was needed, shape (m,); NaN before.
     """
 
     def __init__(
@@ -145,6 +155,12 @@ class TrackingMonitor:
         self.observer, self._drives, self.limits, self.share = observer, drives, limits, share
         self.estimated, self.longest, self.lag = estimated, GAP * period, LAG * period / WINDOW
         self.felt = FELT * limits + 2.0 * np.array([drive.torque_step for drive in drives])
+        self.quick = (QUICK - 0.5) * period  # so that the ticks of a window do not depend on their lateness
+        self.most_windows = round(LONGEST / (QUICK * period)), round(LONGEST / WINDOW)
+        self.least = VISIBLE * limits
+        self.friction = (np.inf if estimated else BEYOND * share) * limits  # the law meets a load by its estimate
+        self.slow = STILL * np.array([drive.speed_limit for drive in drives])
+        self.floors = np.full(len(limits), np.nan)
         self._errors: Errors | None = None
         self.begin()
 
@@ -152,7 +168,9 @@ class TrackingMonitor:
         """Starts again; the next tick begins a window."""
         self._beyond, self._lacking, self._stopped = 0, 0, False
         self._last: deque[tuple[Array, Array]] = deque(maxlen=COMES_WITHIN)
+        self._arrivals = ([ARRIVES] * len(self.limits), [ARRIVES] * len(self.limits))
         self._begin_window()
+        self._begin_quick()
 
     def _begin_window(self) -> None:
         m = len(self.limits)
@@ -161,18 +179,21 @@ class TrackingMonitor:
         self._half: tuple[float, Array, Array] | None = None
         self._where = np.full(m, np.nan)
 
+    def _begin_quick(self) -> None:
+        self._quick = Quick(0.0, np.zeros(self.observer.n), np.zeros(len(self.limits)))
+
     @property
     def window(self) -> WindowState:
         """What the present window has gathered; its arrays change with the next tick."""
         return WindowState(
             self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
-            self._beyond, self._lacking, tuple(self._last),
+            self._beyond, self._lacking, tuple(self._last), self._quick, self._arrivals,
         )  # fmt: skip
 
     def resume(self, window: WindowState) -> None:
         """Continues a window that the tick in C has gathered."""
         (self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
-         self._beyond, self._lacking, last) = window  # fmt: skip
+         self._beyond, self._lacking, last, self._quick, self._arrivals) = window  # fmt: skip
         self._last.clear()
         self._last.extend(last)
 
@@ -197,6 +218,7 @@ class TrackingMonitor:
         u: Array | None,
         positions: Sequence[float] | None = None,
         made: Sequence[float] | None = None,
+        speeds: Sequence[float] | None = None,
     ) -> Implausibility | None:
         """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
 
@@ -208,6 +230,7 @@ class TrackingMonitor:
             u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
             positions: Displacements of the joints, m or more [joint unit]; None: not known.
             made: Torques that the drives report, m or more [actuator units]; None: not known.
+            speeds: Speeds of the joints, m or more [joint unit/s]; None: not known.
         """
         if innovation is None or u is None or elapsed > self.longest:
             self.begin()
@@ -221,16 +244,58 @@ class TrackingMonitor:
         at = np.full(len(u), np.nan) if positions is None else np.array(positions[: len(u)])
         if self._half is None and self._elapsed >= WINDOW / 2:
             self._half, self._where = (self._elapsed, self._sum.copy(), self._sent.copy()), at
+        quick, rates = self._quick, np.zeros(len(u)) if speeds is None else np.array(speeds[: len(u)])
+        self._quick = quick = Quick(quick.elapsed + elapsed, quick.moved + innovation, quick.sent + elapsed * u)
+        lost = None
+        if quick.elapsed >= self.quick:
+            lost = self._arrives(0, t, q, quick, rates)
+            self._begin_quick()
         if self._elapsed < WINDOW:
-            return None
+            return lost
+        lost = self._arrives(1, t, q, Quick(self._elapsed, self._sum, self._sent), rates) or lost
         used = float((np.maximum(self._most, -self._least) / self.limits).max())
         swing = float(((self._most - self._least) / self.limits).max())
         window = Window(self.observer(t, q, self._sum / self._elapsed), swing, used)
         self._where = np.abs(at - self._where)
-        finding = self._lack() or self._level(window, t, q) or self._rate(window, t, q)
+        finding = self._lack() or lost or self._level(window, t, q) or self._rate(window, t, q)
         self._stopped |= finding is not None and finding.stops
         self._begin_window()
         return finding
+
+    def _arrives(self, which: int, t: float, q: Array, window: Quick, speeds: Array) -> Implausibility | None:
+        """A finding if none of a torque that arrived before arrives; `which`: short windows, or long ones."""
+        if np.isnan(self.floors).any():
+            self.floors[:] = self.floor(t, q)
+        u = window.sent / window.elapsed
+        d, shares = self.observer.with_shares(t, q, window.moved / window.elapsed)
+
+        def judged() -> tuple[list[int], int | None]:
+            least, largest = self._shown(which, window.elapsed)
+            return arrivals(
+                self._arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), least, largest,
+                self.slow.tolist(), self.friction.tolist(), self.most_windows[which],
+            )  # fmt: skip
+
+        after, lost = judged()
+        if lost is not None:
+            self.floors[:] = self.floor(t, q)  # the pose may be another one
+            after, lost = judged()
+        self._arrivals[which][:] = after
+        if lost is None:
+            return None
+        reason = (
+            f"its motion shows nothing of the {u[lost]:+.3g} that was sent (no power, safe torque off, a wrong mode, "
+            "or a coupling that slips)"
+        )
+        return Implausibility(self._drives[lost].name, reason, True, motion=True, torqueless=True)
+
+    def _shown(self, which: int, elapsed: float) -> tuple[list[float], list[float]]:
+        """Smallest and largest torques that a window judges, shape (m,) [actuator units]."""
+        shown = [
+            [max(least, floor * WINDOW / time) for least, floor in zip(self.least, self.floors, strict=True)]
+            for time in (elapsed, self.quick)
+        ]
+        return shown[0], shown[1] if which else [np.inf] * len(self.limits)
 
     def _lack(self) -> Implausibility | None:
         """A finding if a drive reports far less than the torque that it was sent, in two windows in a row."""
@@ -308,4 +373,5 @@ class TrackingMonitor:
         first, second = (Half(self.observer(t, q, v / h), u / h) for h, v, u in (self._half, later))
         speeds = (self._where / later[0]).tolist()
         still = [speed < STILL * drive.speed_limit for speed, drive in zip(speeds, self._drives, strict=True)]
-        return cause_of(d, first, second, self.observer.shares(t, q), self.limits, still)
+        shares = self.observer.with_shares(t, q, np.zeros(self.observer.n))[1]
+        return cause_of(d, first, second, shares, self.limits, still)

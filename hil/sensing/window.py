@@ -20,6 +20,20 @@ class Window(NamedTuple):
     used: float
 
 
+class Quick(NamedTuple):
+    """What a window has gathered to judge which torques arrive.
+
+    Attributes:
+        elapsed: Its length so far [s].
+        moved: Sum of v - v-, shape (n,).
+        sent: Torque times time, shape (m,).
+    """
+
+    elapsed: float
+    moved: Array
+    sent: Array
+
+
 class WindowState(NamedTuple):
     """What a window has gathered so far.
 
@@ -34,6 +48,8 @@ class WindowState(NamedTuple):
         beyond: Windows in a row before it with a disturbance that is too large.
         lacking: Windows in a row before it in which a drive reported less than half of its torque.
         last: d and the allowed d of the last windows, where the law works with an estimate of the disturbance.
+        quick: The short window.
+        arrivals: States of `hil.sensing.arrival` by short windows, and by long ones, shape (2, m).
     """
 
     elapsed: float
@@ -47,3 +63,5 @@ class WindowState(NamedTuple):
     beyond: int
     lacking: int
     last: Sequence[tuple[Array, Array]]
+    quick: Quick
+    arrivals: tuple[list[int], list[int]]

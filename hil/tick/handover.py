@@ -11,7 +11,7 @@ from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.scale import ScaleMemory
 from hil.sensing.sensing import Sensing, SensingState
-from hil.sensing.window import WindowState
+from hil.sensing.window import Quick, WindowState
 from hil.tick.machine import CompiledTick
 
 
@@ -62,8 +62,10 @@ def _load_window(machine: CompiledTick, window: WindowState) -> None:
     x["half_elapsed"][0] = -1.0
     if window.half is not None:
         x["half_elapsed"][0], x["half_moved"][:], x["half_sent"][:] = window.half
+    x["quick_elapsed"][0], x["quick_moved"][:], x["quick_sent"][:] = window.quick
     k, m = machine.times, len(window.sent)
     k["beyond"][0], k["lacking"][0], k["windows"][0] = window.beyond, window.lacking, len(window.last)
+    k["arrivals"][:m], k["arrivals"][m:] = window.arrivals
     for i, (d, allowed) in enumerate(window.last):
         x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = d, allowed
 
@@ -74,9 +76,11 @@ def _stored_window(machine: CompiledTick) -> WindowState:
     half = float(x["half_elapsed"][0])
     before = None if half < 0.0 else (half, x["half_moved"], x["half_sent"])
     last = [(x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, int(k["windows"][0]) * m, m)]
+    quick = Quick(float(x["quick_elapsed"][0]), x["quick_moved"], x["quick_sent"])
+    arrivals = k["arrivals"].tolist()
     return WindowState(
         float(x["window_elapsed"][0]), x["moved"], x["sent"], x["made"], x["least"], x["most"], before, x["where"],
-        int(k["beyond"][0]), int(k["lacking"][0]), last,
+        int(k["beyond"][0]), int(k["lacking"][0]), last, quick, (arrivals[:m], arrivals[m:]),
     )  # fmt: skip
 
 

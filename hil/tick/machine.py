@@ -11,7 +11,7 @@ from hil.drives.wire import Wire
 from hil.loop.controller import Controller
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule
-from hil.sensing import plausibility, scale, tracking
+from hil.sensing import arrival, plausibility, scale, tracking
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import TrackingMonitor
@@ -84,9 +84,11 @@ class CompiledTick:
         """Makes all arrays."""
         tick = self.tick
         tick.n, tick.m, tick.channels = n, m, channels
-        kept = dict.fromkeys(("q", "v", "law_q", "law_v", "moved", "half_moved"), n)
-        kept |= dict.fromkeys(("sent", "made", "least", "most", "half_sent", "where", "carried", "previous"), m)
-        kept |= dict.fromkeys(("window_elapsed", "half_elapsed"), 1)
+        kept = dict.fromkeys(("q", "v", "law_q", "law_v", "moved", "half_moved", "quick_moved"), n)
+        kept |= dict.fromkeys(
+            ("sent", "made", "least", "most", "half_sent", "quick_sent", "where", "carried", "previous"), m
+        )
+        kept |= dict.fromkeys(("window_elapsed", "half_elapsed", "quick_elapsed"), 1)
         of_channels: tuple[str, ...] = (
             "accepted_position",
             "accepted_velocity",
@@ -116,7 +118,7 @@ class CompiledTick:
         times = dict.fromkeys(single, 1) | dict.fromkeys(
             ("accepted_time", "seen", "still_since", "sample_time", "scale_since", "scale_beyond"), channels
         )
-        times |= {"alive": m}
+        times |= {"alive": m, "arrivals": 2 * m}
         self.numbers, block = self._block(kept, float)
         self.times, moments = self._block(times, np.int64)
         tick.doubles, tick.integers = len(block), len(moments)
@@ -176,6 +178,11 @@ class CompiledTick:
         tick.level_model, tick.rate_model = follows.level_model, tracking.MODEL
         tick.lack, tick.felt = tracking.LACK, self.pointer("double", np.array(follows.felt, dtype=float))
         tick.torque_limits = self.pointer("double", np.array(follows.limits, dtype=float))
+        tick.quick, tick.none_left, tick.half = follows.quick, arrival.NONE_LEFT, arrival.HALF
+        tick.alone, tick.shown, tick.most_windows = arrival.ALONE, arrival.SHOWN, follows.most_windows
+        tick.least_torque, tick.slow = self.pointer("double", follows.least), self.pointer("double", follows.slow)
+        tick.friction = self.pointer("double", follows.friction)
+        tick.floors = self.pointer("double", follows.floors)  # Python renews them
         if call is not None and call.entry is not None:
             tick.ends_windows = True
             self._kept.append(call)

@@ -13,6 +13,55 @@ static void begin_window(tick *k)
   }
 }
 
+static void begin_quick(tick *k)
+{
+  *k->quick_elapsed = 0.0;
+  for (int j = 0; j < k->n; ++j) k->quick_moved[j] = 0.0;
+  for (int i = 0; i < k->m; ++i) k->quick_sent[i] = 0.0;
+}
+
+/* d of a window, in the results of the function. */
+static const double *disturbance(tick *k, double t, const double *q, const double *moved, double elapsed)
+{
+  double **in = k->disturbance.arguments;
+  in[0][0] = t;
+  memcpy(in[1], q, k->n * sizeof *q); /* in[2], the velocity, stays 0 */
+  for (int j = 0; j < k->n; ++j) in[4][j] = moved[j] / elapsed;
+  k->disturbance.function((const double **)in, k->disturbance.results);
+  return k->disturbance.results[0];
+}
+
+/* Smallest torque of a motor that a window of this length shows. */
+static double shown_torque(const tick *k, int i, double elapsed)
+{
+  return larger(k->least_torque[i], k->floors[i] * k->window / elapsed);
+}
+
+/* States of the motors after a window, and whether one has lost its torque: hil.sensing.arrival. */
+static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
+{
+  enum { ARRIVES = 0, BETWEEN = 1, LOST = 2, NOT_FRICTION = -1, OTHER = -2 };
+  const double *d = k->disturbance.results[0], *shares = k->disturbance.results[1];
+  double square = 0.0;
+  for (int i = 0; i < k->m; ++i) square += d[i] * d[i];
+  for (int i = 0; i < k->m; ++i) {
+    double u = sent[i] / elapsed, size = fabs(u), p = shares[i], speed = k->rates[i];
+    double missing = fabs(d[i]) / p, left = fabs(d[i] / p + u);
+    long long *state = &k->arrivals[(is_long ? k->m : 0) + i];
+    if (p <= k->shown || (is_long && size > shown_torque(k, i, k->quick))) continue;
+    if (larger(size, missing) <= shown_torque(k, i, elapsed)) continue;
+    if (missing <= k->half * size) *state = ARRIVES;
+    else if (left > k->none_left * size || !(p > 0.99 || d[i] * d[i] / p > k->alone * square))
+      *state = *state == ARRIVES ? BETWEEN : OTHER;
+    else if (*state == OTHER) continue;
+    else if (fabs(speed) > k->slow[i] && (d[i] * speed > 0.0 || missing > k->friction[i])) {
+      if (*state == NOT_FRICTION) return give_back(k, "a torque that does not arrive");
+      *state = NOT_FRICTION;
+    } else *state = *state == NOT_FRICTION || *state > k->most_windows[is_long] ? OTHER : *state < LOST ? LOST : *state + 1;
+  }
+  return 0;
+}
+
 /* Whether the disturbance came at once, and stayed: it differs from that of older windows, as it did in the last. */
 static int came(const tick *k, const double *d, const double *allowed)
 {
@@ -42,11 +91,9 @@ static void keep_window(tick *k, const double *d, const double *allowed)
 /* Ends a window of hil.sensing.tracking; one whose disturbance is too large is Python's. */
 static int end_window(tick *k, double t, const double *q)
 {
-  int n = k->n, m = k->m;
-  double **in = k->disturbance.arguments, *d, used = -INFINITY, swing = -INFINITY;
-  double *allowed = k->allowed;
-  if (!k->ends_windows) return give_back(k, "the end of a window"); /* its function is not compiled */
-  d = k->disturbance.results[0];
+  int m = k->m;
+  double used = -INFINITY, swing = -INFINITY, *allowed = k->allowed;
+  const double *d;
   for (int i = 0; i < m; ++i) {
     used = larger(used, larger(k->most[i], -k->least[i]) / k->torque_limits[i]);
     swing = larger(swing, (k->most[i] - k->least[i]) / k->torque_limits[i]);
@@ -57,11 +104,9 @@ static int end_window(tick *k, double t, const double *q)
       return give_back(k, "a torque that is not made");
   }
   *k->lacking = 0;
-  in[0][0] = t;
-  memcpy(in[1], q, n * sizeof *q); /* in[2], the velocity, stays 0 */
-  for (int j = 0; j < n; ++j) in[4][j] = k->moved[j] / *k->window_elapsed;
-  k->disturbance.function((const double **)in, k->disturbance.results);
+  d = disturbance(k, t, q, k->moved, *k->window_elapsed);
   if (!all_finite(d, m)) return give_back(k, "a disturbance that is not finite");
+  if (arrivals(k, k->sent, *k->window_elapsed, 1)) return GIVEN_BACK;
   for (int i = 0; i < m; ++i)
     if (fabs(d[i]) > (k->share + k->level_model * used + k->lag * swing) * k->torque_limits[i])
       return give_back(k, "a disturbance");
@@ -80,10 +125,15 @@ static int track(tick *k, double t, double elapsed, const double *q, const doubl
 {
   if (elapsed > k->longest) return give_back(k, "a gap");
   *k->window_elapsed += elapsed;
-  for (int j = 0; j < k->n; ++j) k->moved[j] += v[j] - v_before[j];
+  *k->quick_elapsed += elapsed;
+  for (int j = 0; j < k->n; ++j) {
+    k->moved[j] += v[j] - v_before[j];
+    k->quick_moved[j] += v[j] - v_before[j];
+  }
   for (int i = 0; i < k->m; ++i) {
     double u = k->carried[i];
     k->sent[i] += elapsed * u;
+    k->quick_sent[i] += elapsed * u;
     k->made[i] += elapsed * k->torque[i];
     k->least[i] = smaller(k->least[i], u);
     k->most[i] = larger(k->most[i], u);
@@ -93,6 +143,12 @@ static int track(tick *k, double t, double elapsed, const double *q, const doubl
     memcpy(k->half_moved, k->moved, k->n * sizeof *v);
     memcpy(k->half_sent, k->sent, k->m * sizeof *v);
     memcpy(k->where, k->displacements, k->m * sizeof *v);
+  }
+  if (*k->quick_elapsed >= k->quick) {
+    if (!k->ends_windows) return give_back(k, "the end of a window"); /* its function is not compiled */
+    disturbance(k, t, q, k->quick_moved, *k->quick_elapsed);
+    if (arrivals(k, k->quick_sent, *k->quick_elapsed, 0)) return GIVEN_BACK;
+    begin_quick(k);
   }
   return *k->window_elapsed < k->window ? 0 : end_window(k, t, q);
 }

@@ -1,0 +1,94 @@
+"""Whether the torque of each motor arrives at the machine: it did before, and then none of it does.
+
+    d / p = -u  in all windows since then, and  d y' > 0  or  |d| / p > 2 friction  in two in a row, while it moves
+
+d is the disturbance of `hil.sensing.tracking`, u the mean torque sent, p the share of it that the motion shows, and y'
+the speed of the joint at the end of a window.
+
+Design: friction, a load or an error of the model may be as large as the torque of a joint that the model does not load:
+there d = -u always. So a motor is named only if its torque arrived before, at most `LONGEST` ago, and friction does not
+explain it: the motion gains the energy of what is missing, or twice as much is missing as friction and loads may take
+(`hil.safety.tracking`). This is judged over `QUICK` ticks, which shows a joint that falls before it is fast, and over
+the windows of `hil.sensing.tracking` for torques that these do not show. A small torque that drives the motion looks
+like friction when it is lost, and one below the errors of the samples shows nothing. This rule is ours.
+"""
+
+from collections.abc import Sequence
+
+QUICK = 2
+"""Length of a short window, in periods."""
+
+LONGEST = 0.3
+"""Longest time without torque before friction does not explain it any more [s]."""
+
+ARRIVES, BETWEEN, LOST = 0, 1, 2
+NOT_FRICTION, OTHER = -1, -2
+"""What the last windows showed of a motor: its torque arrives; one window of neither; from `LOST` on: in so many
+windows none of it arrives; nor does it, and friction does not explain that; anything else."""
+
+NONE_LEFT, HALF = 0.25, 0.5
+"""None of a torque arrives if less than the first share of it is left; it arrives if less than the second lacks."""
+
+VISIBLE = 0.001
+"""Smallest mean torque that is judged [share of torque_limit]."""
+
+SHOWN = 0.1
+"""Smallest share of a torque, among redundant motors, that is judged."""
+
+BEYOND = 2.0
+"""What friction and loads do not take, as a share of what they may take."""
+
+ALONE = 0.8
+"""Share of the squares of a disturbance that one of redundant motors must explain alone."""
+
+
+def arrivals(
+    states: Sequence[int],
+    d: Sequence[float],
+    u: Sequence[float],
+    shares: Sequence[float],
+    speeds: Sequence[float],
+    least: Sequence[float],
+    largest: Sequence[float],
+    slow: Sequence[float],
+    friction: Sequence[float],
+    most: int,
+) -> tuple[list[int], int | None]:
+    """States of the motors after a window, and the index of one that has lost its torque.
+
+    Args:
+        states: States before it.
+        d: Disturbance torques [actuator units].
+        u: Mean torques sent [actuator units].
+        shares: Share of each torque that the motion shows.
+        speeds: Speeds of the joints at its end [joint unit/s].
+        least: Smallest torques that the window shows [actuator units].
+        largest: Largest torques that it judges; larger ones show in shorter windows [actuator units].
+        slow: Speeds below which a joint counts as standing [joint unit/s].
+        friction: Torques that friction and loads do not take [actuator units].
+        most: Number of windows within `LONGEST`.
+    """
+    square, lost = 0.0, None
+    for each in d:
+        square += each * each
+    after = list(states)
+    for i, state in enumerate(states):
+        p, size = shares[i], abs(u[i])
+        if p <= SHOWN or size > largest[i]:
+            continue
+        missing, left = abs(d[i]) / p, abs(d[i] / p + u[i])
+        if max(size, missing) <= least[i]:
+            continue
+        if missing <= HALF * size:
+            after[i] = ARRIVES
+        elif left > NONE_LEFT * size or not (p > 0.99 or d[i] * d[i] / p > ALONE * square):
+            after[i] = BETWEEN if state == ARRIVES else OTHER
+        elif state == OTHER:
+            continue
+        elif abs(speeds[i]) > slow[i] and (d[i] * speeds[i] > 0.0 or missing > friction[i]):
+            after[i] = NOT_FRICTION
+            if state == NOT_FRICTION:
+                lost = i
+        else:
+            after[i] = OTHER if state == NOT_FRICTION or state > most else max(LOST, state + 1)
+    return after, lost
