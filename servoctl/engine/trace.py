@@ -19,7 +19,6 @@ from servoctl.errors import ServoctlError, TraceError
 from servoctl.types import Array
 
 _LOCK = threading.RLock()
-_layers: list[list[tuple[Any, str, Any]]] = []  # what is replaced now, the outermost block first
 _tracer: int | None = None  # the thread that traces; for all others the replacements do what NumPy does
 _ENGINE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
@@ -92,7 +91,6 @@ def replaced(convert: Callable[[str, Array], Any], functions: Mapping[str, Any])
     with _LOCK:
         outer, _tracer = _tracer, threading.get_ident()
         kept: list[tuple[Any, str, Any]] = []
-        _layers.append(kept)
 
         def replace(owner: Any, name: str, value: Any) -> None:
             kept.append((owner, name, getattr(owner, name)))
@@ -108,22 +106,7 @@ def replaced(convert: Callable[[str, Array], Any], functions: Mapping[str, Any])
         finally:
             for owner, name, value in reversed(kept):
                 setattr(owner, name, value)
-            _layers.remove(kept)
             _tracer = outer
-
-
-@contextmanager
-def paused() -> Iterator[None]:
-    """Inside this block NumPy is itself again, for code that passes arrays to CasADi while a function is traced."""
-    with _LOCK:
-        replaced_now = [(owner, name, getattr(owner, name)) for layer in _layers for owner, name, _ in layer]
-        for owner, name, value in [each for layer in reversed(_layers) for each in reversed(layer)]:
-            setattr(owner, name, value)
-        try:
-            yield
-        finally:
-            for owner, name, value in replaced_now:
-                setattr(owner, name, value)
 
 
 def _location(error: BaseException) -> str | None:

@@ -6,7 +6,7 @@ takes the worst or the mean. Metrics are those of every step: `run.output_step` 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -57,11 +57,6 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as JSON-ready values."""
         return asdict(self)
-
-    @classmethod
-    def of_dict(cls, fields: Mapping[str, Any]) -> "Evaluation":
-        """The inverse of `to_dict`."""
-        return cls(**{**fields, "values": tuple(fields["values"])})
 
 
 class Evaluator:

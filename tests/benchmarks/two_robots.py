@@ -40,7 +40,7 @@ SPREAD = (1e-2, 1e-1)
 
 FROM_PYTHON, INSIDE = "servoctl C, from Python", "servoctl C, inside C"
 ON_DRIVES, VM = "servoctl C, as the loop on drives calls it", "servoctl VM"
-TEXTBOOK, PINOCCHIO, MUJOCO = "textbook NumPy", "Pinocchio + pinv", "MuJoCo + pinv"
+TEXTBOOK, PINOCCHIO = "textbook NumPy", "Pinocchio + pinv"
 
 TOLERANCE = 1e-9
 """Largest difference from textbook NumPy that counts as equal: of u [N m], accelerations and states [rad/s^2, rad]."""
@@ -123,17 +123,11 @@ def in_place(loop: CompiledLoop, kernel: Kernel, parts: int | None, where: State
 
 def laws() -> list[TextbookRobots | LawOnTerms]:
     """The peers that evaluate the law, textbook NumPy first."""
-    installed = peers.installed()
-    found: list[TextbookRobots | LawOnTerms] = [TextbookRobots()]
-    if installed["pinocchio"]:
-        from tests.benchmarks.peers.pinocchio import PinocchioTerms
+    if not peers.installed()["pinocchio"]:
+        return [TextbookRobots()]
+    from tests.benchmarks.peers.pinocchio import PinocchioTerms
 
-        found.append(LawOnTerms(PINOCCHIO, PinocchioTerms(ROBOTS), ROBOTS))
-    if installed["mujoco"]:
-        from tests.benchmarks.peers.mujoco import MujocoTerms
-
-        found.append(LawOnTerms(MUJOCO, MujocoTerms(ROBOTS), ROBOTS))
-    return found
+    return [TextbookRobots(), LawOnTerms(PINOCCHIO, PinocchioTerms(ROBOTS), ROBOTS)]
 
 
 def tick(quick: bool) -> Results:
@@ -157,7 +151,7 @@ def tick(quick: bool) -> Results:
         contest.enter(law.name, lambda k, law=law, q=q, v=v: law.command(t[k], q[k], v[k]))
     exact = np.array([contest.results[TEXTBOOK](k) for k in range(len(t))])
     entries = contest.entries(exact, TOLERANCE, quick)
-    others = (PINOCCHIO, MUJOCO, TEXTBOOK)
+    others = (PINOCCHIO, TEXTBOOK)
     for ours, where_from in {FROM_PYTHON: "from Python", ON_DRIVES: "as the loop on drives calls it",
                              INSIDE: "inside C", VM: "on the virtual machine"}.items():  # fmt: skip
         if ours in entries:
@@ -259,7 +253,7 @@ def closed_loop(quick: bool) -> Results:
     for name, seconds in times.items():
         entry = Entry(name, seconds, float(np.abs(ends[name] - ends[TEXTBOOK]).max()), TOLERANCE)
         entries[name] = entry if name == ours else scaled(entry, duration / (part * STEP))
-    yield line(f"closed loop of two robots, {duration:.3g} s, RK4 at 1 ms", entries, ours, PINOCCHIO, MUJOCO, TEXTBOOK,
+    yield line(f"closed loop of two robots, {duration:.3g} s, RK4 at 1 ms", entries, ours, PINOCCHIO, TEXTBOOK,
                note=f"peers: {part} steps are timed and multiplied; processor time")  # fmt: skip
 
 
