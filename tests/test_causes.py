@@ -44,10 +44,12 @@ run: {duration: 0.1, period: 0.001}
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
+    try:
+        code = main(list(arguments))
+    except SystemExit as ended:
+        code = int(ended.code or 0)
     said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+    return code, said.out, said.err
 
 
 def written(folder: Path, plant: str = FINGER, rate: float = 1e-3) -> str:

@@ -10,6 +10,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.classes import load_class
 from servoctl.errors import ConfigError
+from servoctl.mechanics.model import Model
 from servoctl.sweep.batch import batch
 from servoctl.sweep.cluster import pack, unpack
 
@@ -160,3 +161,53 @@ def test_a_parcel_for_a_cluster_holds_them(tmp_path: Path) -> None:
     }
     there = unpack(parcel, tmp_path / "there")
     assert there.simulate()["u.F"][0] == pytest.approx(5.0)
+
+
+CART = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+from lead import SIZE
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    m: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+    size = SIZE
+
+    def mass_matrix(self, q, t):
+        return np.array([[SIZE * self.m]])
+
+    def force(self, q, v, t):
+        return -v
+
+    def actuation(self, q, t):
+        return np.eye(1)
+"""
+CART_CONFIG = """
+plant: {class: 'cart.py:Cart'}
+initial: {q: {x: 0}}
+task: [{name: a, holonomic: 'x - 0.1*t**2'}]
+law: {correction: {baumgarte: {alpha: 4, beta: 4}}}
+run: {duration: 0.1, period: 0.01}
+"""
+
+
+def test_a_series_of_runs_traces_a_plant_in_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of an installed package: the class stays the same until its file, or a sibling of it, changes."""
+    (tmp_path / "lead.py").write_text("SIZE = 2.0\n")
+    (tmp_path / "cart.py").write_text(CART)
+    (tmp_path / "cart.yaml").write_text(CART_CONFIG)
+    traces = []
+    traced = Model.__init__
+    monkeypatch.setattr(Model, "__init__", lambda self, *a, **k: (traces.append(1), traced(self, *a, **k))[1])
+    table = batch(sc.load(tmp_path / "cart.yaml", engine="vm"), {"plant.parameters.m": [1.0, 2.0, 3.0]})
+    assert table["status"] == ["done"] * 3
+    assert len(traces) == 1
+    first = load_class("cart.py:Cart", tmp_path, sc.Plant)
+    (tmp_path / "lead.py").write_text("SIZE = 3.25\n")
+    again = load_class("cart.py:Cart", tmp_path, sc.Plant)
+    assert (first.size, again.size) == (2.0, 3.25)
+    (tmp_path / "cart.py").write_text(CART.replace("m: float = 1.0", "m: float = 4.25"))
+    assert load_class("cart.py:Cart", tmp_path, sc.Plant)().m == 4.25

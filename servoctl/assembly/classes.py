@@ -3,13 +3,18 @@
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from servoctl.assembly.siblings import PREFIX, importable, module_name
+from servoctl.assembly.siblings import PREFIX, importable, module_name, siblings
 from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression.suggest import remedy
+
+
+_loaded: dict[Path, tuple[ModuleType, dict[Path, bytes]]] = {}
+"""File -> its module, with the content of the file and of the siblings of its folder at that time."""
 
 
 def load_class(path: str, folder: Path, base: type) -> type[Any]:
@@ -58,6 +63,9 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file (paths of classes are relative to the config's folder)")
     resolved = path.resolve()
+    module, content = _loaded.get(resolved, (None, {}))
+    if module is not None and content == _content(content):
+        return module  # the same class again, so that a series of runs traces its plant once
     name = module_name(resolved)
     specification = importlib.util.spec_from_file_location(name, resolved)
     if specification is None or specification.loader is None:
@@ -70,4 +78,9 @@ def _from_file(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(f"{path}: cannot be imported: {in_one_line(error)}") from error
+    _loaded[resolved] = module, _content([resolved, *siblings(resolved.parent)])
     return module
+
+
+def _content(files: Iterable[Path]) -> dict[Path, bytes]:
+    return {file: file.read_bytes() if file.is_file() else b"" for file in files}

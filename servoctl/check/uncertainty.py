@@ -4,13 +4,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
-from servoctl.assembly.make import make_run
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.uncertainty import Machines, machines, refusal
+from servoctl.check.task_path import task_state, task_states
 from servoctl.errors import ServoctlError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
@@ -21,6 +19,9 @@ from servoctl.types import State
 
 POSES = 25
 """States of the path at which machines are compared."""
+
+LATER = 1e-4
+"""Time between two states for a rate, as a share of the duration."""
 
 NOT_COVERED = (
     "not covered: errors outside of the box, forces that the model does not have, internal dynamics, poses between "
@@ -46,19 +47,14 @@ class ReportSection:
 
 
 def path_states(run: Run) -> tuple[list[State], list[State]]:
-    """States along the path of the ideal machine, and of each the next one; the start alone if it fails on the path."""
-    assert run.loaded is not None
-    try:
-        ideal = make_run(run.loaded.overridden(["realism=", "law.robust=", "law.adaptive=", "law.observer="]), "vm")
-        motion = ideal.simulate()
-    except ServoctlError:
+    """States on the task, and of each one a short time later; the start alone if it cannot be followed to its end."""
+    step = LATER * run.settings.duration
+    first = task_state(run, run.start, run.start.t)
+    states = [] if first is None else [first, *task_states(run, POSES - 1)]
+    later = [task_state(run, state, state.t + step) for state in states]
+    if len(states) < POSES or None in later:
         return [run.start], []
-    if motion.summary()["status"] != "done" or len(motion.t) < 2:
-        return [run.start], []
-    names, chosen = run.system.model.plant.coordinates, np.linspace(0, len(motion.t) - 2, POSES).round().astype(int)
-    q, v = (np.stack([motion[f"{part}.{name}"] for name in names], axis=1) for part in ("q", "v"))
-    now, later = ([State(float(motion.t[i]), q[i], v[i]) for i in rows] for rows in (chosen, chosen + 1))
-    return now, later
+    return states, [state for state in later if state is not None]
 
 
 def uncertainty_section(run: Run) -> tuple[ReportSection, ModelError | None]:
@@ -89,7 +85,11 @@ def _describe(
 ) -> None:
     spans = [f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items()]
     corners = "every corner" if box.corners else "random corners"
-    poses = f"{len(states)} poses of the path" if len(states) > 1 else "the start alone (the ideal run fails)"
+    poses = (
+        f"{len(states)} poses of the path"
+        if len(states) > 1
+        else "the start alone (the task cannot be followed from it)"
+    )
     names = [law.rows[i].name for i in law.required]
     sizes = ", ".join(f"{name} {size:.3g}" for name, size in zip(names, error.rows, strict=True))
     section.lines += [

@@ -81,16 +81,18 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
 
     Returns:
         `status`, `error`, `engine`, `max_violation`, `rms_violation`, `final_violation`, `drift` and `settling_time`
-        (of the worst task, and with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`,
-        `residual_max`, `pivot_min`, `saturation_time` [s]: the time in which limits degrade the task,
-        `bounds.<row>.min`, `.active_time` and `.violated_time`.
+        (of the worst of the tasks that have a violation, and with `.<task>` of each), `input_rms.<actuator>`,
+        `input_max.<actuator>`, `residual_max`, `pivot_min`, `saturation_time` [s]: the time in which limits degrade the
+        task, `bounds.<row>.min`, `.active_time` and `.violated_time`.
     """
     row: Row = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
+    judged = [task for task, values in summary["tasks"].items() if values["max_violation"] is not None]
     for metric in VIOLATIONS:
-        by_task = {f"{metric}.{task}": values[metric] for task, values in summary["tasks"].items()}
+        by_task = {task: values[metric] for task, values in summary["tasks"].items()}
+        of_judged = [by_task[task] for task in judged]
         if by_task:
-            row[metric] = None if None in by_task.values() else max(by_task.values())
-        row |= by_task
+            row[metric] = None if None in of_judged else max(of_judged, default=None)
+        row |= {f"{metric}.{task}": value for task, value in by_task.items()}
     for actuator, values in summary["inputs"].items():
         sides = [abs(side) for side in (values["min"], values["max"]) if side is not None]
         row |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
@@ -101,7 +103,7 @@ def metrics_of(summary: Mapping[str, Any]) -> Row:
 
 def metric_names(run: Run) -> list[str]:
     """Names of the numeric metrics that runs of this config have."""
-    tasks = dict.fromkeys(row.group for row in run.system.model.task_rows)
+    tasks = dict.fromkeys(row.group for row in run.system.model.task_rows if row.has_violation)
     names = [*VIOLATIONS, *(f"{metric}.{task}" for metric in VIOLATIONS for task in tasks)] if tasks else []
     names += [f"{metric}.{name}" for metric in ("input_rms", "input_max") for name in run.system.model.plant.actuators]
     law = run.system.law

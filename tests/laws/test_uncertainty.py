@@ -230,3 +230,14 @@ def test_no_bounded_rate_of_the_disturbance_passes_the_bound(rho_E: float, kappa
     answer = np.exp(-a * t / 2) * np.sin(np.emath.sqrt(b - a * a / 4 + 1e-9) * t) / np.emath.sqrt(b - a * a / 4 + 1e-9)
     largest = np.abs(answer.real).sum() * t[1]
     assert observed(1.0, 1.0 / L, kappa, rho_E) == pytest.approx(largest, rel=1e-3)
+
+
+def test_check_compares_machines_along_the_task_without_a_simulation(
+    cart: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*_: object, **__: object) -> None:
+        raise AssertionError("check simulates nothing")
+
+    monkeypatch.setattr("servoctl.assembly.run.simulate_loop", simulated)
+    values = check(sc.load(cart, ["law.uncertainty={m1: [-0.1, 0.3]}"], strict=False)).to_dict()
+    assert values["uncertainty"]["poses"] == 25
