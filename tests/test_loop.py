@@ -1,5 +1,7 @@
 """The tick loop moves a plant as the simulation does, and skips ticks when it is late."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -160,3 +162,37 @@ def test_a_controller_continues_with_a_law_of_other_gains(engine: str) -> None:
     after = controller.command(0.0, q, v)
     np.testing.assert_allclose(after, Controller(other.loop).command(0.0, q, v), rtol=1e-12)
     assert np.abs(after - before).max() > 1e-3
+
+
+ROWS = """
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Row(sc.Plant):
+    coordinates = {f"x{i}": "m" for i in range(24)}
+    actuators = {f"u{i}": "N" for i in range(24)}
+
+    def mass_matrix(self, q, t):
+        return np.eye(24) + np.outer(np.cos(q), np.cos(q))
+
+    def force(self, q, v, t):
+        return -np.sin(q)
+
+    def actuation(self, q, t):
+        return np.eye(24)
+"""
+
+
+def test_a_law_of_24_rows_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "row.py").write_text(ROWS)
+    task = ", ".join(f"{{name: a{i}, holonomic: x{i} - 0.1*t}}" for i in range(24))
+    text = f"plant: {{class: 'row.py:Row'}}\ninitial: {{q: 0}}\ntask: [{task}]\n"
+    (tmp_path / "row.yaml").write_text(
+        text + "law: {correction: {baumgarte: {alpha: 4, beta: 4}}}\nrun: {duration: 1}\n"
+    )
+    assert isinstance(sc.load(tmp_path / "row.yaml").loop, CompiledLoop)

@@ -12,7 +12,6 @@ from servoctl.assembly.siblings import PREFIX, importable, module_name, siblings
 from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression.suggest import remedy
 
-
 _loaded: dict[Path, tuple[ModuleType, dict[Path, bytes]]] = {}
 """File -> its module, with the content of the file and of the siblings of its folder at that time."""
 

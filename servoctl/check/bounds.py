@@ -23,6 +23,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions
+from servoctl.check.bound_rate import hurries
 from servoctl.check.bound_return import return_time
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -50,6 +51,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
     lines, values, warnings = [], {}, []
     late = 0.0 if held.commands is None else held.commands.delay
     errors, paths, units, weakest = _errors(run, law), exclusions(run), _units(run), _weakest(run, law)
+    hurried = hurries(run)
     for i, name in enumerate(held.names):
         unit = units.get(name, "")
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
@@ -74,6 +76,9 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
             if paths[name].always:
                 remedy = "move the bound or the task"
                 warnings.append(f"bounds: {name}: {paths[name].text}: the task is never met ({remedy})")
+        if name in hurried:
+            facts["hurry"] = hurried[name].to_dict()
+            warnings.append(f"bounds: {name}: {hurried[name].text}")
         lines.append("; ".join(parts))
         values[name] = facts
         if not facts["inside"]:
