@@ -30,7 +30,7 @@ from servoctl.simulation.traced import OpaqueLoop
 from servoctl.types import State
 
 UNROLLED_ROWS = 32
-"""With more rows, symbols are not unrolled: at 30 rows tracing takes 2 s, and 2 s of a run 0.15 s in C, 10 s in NumPy."""
+"""With more rows, symbols are not unrolled: at 30 tracing takes 2 s; a run of 2 s takes 0.15 s in C, 10 s in NumPy."""
 
 UNROLLED_COORDINATES, UNROLLED_STATEMENTS = 30, 12_000
 """With more coordinates, symbols are unrolled only if the plant has at most so many statements.
