@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
     from servoctl.mechanics.coordinate_bounds import CoordinateRange as CoordinateRange
     from servoctl.mechanics.coordinate_bounds import CoordinateSpeed as CoordinateSpeed
+    from servoctl.mechanics.fundamental import fundamental_acceleration as fundamental_acceleration
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.model import Model as Model
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from servoctl.mechanics.spatial.task import Pose as Pose
     from servoctl.mechanics.spatial.task import Position as Position
     from servoctl.mechanics.spatial.task import Posture as Posture
-    from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.report import plot as plot
     from servoctl.run_folder.reader import load_run as load_run
     from servoctl.run_folder.trajectory import Trajectory as Trajectory
@@ -107,7 +107,7 @@ _HOME = {
     "SweptSphere": "servoctl.mechanics.shapes",
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
-    "fundamental_acceleration": "servoctl.mechanics.unforced",
+    "fundamental_acceleration": "servoctl.mechanics.fundamental",
     "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",

@@ -17,10 +17,10 @@ from plants.slider_crank import SliderCrank
 from plants.three_rrr import ThreeRRR
 from servoctl.assembly.system import make_system
 from servoctl.errors import PlantError
+from servoctl.mechanics.fundamental import fundamental_acceleration
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.terms import Matrices
-from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.python_call import python_call
 from servoctl.laws.law import BoundLaw
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
@@ -39,7 +38,6 @@ class Controller:
         self._time: Any = tick.t.data
         self._q, self._v, self._command, self._inputs = tick.q, tick.v, tick.command, tick.u.copy
         self._evaluate = tick.evaluate
-        self._called = python_call(tick.evaluate, tick.t, tick.q, tick.v, tick.u)
         self._remembers = len(loop.memory_start) > 0
         self._commands = 0  # counted here: adding to the loop's own number costs a tick a third of the law's time
         law, self.estimating = loop.system.law, loop.system.estimator is not None
@@ -61,16 +59,13 @@ class Controller:
             self.tick.memory[:] = self.memory
             if self.estimating:
                 self.tick.memory[-1] = self.elapsed
-        inputs = None if self._called is None else self._called(task_time, q, v)
-        if inputs is None:
-            self._time[0] = task_time
-            self._q[...] = q
-            self._v[...] = v
-            self._evaluate()
-            inputs = self._inputs()
+        self._time[0] = task_time
+        self._q[...] = q
+        self._v[...] = v
+        self._evaluate()
         self._commands += 1
         self.row = self._command
-        return inputs
+        return self._inputs()
 
     @property
     def direct(self) -> bool:

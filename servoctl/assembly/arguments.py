@@ -10,7 +10,7 @@ from servoctl.assembly.realism import build_realism
 from servoctl.assembly.values import build_equations, one_per_name
 from servoctl.config.problems import validate_realism
 from servoctl.config.realism import RealismConfig
-from servoctl.config.schema import default_step, divides
+from servoctl.config.schema import GONE, default_step, divides
 from servoctl.errors import ConfigError
 from servoctl.expression import Expression
 from servoctl.laws.law import Law
@@ -118,7 +118,9 @@ class ArgumentCheck:
         duration, rtol, atol = self.time(duration, "duration"), self.time(rtol, "rtol"), self.time(atol, "atol")
         period = None if period is None else self.time(period, "period")
         output_step = None if output_step is None else self.time(output_step, "output_step")
-        if method not in METHODS:
+        if method in GONE:
+            self.add(GONE[method], "method")
+        elif method not in METHODS:
             self.add(f"expected one of {', '.join(METHODS)}, got {method!r}", "method")
         step = self.time(default_step(period) if step is None else step, "step")
         if period is not None and method == "rk4" and not divides(step, period):

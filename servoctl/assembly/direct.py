@@ -31,7 +31,7 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.integrate import too_long, unfit
+from servoctl.simulation.integrate import too_long
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
@@ -76,7 +76,7 @@ def simulate(
         duration: Time to simulate [s].
         t: Time at the start [s].
         inputs: Actuator -> equation, for an open loop; zero where left out.
-        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
+        method: `rk4`, `dop853` or `radau`.
         step: Step of rk4 [s]; None: 0.001, or the next shorter step that divides the period.
         rtol: Relative tolerance of the adaptive methods.
         atol: Absolute tolerance of the adaptive methods.
@@ -143,8 +143,6 @@ def _problems(loop: Loop, start: State, settings: Settings, task_map: TaskMap | 
         asked = "none" if period is None else f"{period:g} s"
         problems.append(f"simulate: period: {asked}, but the law's observer has {tick:g} s (give both the same period)")
     integrator = settings.integrator
-    wrong = unfit(loop, integrator.method, period)
-    problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     wrong = too_long(loop, settings.duration, integrator, period, settings.output_step)
     problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
     unstable = [gain for gain in all_gains(loop.system, settings) if gain.problem is not None]

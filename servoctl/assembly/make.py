@@ -42,7 +42,7 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.integrate import too_long, unfit
+from servoctl.simulation.integrate import too_long
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
@@ -182,10 +182,7 @@ def settings_of(run: RunConfig) -> Settings:
 
 
 def _check_settings(loop: Loop, settings: Settings, problems: Problems) -> None:
-    """Notes a method, a duration and gains that do not fit the loop or each other."""
-    wrong = unfit(loop, settings.integrator.method, settings.period)
-    if wrong is not None:
-        problems.add(wrong, "run", "integrator", "method")
+    """Notes a duration and gains that do not fit the loop or each other."""
     wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
     if wrong is not None:
         problems.add(wrong, "run", "duration")

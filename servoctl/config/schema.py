@@ -36,8 +36,11 @@ from servoctl.config.robust import AdaptiveConfig, RelativeRange, RobustConfig
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 
-ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
+ADAPTIVE = ("dop853", "radau")
 """Integrators that choose their step from tolerances."""
+
+GONE = {method: f"{method} is gone (use radau, or dop853 if the motion is not stiff)" for method in ("lsoda", "cvodes")}
+"""Integrator that left -> what to use."""
 
 DEFAULT_STEP = 0.001
 """Longest default step of rk4 [s]."""
@@ -156,7 +159,7 @@ class LawConfig(Section):
 class IntegratorConfig(Section):
     """How a run is integrated."""
 
-    method: Literal["rk4", "dop853", "radau", "lsoda", "cvodes"] = Field(
+    method: Literal["rk4", "dop853", "radau"] = Field(
         default="rk4", description="rk4 uses fixed steps, the others keep tolerances"
     )
     step: PositiveTime | None = Field(
@@ -172,6 +175,8 @@ class IntegratorConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _tolerances(cls, given: Any) -> Any:
+        if isinstance(given, dict) and str(given.get("method")) in GONE:
+            raise fault(GONE[str(given["method"])], "method")
         if isinstance(given, dict) and given.get("method") in ADAPTIVE:
             return {"rtol": 1e-10, "atol": 1e-12} | {key: value for key, value in given.items() if value is not None}
         return given

@@ -1,14 +1,13 @@
 """Motion under constraints with a singular mass matrix: massless bodies, more coordinates than masses.
 
-    q'' = [(I - A^+ A) M; A]^+ [Q; b]                 (a)
-    M + s A^T A,  Q + s A^T b  for M, Q,  s > 0       (b)
+    M + s A^T A,  Q + s A^T b  for M, Q,  s > 0
 
-The motion is unique iff `[M; A]` has full column rank: every direction has mass or a constraint. Then (a) gives the
-motion. (b) has the same accelerations, constraint forces and `Phi = Z (Z^T M Z)^-1 Z^T`, where Z is a basis of the
-kernel of A. Its mass matrix is positive definite, so everything based on a Cholesky factor works unchanged.
+The motion is unique iff `[M; A]` has full column rank: every direction has mass or a constraint. The regular form has
+the same accelerations, constraint forces and `Phi = Z (Z^T M Z)^-1 Z^T`, where Z is a basis of the kernel of A. Its
+mass matrix is positive definite, so everything based on a Cholesky factor works unchanged.
 
-Source: Udwadia, Phohomsiri 2006 for (a). (b) and its proof are ours: (b) changes nothing on the kernel of A, and in all
-other directions A q'' = b alone determines the acceleration.
+Source: Udwadia, Phohomsiri 2006, for the condition. The regular form and its proof are ours: it changes nothing on the
+kernel of A, and in all other directions A q'' = b alone determines the acceleration.
 """
 
 from collections.abc import Sequence
@@ -19,49 +18,14 @@ import numpy as np
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import ConstrainedMotion
 from servoctl.types import Array
 
 RANK_TOLERANCE = 1e-10
 """A direction counts when its pivot exceeds this times the Frobenius norm of its matrix."""
 
 
-def singular_mass_equation(
-    M: Array,
-    Q: Array,
-    A: Array,
-    b: Array,
-    rank_tolerance: float = RANK_TOLERANCE,
-    coordinates: Sequence[str] | None = None,
-) -> ConstrainedMotion:
-    """The motion by (a) of the module's docstring, on numbers.
-
-    Rows that contradict each other are met in the sense of least squares.
-
-    Args:
-        M: Mass matrix, shape (n, n), symmetric positive semidefinite.
-        Q: Given forces, shape (n,).
-        A: Constraint matrix, shape (r, n); its rows may depend on each other.
-        b: Constraint vector, shape (r,).
-        rank_tolerance: See `RANK_TOLERANCE`.
-        coordinates: Names of the coordinates in errors; None: `q[0]`, `q[1]`, ...
-
-    Raises:
-        PlantError: M is not positive semidefinite, or a direction has neither mass nor constraint; names it.
-    """
-    require_unique(M, A, rank_tolerance, coordinates)
-    rows = decompose(A, rank_tolerance)
-    mass, size = _norm(M), _norm(A)
-    # Each block is divided by its norm, so that one relative rank tolerance fits both. The solution does not change,
-    # since the two blocks do not compete for the same directions.
-    free = (M - rows.row_projector() @ M) / mass
-    stacked = decompose(np.concatenate([free, A / size]), rank_tolerance, 1.0)
-    a = stacked.solve(np.concatenate([Q / mass, b / size]))
-    return ConstrainedMotion(a, M @ a - Q, rows.rank, rows.residual(b))
-
-
 def regular_form(M: Array, Q: Array, A: Array, b: Array, s: Any = None) -> tuple[Array, Array]:
-    """M + s A^T A and Q + s A^T b: (b) of the module's docstring, on numbers or symbols.
+    """M + s A^T A and Q + s A^T b, on numbers or symbols.
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive semidefinite.
@@ -93,7 +57,17 @@ def null_direction(M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE) -
 def require_unique(
     M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE, coordinates: Sequence[str] | None = None
 ) -> None:
-    """Raises PlantError unless M and A allow one motion only; arguments and errors of `singular_mass_equation`."""
+    """Raises PlantError unless M and A allow one motion only.
+
+    Args:
+        M: Mass matrix, shape (n, n), symmetric positive semidefinite.
+        A: Constraint matrix, shape (r, n); its rows may depend on each other.
+        rank_tolerance: See `RANK_TOLERANCE`.
+        coordinates: Names of the coordinates in errors; None: `q[0]`, `q[1]`, ...
+
+    Raises:
+        PlantError: M is not positive semidefinite, or a direction has neither mass nor constraint; names it.
+    """
     least = float(np.linalg.eigvalsh(M)[0])
     if least < -rank_tolerance * _norm(M):
         raise PlantError(f"mass matrix: not positive semidefinite (smallest eigenvalue {least:.1e}; check the masses)")

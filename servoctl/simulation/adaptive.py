@@ -1,7 +1,10 @@
-"""Runs with adaptive steps: SciPy's solvers, and SUNDIALS' CVODES through CasADi.
+"""Runs with adaptive steps by SciPy's solvers.
 
 Design: on generated C, the steps of DOP853 are taken in C by SciPy's own rules (`engine.adaptive_steps`). Where C stops
-at a problem, SciPy repeats the step in Python and reports the reason.
+at a problem, SciPy repeats the step in Python and reports the reason. Where the loop projects, a step is accepted first
+and projected onto the passive constraints then: the change by projection is below the error that the method allows.
+
+Source: Hairer, Lubich, Wanner 2006, IV.4, for the projection of one-step methods.
 """
 
 import math
@@ -9,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from servoctl.engine.adaptive_steps import AdaptiveSteps
@@ -17,8 +19,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.progress import REMEDY, Progress, take_step
-from servoctl.simulation.projected import Projection
+from servoctl.simulation.progress import Progress, take_step
 from servoctl.simulation.rows import (
     CHUNK_TIME,
     FIRST_STRETCH,
@@ -26,7 +27,6 @@ from servoctl.simulation.rows import (
     Chunk,
     Integrator,
     RowCollector,
-    last_row,
 )
 from servoctl.types import Array
 
@@ -64,9 +64,9 @@ def solver_of(
         end: Time at the end [s].
         jacobian: (t, x) -> dx'/dx, for an implicit method.
     """
-    from scipy.integrate import DOP853, LSODA, Radau
+    from scipy.integrate import DOP853, Radau
 
-    method = {"dop853": DOP853, "radau": Radau, "lsoda": LSODA}[integrator.method]
+    method = {"dop853": DOP853, "radau": Radau}[integrator.method]
     options = {} if jacobian is None else {"jac": jacobian}
     return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol, **options)
 
@@ -95,7 +95,10 @@ def adaptive(
     def restart(t: float, x: Array) -> Any:
         return solver_of(integrator, rates, t, x, end, jacobian)
 
-    solver, projection = restart(start, x), Projection(loop, restart)
+    def projected(t: float, x: Array) -> Array:
+        return plant.projected(t, x) if loop.projects else x
+
+    solver, plant = restart(start, x), loop.simulated()
     in_c = isinstance(loop, CompiledLoop) and loop.c_library(None) is not None
     while solver.status == "running":
         if isinstance(loop, CompiledLoop) and integrator.method == "dop853" and in_c:
@@ -119,10 +122,11 @@ def adaptive(
         times = [solver.t] if output is None else _reached(output[position:], solver.t)
         dense = solver.dense_output() if output is not None and times else None
         position += 0 if output is None else len(times)
-        t_end, y_end = solver.t, projection.project(solver.t, solver.y)
-        solver = projection.after_step(solver)
+        t_end, y_end = solver.t, projected(solver.t, solver.y)
+        if loop.projects and solver.status == "running":
+            solver.y, solver.f = y_end, solver.fun(solver.t, y_end)
         for s in times:
-            y = y_end if dense is None or s == t_end else projection.project(s, dense(s))
+            y = y_end if dense is None or s == t_end else projected(s, dense(s))
             stopped = collector.add(s, y, loop.rates(s, y)[1])
             if stopped is not None:
                 yield collector.chunk(stopped)
@@ -170,75 +174,3 @@ def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generat
         if time.monotonic() - began < CHUNK_TIME / 2:
             length = min(2 * length, LONGEST_STRETCH)
     return None
-
-
-def cvodes(loop: Loop, collector: RowCollector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
-    """Runs SUNDIALS' CVODES through CasADi, over 100 output times at once (1 with projection)."""
-    assert isinstance(loop, CompiledLoop)
-    solvers = Solvers(loop, integrator)
-    length = 1 if loop.projects else 100
-    for left in range(0, len(times) - 1, length):
-        part = times[left : left + length + 1]
-        states, reason = _stretch(solvers, part, x)
-        kept = len(states) if reason is None else len(states) + 1
-        for s, state in zip(part[:kept], [x, *states], strict=False):
-            stopped = collector.add(float(s), np.array(state), loop.rates(float(s), state)[1])
-            if stopped is not None:
-                yield collector.chunk(stopped)
-                return
-        if reason is not None:
-            yield collector.chunk(f"t = {part[len(states)]:.6g} s: cvodes cannot go on: {reason} ({REMEDY})")
-            return
-        x = loop.projected(float(part[-1]), states[-1]) if loop.projects else states[-1]
-        if collector.due():
-            yield collector.chunk()
-    yield last_row(loop, collector, times[-1], x)
-
-
-class Solvers:
-    """CVODES over grids of times, built once for each grid of times since the start of a stretch.
-
-    Args:
-        loop: The closed loop.
-        integrator: Its tolerances.
-    """
-
-    def __init__(self, loop: CompiledLoop, integrator: Integrator) -> None:
-        t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
-        start = ca.MX.sym("start")
-        rates = loop.rates_kernel.function(start + t, y, p)[0]
-        self._problem = {"t": t, "x": y, "p": ca.vertcat(start, p), "ode": rates}
-        self._options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
-        # the chunk reports what went wrong
-        self._options |= {"show_eval_warnings": False, "disable_internal_warnings": True}
-        self._parameters = loop.parameters
-        self._built: dict[tuple[float, ...], Any] = {}
-
-    def states(self, part: Array, x: Array) -> list[Array]:
-        """States at part[1:], from x at part[0].
-
-        Raises:
-            RuntimeError: CVODES cannot go on.
-        """
-        grid = tuple(float(f"{s - part[0]:.12g}") for s in part)  # equal steps differ by rounding
-        if grid not in self._built:
-            self._built[grid] = ca.integrator("solver", "cvodes", self._problem, 0.0, list(grid[1:]), self._options)
-        given = np.concatenate([part[:1], self._parameters])
-        return list(self._built[grid](x0=x, p=given)["xf"].full().T)
-
-
-def _stretch(solvers: Solvers, part: Array, x: Array) -> tuple[list[Array], str | None]:
-    """States at part[1:] as far as they are reached, and why the next one is not."""
-    try:
-        return solvers.states(part, x), None
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-    if len(part) == 2:
-        return [], reason
-    states: list[Array] = []
-    for i in range(len(part) - 1):
-        further, wrong = _stretch(solvers, part[i : i + 2], states[-1] if states else x)
-        if wrong is not None:
-            return states, wrong
-        states += further
-    return states, None

@@ -115,11 +115,10 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str, wait:
     if engine not in ("auto", "c") or loop.engine == "c" or engine_note(loop) is not None:
         return
     try:
-        if isinstance(loop, CompiledLoop) and settings.integrator.method != "cvodes":
+        if isinstance(loop, CompiledLoop):
             _take_c(loop, start, settings, engine == "c", wait or engine == "c")
         elif engine == "c":
-            why = "cvodes steps by itself" if loop.note is None else loop.note
-            loop.note = f"--engine c: the run takes engine {loop.engine} instead: {why}"
+            loop.note = f"--engine c: the run takes engine {loop.engine} instead: {loop.note}"
     except CompileError as error:
         loop.note = f"--engine {engine}: the run takes engine {loop.engine} instead: {error}"
         loop.choice = None

@@ -13,8 +13,6 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
 
-IMPLICIT = ("radau", "lsoda")
-
 CHANGE = float(np.finfo(float).eps ** (1 / 3))
 """Relative change of a state at which truncation and rounding errors of a central difference are alike."""
 
@@ -30,7 +28,7 @@ def jacobian_of(
         integrator: How to step.
         command: The held command; None: the law acts continuously.
     """
-    if integrator.method not in IMPLICIT:
+    if integrator.method != "radau":
         return None
     # for entries below this size the absolute tolerance decides
     least = integrator.atol / integrator.rtol

@@ -8,9 +8,8 @@ is exactly at the end.
 from collections.abc import Iterator
 
 from servoctl.errors import ServoctlError, TaskError
-from servoctl.simulation.adaptive import adaptive, cvodes
+from servoctl.simulation.adaptive import adaptive
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.fixed import Advance, continuous, fixed, held
 from servoctl.simulation.grid import Grid, too_many
 from servoctl.simulation.realistic import Period, TickNoise
@@ -26,29 +25,7 @@ __all__ = [
     "integrate",
     "sampled",
     "too_long",
-    "unfit",
 ]
-
-
-def unfit(loop: Loop, method: str, period: float | None) -> str | None:
-    """Why a method cannot run a loop; None if it can."""
-    if method not in METHODS:
-        return f"expected one of {', '.join(METHODS)}, got {method!r}"
-    if method != "cvodes":
-        return None
-    if period is not None:
-        return "cvodes does not serve a sampled law, which restarts at every tick (use rk4 or dop853)"
-    if not isinstance(loop, CompiledLoop):
-        return (
-            f"cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
-            f"{': ' + loop.note if loop.note else ''} (use radau)"
-        )
-    if loop.projects and loop.system.passive.dependent(loop.system.model):
-        return (
-            "cvodes continues from its earlier steps, which projection onto dependent passive rows makes wrong "
-            "(use rk4, dop853, lsoda or radau)"
-        )
-    return None
 
 
 def too_long(
@@ -84,12 +61,12 @@ def integrate(
         seed: Seed of the random numbers of a realistic run.
 
     Raises:
-        TaskError: The method cannot run this loop.
+        TaskError: There is no such method.
         KeyboardInterrupt: After the rows so far were yielded.
     """
-    wrong = unfit(loop, integrator.method, period)
-    if wrong is not None:
-        raise TaskError(f"run.integrator.method: {wrong}")
+    if integrator.method not in METHODS:
+        expected = f"expected one of {', '.join(METHODS)}"
+        raise TaskError(f"run.integrator.method: {expected}, got {integrator.method!r}")
     end, collector = start + duration, RowCollector(loop)
     try:
         if period is not None:
@@ -98,8 +75,6 @@ def integrate(
         elif integrator.method == "rk4":
             times = Grid(start, end, integrator.step)
             yield from fixed(loop, collector, x, times, continuous(loop), output_step)
-        elif integrator.method == "cvodes":
-            yield from cvodes(loop, collector, x, Grid(start, end, output_step or duration / 1000), integrator)
         else:
             yield from adaptive(loop, collector, x, start, end, integrator, output_step)
     except ServoctlError as error:

@@ -14,9 +14,7 @@ CHUNK_TIME = 0.2
 FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
 """Steps that generated C takes in one call: at first, and at most."""
 
-ADAPTIVE = ("dop853", "radau", "lsoda")
-
-METHODS = ("rk4", *ADAPTIVE, "cvodes")
+METHODS = ("rk4", "dop853", "radau")
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Integrator:
     """How to step.
 
     Attributes:
-        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
+        method: `rk4`, `dop853` or `radau`.
         step: Step of `rk4` [s].
         rtol: Relative tolerance of the adaptive methods.
         atol: Absolute tolerance of the adaptive methods.

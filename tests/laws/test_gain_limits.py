@@ -122,9 +122,8 @@ def test_steps_of_dop853_itself_grow_beyond_its_limit(factor: float, grows: bool
     assert (abs(solver.y[0]) > 1.0) == grows
 
 
-@pytest.mark.parametrize("method", ["radau", "lsoda", "cvodes"])
-def test_a_method_that_adapts_its_step_has_no_limit(method: str) -> None:
-    assert longest_spacing(RowFeedback(*SECOND), CommandPath(False, method=method)) == math.inf
+def test_a_method_that_adapts_its_step_has_no_limit() -> None:
+    assert longest_spacing(RowFeedback(*SECOND), CommandPath(False, method="radau")) == math.inf
 
 
 def test_an_undamped_row_is_unstable_at_any_period() -> None:

@@ -13,11 +13,11 @@ import servoctl
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.assembly import simulate
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_equation
+from servoctl.mechanics.fundamental import fundamental_acceleration
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
-from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.types import Array, State
+from tests.mechanics.equations import fundamental_equation
 
 ROUNDING = 1e-10
 """Conditions below 1e4 for M and for the independent rows: 1e-16 times their squares, with a margin."""

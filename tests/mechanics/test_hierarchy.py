@@ -16,9 +16,9 @@ from projectors import (
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_equation
 from servoctl.mechanics.hierarchy import Enforced, Level, enforce, free_motion, solve_levels
 from servoctl.types import Array
+from tests.mechanics.equations import fundamental_equation
 
 CASE = json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]
 MASS, FORCE = np.diag(CASE["mass_diag"]), np.array(CASE["force"])

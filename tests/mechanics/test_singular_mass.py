@@ -8,9 +8,9 @@ from multipliers import multiplier_equation
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_equation
-from servoctl.mechanics.singular_mass import null_direction, regular_form, require_unique, singular_mass_equation
+from servoctl.mechanics.singular_mass import null_direction, regular_form, require_unique
 from servoctl.types import Array
+from tests.mechanics.equations import fundamental_equation, singular_mass_equation
 
 AGREEMENT = 1e-11
 """Conditions of the problems lie below 100."""

@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import connected_components
 import servoctl as sc
 from servoctl.engine.structured import components
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_equation
 from servoctl.types import Array
+from tests.mechanics.equations import fundamental_equation
 
 START = sc.State(0.0, np.array([0.3, -0.2, 0.5]), np.array([0.1, 0.4, -0.3]))
 
