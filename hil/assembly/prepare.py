@@ -1,5 +1,6 @@
 """Turns a config into everything that a run on drives needs, before anything is sent."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -288,8 +289,10 @@ def _full_queues(drives: Sequence[Drive]) -> list[str]:
     at_once: dict[str, int] = {}
     for bus in {drive.settings.bus: None for drive in drives}:
         here = [drive for drive in drives if drive.settings.bus == bus]
-        heartbeats = {feed.frame for drive in here if (wire := drive.wire()) for feed in wire.feeds or ()}
-        at_once[bus] = len(here) + len(heartbeats)
+        feeds = {feed for drive in here if (wire := drive.wire()) for feed in wire.feeds or ()}
+        polls = {poll for drive in here for poll in drive.polls}
+        together = Counter((poll.every, poll.at) for poll in polls)
+        at_once[bus] = len(here) + len({feed.frame for feed in feeds - polls}) + max(together.values(), default=0)
     return [
         f"bus {bus}: {count} frames go out at once, and a queue usually holds {QUEUE}: the loop waits to send the rest "
         f"(on SocketCAN: ip link set NAME txqueuelen {2 * count})"

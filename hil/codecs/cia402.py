@@ -95,6 +95,8 @@ _COMMAND = layout(CONTROLWORD, TARGET)
 _FEEDBACK = layout(POSITION, VELOCITY)
 _STATUS = layout(STATUSWORD, TORQUE, ERROR)
 FEEDBACK_SIZE, STATUS_SIZE = _FEEDBACK.size, _STATUS.size
+HEAD = Field(0, 4)
+"""Command and object of an SDO frame."""
 _EMERGENCY = Struct("<HB5s")
 _SDO = Struct("<BHBI")
 
@@ -204,6 +206,17 @@ def request_status() -> bytes:
 def write_word(index: int, value: int) -> bytes:
     """Payload of the SDO request that sets an object of 16 bits, as the controlword outside NMT state operational."""
     return _SDO.pack(0x2B, index, 0, value)
+
+
+def request_object(index: int, sub: int) -> bytes:
+    """Payload of the SDO request that reads an object."""
+    return _SDO.pack(0x40, index, sub, 0)
+
+
+def answer_heads(index: int, sub: int) -> dict[int, Field]:
+    """First four bytes of the answer to `request_object`, as a number -> where its value is, by its size."""
+    object_bits = index << 8 | sub << 24
+    return {0x43 | 4 - size << 2 | object_bits: Field(4, size, "signed") for size in (1, 2, 4)}
 
 
 def read_status(data: bytes) -> Cia402State | None:

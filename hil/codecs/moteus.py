@@ -27,8 +27,10 @@ from hil.codecs.moteus_registers import (
     MAX_TORQUE_STEP,
     MODE,
     MODEL,
+    MOTOR_TEMPERATURE,
     POSITION,
     SERIAL,
+    VOLTAGE,
     WATCHDOG,
     WATCHDOG_STEP,
     padded,
@@ -129,6 +131,8 @@ QUERY = read(MODE, 1, INT8) + read(POSITION, 3, FLOAT) + read(FAULT, 1, INT8)
 
 Floats, because a position of 16 bits has steps of 0.6 mrad and ends at 3.3 turns; the answer would have 16 bytes.
 """
+GAUGES = read(VOLTAGE, 2, FLOAT) + read(MOTOR_TEMPERATURE, 1, FLOAT)
+"""Asks for supply voltage and both temperatures, as floats: NaN is then NaN in Python and in C. 16 bytes answer it."""
 IDENTITY = read(MODEL, 3, INT32) + read(SERIAL, 3, INT32)
 HOME = read(HOME_STATE, 1, INT8)
 
@@ -222,6 +226,19 @@ def state(data: bytes) -> MoteusState | None:
     if (first, second, third) != _HEADS:
         return None
     return MoteusState(mode, position, velocity, torque, fault)
+
+
+GAUGE_VOLTAGE, GAUGE_TEMPERATURE, GAUGE_MOTOR = (Field(first, 4, "float") for first in (2, 6, 12))
+GAUGE_HEADS = {Field(0, 2): 0x0D2E, Field(10, 2): 0x0A2D}
+"""First bytes of the two subframes in the answer to `GAUGES`, as numbers."""
+GAUGE_SIZE = 16
+
+
+def holds_gauges(data: bytes) -> bool:
+    """Whether a payload is the answer to `GAUGES`."""
+    return len(data) == GAUGE_SIZE and all(
+        int.from_bytes(data[field.first : field.first + 2], "little") == head for field, head in GAUGE_HEADS.items()
+    )
 
 
 def console_write(text: str) -> bytes:

@@ -22,6 +22,8 @@ ESTOP = 0x02
 GET_ERROR = 0x03
 SET_AXIS_STATE = 0x07
 GET_ENCODER_ESTIMATES = 0x09
+GET_TEMPERATURE = 0x15
+GET_BUS_VOLTAGE_CURRENT = 0x17
 SET_CONTROLLER_MODE = 0x0B
 SET_INPUT_TORQUE = 0x0E
 SET_LIMITS = 0x0F
@@ -68,8 +70,11 @@ _VERSION = Struct("<8B")
 POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")
 ERROR, STATE = Field(0, 4), Field(4, 1)
 TORQUE = Field(0, 4, "float")
+INVERTER, MOTOR = Field(0, 4, "float"), Field(4, 4, "float")
+"""Temperatures in Get_Temperature [degree C]; NaN without a thermistor."""
+BUS_VOLTAGE = Field(0, 4, "float")
 SIZE = 8
-"""Bytes of estimates, heartbeats and errors."""
+"""Bytes of estimates, heartbeats, errors, temperatures and voltages."""
 
 _HEARTBEAT = Struct("<IBBBx")
 _TWO_WORDS = Struct("<II")

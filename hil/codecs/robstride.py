@@ -52,6 +52,10 @@ POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first i
 
 _FOUR = layout(POSITION, VELOCITY, TORQUE, TEMPERATURE)
 SIZE = _FOUR.size
+BUS_VOLTAGE = 0x701C
+"""Parameter: bus voltage [V], a float."""
+PARAMETER, VALUE = Field(0, 4), Field(4, 4, "float")
+"""The parameter in the answer to a read, with two zero bytes, and its value."""
 TEMPERATURE_STEP = 10.0
 """Steps of the temperature in a degree."""
 _PARAMETER = Struct("<HHI")

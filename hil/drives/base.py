@@ -18,7 +18,7 @@ from hil.drives.quantities import GAUGES, Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Wire
+from hil.drives.wire import Feeds, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -261,7 +261,7 @@ class Drive(Node):
         quiet: Whether its watchdog is to run out: until this is False again, it gets no command and no frame of
             `alive_frames`; neither do the others on its bus that share its heartbeat.
         shares_heartbeat: Whether one frame feeds all drives of its protocol on a bus.
-        fed: Number of ticks up to now, where `alive_frames` counts them.
+        fed: Number of calls of `routine_frames`.
         enabled_by_command: Whether a command of torque enables it when it is off.
         ramps: Whether `quick_stop_frames` makes it brake by itself.
         ramp_time: Longest own braking from speed_limit, over the time of the ramp.
@@ -271,6 +271,7 @@ class Drive(Node):
         doubts: What bring-up has found about how it stops that differs from `stop_steps`, as sentences.
         gauge_frames: Kinds of its frames that bring temperatures, supply or load in this config.
         gauge_needs: Those that its protocol can bring -> what that needs, in words.
+        polls: Frames that ask for gauges while it is enabled.
         gauges: Their last values, in the order of `GAUGES`; NaN: none yet.
     """
 
@@ -288,6 +289,7 @@ class Drive(Node):
     ramp_needs_encoder: ClassVar[bool] = True
     holds_while_braking: ClassVar[bool] = False
     gauge_frames: Sequence[GaugeReads] = ()
+    polls: tuple[Feeds, ...] = ()
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {}
     stop_steps: ClassVar[StopSteps] = StopSteps(
         "it cannot brake by itself: it coasts",
@@ -364,6 +366,14 @@ class Drive(Node):
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:
         """Frames, besides commands, that feed the watchdog of the drive; equal ones go out once per bus and tick."""
+
+    def routine_frames(self) -> list[Frame]:
+        """Frames of this tick besides commands: `alive_frames`, and of `polls` those that are due."""
+        frames = [*self.alive_frames()]
+        if self.condition is Condition.ENABLED:
+            frames += [poll.frame for poll in self.polls if self.fed % poll.every == poll.at]
+        self.fed += 1
+        return frames
 
     @abstractmethod
     def configure(self, exchange: Exchange) -> Steps:

@@ -5,9 +5,10 @@ status. A fault comes at once as an emergency. RPDO1 acts when it arrives. The w
 consumer (0x1016): the loop itself sends our heartbeat, so it stops when the loop stops.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import nan
+from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
@@ -15,10 +16,13 @@ from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.cia402_encoder import Cia402Encoder
+from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
+from hil.drives.polls import first_answers, polls
+from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
 from hil.drives.wire import (
@@ -35,6 +39,8 @@ from hil.drives.wire import (
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
+
+OWN_OBJECT = "monitor_period and the maker's object in monitor_objects"
 
 BOOT_TIME = 1.0
 """Longest time for the boot-up message after NMT reset communication [s]."""
@@ -75,6 +81,12 @@ class Cia402Drive(Cia402Encoder, Drive):
     heartbeat = setup.HEARTBEAT
     shares_heartbeat = True
     ramps = holds_while_braking = True
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {
+        Quantity.TEMPERATURE: OWN_OBJECT,
+        Quantity.MOTOR_TEMPERATURE: OWN_OBJECT,
+        Quantity.SUPPLY: "monitor_period",
+        Quantity.LOAD: OWN_OBJECT,
+    }
     ramp_time = RUNAWAY  # from the speed at which the loop gives up
     stop_steps = StopSteps(
         "quick stop (controlword 0x02) by the ramp 0x6085; then it closes its brake and goes off (0x605A = 2), or "
@@ -91,6 +103,10 @@ class Cia402Drive(Cia402Encoder, Drive):
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
         self._rated = settings.rated_torque or nan
+        self._period = period
+        self._objects = MonitoredObjects(settings.node, self._options.monitored)
+        self.gauge_frames = self._objects.frames
+        self.polls = self._questions()
         self._command_id = codec.RPDO1 + settings.node
         self._controlword = codec.DISABLE_VOLTAGE
         self._status: codec.Cia402Status | None = None
@@ -105,6 +121,9 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._exchange: Exchange | None = None
         self._heartbeat_frame = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
         self._heartbeat_every = _heartbeat_every(settings, period)
+
+    def _questions(self) -> tuple[Feeds, ...]:
+        return polls(self._objects.questions, self._options.monitor_period, self._period, self.settings.node)
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
@@ -142,7 +161,9 @@ class Cia402Drive(Cia402Encoder, Drive):
         status = FrameTraffic(6, 1 / (period * options.status_every))
         theirs = FrameTraffic(1, 1 / setup.HEARTBEAT)
         ours = FrameTraffic(1, 1 / (period * _heartbeat_every(settings, period)))
-        return [*Cia402Encoder.traffic(settings, period), FrameTraffic(4, 1 / period), status, theirs, ours]
+        questions = [FrameTraffic(8, 1 / period)] * (2 * len(options.monitored))
+        asked = poll_traffic(questions, options.monitor_period, period)
+        return [*Cia402Encoder.traffic(settings, period), FrameTraffic(4, 1 / period), status, theirs, ours, *asked]
 
     def _on_heartbeat(self, frame: Frame) -> bool:
         if not super()._on_heartbeat(frame):
@@ -166,7 +187,8 @@ class Cia402Drive(Cia402Encoder, Drive):
         return True
 
     def _on_answer(self, frame: Frame) -> bool:
-        """Takes its statusword over SDO, once the loop asks for it; before that, answers are those of bring-up."""
+        """Takes what the loop asks for over SDO: gauges, and once it has told it to stop, its statusword."""
+        self._objects.take(frame.data, self.gauges)
         state = codec.read_status(frame.data) if self._asked else None
         if state is not None:
             before = self._status
@@ -242,7 +264,8 @@ class Cia402Drive(Cia402Encoder, Drive):
         )
         target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
         command = Encoding(self.command(0.0), codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque)
-        return Wire((*received.messages, status), command, (Feeds(self._heartbeat_frame, self._heartbeat_every),))
+        feeds = Feeds(self._heartbeat_frame, self._heartbeat_every), *self.polls
+        return Wire((*received.messages, status, *self._objects.messages), command, feeds)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The target torque, which follows the controlword; None where the drive stops by itself."""
@@ -261,8 +284,7 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def alive_frames(self) -> Sequence[Frame]:
         """Our heartbeat, three times within the watchdog of the drive."""
-        self.fed += 1
-        return (self._heartbeat_frame,) if (self.fed - 1) % self._heartbeat_every == 0 else ()
+        return (self._heartbeat_frame,) if self.fed % self._heartbeat_every == 0 else ()
 
     def identify(self, exchange: Exchange) -> Steps:
         """Checks profile, torque mode and rated torque, and that the drive is not enabled.
@@ -306,6 +328,8 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
         yield from self.reset()
+        self.polls = self._questions()
+        yield from first_answers(self, self._objects.quantities, self._period)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Stops our heartbeat and checks that the drive notices.
@@ -399,6 +423,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         """Frames of a controlword that stops the drive; over SDO too where it does not obey PDOs."""
         if self._told_off is None:
             self._told_off = self._statuses
+            self.polls = ()  # its SDO server is needed for the stop
         self._controlword = controlword
         frame = self.command(torque)
         if not self._started or self._nmt == codec.OPERATIONAL:

@@ -6,13 +6,17 @@ their number, the transmission type, and switch it on.
 Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.codecs.cia402`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, pi
 from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field, PlainValidator
+
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError
-from hil.drives.options import Flag
+from hil.drives.cia402_monitor import DC_LINK, MONITORED, MonitoredObject, read_objects
+from hil.drives.options import Flag, MonitorPeriod
+from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField, Section
@@ -227,12 +231,25 @@ class Cia402Options(Cia402EncoderOptions):
         drive_watchdog: Whether the drive watches our heartbeat (0x1016); false lets in one that cannot: it keeps its
             last torque when the loop dies.
         acceleration_unit: Acceleration of the motor per count of 0x6085 [rad/s^2]; None: velocity_unit per second.
+        monitor_period: Time between two questions over SDO for the bus voltage, 0x6079, and `monitor_objects` [s];
+            None: they are not asked for.
+        monitor_objects: `temperature`, `motor_temperature`, `supply` or `load` -> index, subindex and unit of the
+            object that holds it; makers differ, so only the bus voltage has a default, 0x6079 in mV.
     """
 
     master: Annotated[int, NumberField("a node id from 1 to 127", least=1, below=128, whole=True)] = 127
     status_every: Annotated[int, NumberField("a number of SYNCs from 1 to 240", least=1, below=241, whole=True)] = 10
     drive_watchdog: Flag = True
     acceleration_unit: Annotated[float | None, NumberField("the unit of 0x6085 in rad/s^2, above 0", above=0.0)] = None
+    monitor_period: MonitorPeriod = None
+    monitor_objects: Annotated[
+        Mapping[Quantity, MonitoredObject], PlainValidator(read_objects), Field(description=MONITORED)
+    ] = {}
+
+    @property
+    def monitored(self) -> dict[Quantity, MonitoredObject]:
+        """The objects to ask for; none without `monitor_period`."""
+        return {} if self.monitor_period is None else {Quantity.SUPPLY: DC_LINK, **self.monitor_objects}
 
 
 def drive_problems(settings: DriveSettings, options: Cia402Options, period: float) -> list[Problem]:

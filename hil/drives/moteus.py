@@ -9,7 +9,7 @@ restarted. The answer to a frame shows the state before the command in the same 
 next answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, nan
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, refuse_bounds
@@ -24,6 +25,8 @@ from hil.drives.moteus_identity import Identity
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
+from hil.drives.polls import first_answers, polls
+from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -58,6 +61,14 @@ _CONDITIONS = {
 _STATE_REGISTERS = (registers.MODE, registers.POSITION, registers.VELOCITY, registers.TORQUE, registers.FAULT)
 
 
+GAUGES = GaugeReads(
+    Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),
+    Reads(codec.GAUGE_TEMPERATURE, Quantity.TEMPERATURE, ()),
+    Reads(codec.GAUGE_MOTOR, Quantity.MOTOR_TEMPERATURE, ()),
+)
+"""What the answer to `codec.GAUGES` brings."""
+
+
 class MoteusDrive(Drive):
     """A moteus that is commanded by torque.
 
@@ -71,6 +82,9 @@ class MoteusDrive(Drive):
     Options: ClassVar[type[MoteusOptions]] = MoteusOptions
     enabled_by_command, ramps, ramp_needs_encoder = True, True, False
     ramp_time = 1.0  # shorted phases brake by the motor's own time constant
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = dict.fromkeys(
+        (reads.quantity for reads in GAUGES.reads), "monitor_period"
+    )
     stop_steps = StopSteps(
         "mode 15: it shorts its phases, which brakes without supply, the less the slower; it does not hold against "
         "gravity",
@@ -90,6 +104,9 @@ class MoteusDrive(Drive):
         self._reply_id = codec.reply_identifier(settings.node, options.source)
         self._foreign_ids = codec.command_identifiers(settings.node, options.source)
         self._query = self._frame(codec.query())
+        self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
+        self.gauge_frames = (GAUGES,) if self.polls else ()
+        self._period = period
         self._feed = Feed()
         self._mode, self._replies = codec.STOPPED, 0
         self._ours = False  # whether it was enabled by this run, and not stopped by it
@@ -131,6 +148,8 @@ class MoteusDrive(Drive):
             self._other(frame)
         elif (state := codec.state(frame.data)) is not None:
             self._take(state, frame.time)
+        elif codec.holds_gauges(frame.data):
+            GAUGES.take(frame.data, self.gauges)
         elif (text := codec.console_text(frame.data)) is not None:
             self._console.take(text)
         else:
@@ -198,11 +217,15 @@ class MoteusDrive(Drive):
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         ids = codec.identifier(settings.node), codec.reply_identifier(settings.node)
-        sizes = 32, 20
-        return [
-            FrameTraffic(size, 1 / period, identity > 0x7FF, settings.fd, settings.brs)
-            for size, identity in zip(sizes, ids, strict=True)
-        ]
+        sizes = (32, 20), (len(codec.GAUGES), codec.GAUGE_SIZE)
+        commands, questions = (
+            [
+                FrameTraffic(size, 1 / period, identity > 0x7FF, settings.fd, settings.brs)
+                for size, identity in zip(pair, ids, strict=True)
+            ]
+            for pair in sizes
+        )
+        return [*commands, *poll_traffic(questions, options_of(MoteusOptions, settings).monitor_period, period)]
 
     def command(self, torque: float) -> Frame:
         data = codec.torque_command(motor_torque(self.settings, torque), self._tail)
@@ -228,7 +251,9 @@ class MoteusDrive(Drive):
             Rounding.SINGLE, -registers.LARGEST_TORQUE, registers.LARGEST_TORQUE, None,
         )  # fmt: skip
         state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
-        return Wire((state,), command, ())
+        heads = tuple(Expects(field, field.mask, value) for field, value in codec.GAUGE_HEADS.items())
+        gauges = Message(self._reply_id, codec.GAUGE_SIZE, GAUGES.reads, heads)
+        return Wire((state, gauges), command, self.polls)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
@@ -292,6 +317,7 @@ class MoteusDrive(Drive):
         lower = yield from self._console.setting("servopos.position_min")
         upper = yield from self._console.setting("servopos.position_max")
         refuse_bounds(self.settings, lower, upper)
+        yield from first_answers(self, [Quantity.SUPPLY], self._period)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.

@@ -7,7 +7,7 @@ from pydantic import Field, PlainValidator
 
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.options import EncoderBits, Word
+from hil.drives.options import EncoderBits, MonitorPeriod, Word
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem, in_words
 from servoctl.config.fields import NumberField, Section, fault
@@ -35,12 +35,14 @@ class MoteusOptions(Section):
         home: Least home state: `output`, `rotor` (known within one turn of the rotor) or `relative`.
         source: Id of the loop on the bus.
         encoder_bits: Bits per turn of the output shaft; None: the resolution of single precision.
+        monitor_period: Time between two questions for bus voltage and temperatures [s]; None: they are not asked for.
     """
 
     timeout_mode: Annotated[int, PlainValidator(_timeout_mode), Field(description="0, 10, 12 or 15")] = 15
     home: Annotated[str, Word("output, rotor or relative", tuple(codec.HOME_STATES))] = "output"
     source: Annotated[int, NumberField("an id from 0 to 126", least=0, below=127, whole=True)] = 0
     encoder_bits: EncoderBits = None
+    monitor_period: MonitorPeriod = None
 
 
 def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterator[Problem]:

@@ -7,21 +7,35 @@ mode than torque: the run then stops because an encoder seems stuck, or the mach
 that is not enabled coasts: it cannot brake by itself.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from math import isnan, nan
+from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps, StopSteps
+from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
-from hil.drives.options import options_of
+from hil.drives.options import MonitorPeriod, options_of
+from hil.drives.quantities import FIRST_GAUGE, Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Rounding, Wire
+from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Reads, Rounding, Wire
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
+
+GAUGES = {
+    codec.GET_TEMPERATURE: GaugeReads(
+        Reads(codec.INVERTER, Quantity.TEMPERATURE, ()), Reads(codec.MOTOR, Quantity.MOTOR_TEMPERATURE, ())
+    ),
+    codec.GET_BUS_VOLTAGE_CURRENT: GaugeReads(Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ())),
+}
+"""Cyclic message -> what it brings."""
+AWAITED = (Quantity.TEMPERATURE, Quantity.SUPPLY)
+"""What is never NaN: a motor may have no thermistor."""
+RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_ms, or leave monitor_period out"
 
 ATTEMPTS = 3
 """How often errors are cleared before they count as permanent."""
@@ -36,6 +50,8 @@ class OdriveOptions(OdriveEncoderOptions):
         heartbeat_period: Period of the heartbeat [s].
         current_limit: Current limit of the motor [A]; None: the current and speed limits in the drive stay.
         vel_limit: Speed limit that is saved in the drive [turn/s]; None: not known.
+        monitor_period: Period of Get_Temperature and Get_Bus_Voltage_Current, as set in the drive [s]; None: it sends
+            neither.
         vel_gain: Velocity gain that is saved in the drive [N m per turn/s].
     """
 
@@ -44,6 +60,7 @@ class OdriveOptions(OdriveEncoderOptions):
     ] = 0.1
     current_limit: Annotated[float | None, NumberField("a current above 0 [A]", above=0.0)] = None
     vel_limit: Annotated[float | None, NumberField("a speed above 0 [turn/s]", above=0.0)] = None
+    monitor_period: MonitorPeriod = None
     vel_gain: Annotated[float, NumberField("a gain above 0 [N m per turn/s]", above=0.0)] = 1 / 6
 
 
@@ -64,6 +81,10 @@ class OdriveDrive(OdriveEncoder, Drive):
         "Set_Axis_State IDLE; a heartbeat in state IDLE proves it",
         "its watchdog disarms it and it coasts; the test is done in IDLE: it proves that the loss is noticed",
     )
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = dict.fromkeys(
+        (reads.quantity for frame in GAUGES.values() for reads in frame.reads),
+        "monitor_period, and temperature_msg_rate_ms and bus_voltage_msg_rate_ms in axis0.config.can",
+    )
     unverified = (
         "the control mode cannot be read back over CANSimple: torque control is set at start-up, and only the motion "
         "shows another mode (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage zero "
@@ -78,6 +99,8 @@ class OdriveDrive(OdriveEncoder, Drive):
         self._heartbeat = codec.Heartbeat(0, codec.IDLE, 0, False)
         self._active = 0
         self._feed = Feed()
+        self._gauges = {} if self._options.monitor_period is None else {self._id(c): g for c, g in GAUGES.items()}
+        self.gauge_frames = tuple(self._gauges.values())
         if self._options.current_limit is None:
             self.unverified += (
                 "; its own current and speed limits stay as they are saved (give current_limit to set both)"
@@ -103,12 +126,13 @@ class OdriveDrive(OdriveEncoder, Drive):
     @property
     def identities(self) -> frozenset[int]:
         answers = (codec.GET_VERSION, codec.HEARTBEAT, codec.GET_ERROR, codec.GET_ENCODER_ESTIMATES)
-        return frozenset(self._id(command) for command in (*answers, *codec.MASTER_COMMANDS))
+        return frozenset({*(self._id(command) for command in (*answers, *codec.MASTER_COMMANDS)), *self._gauges})
 
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         options = options_of(OdriveOptions, settings)
-        rates = 1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period
+        rates = [1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period]
+        rates += [] if options.monitor_period is None else [1 / options.monitor_period] * len(GAUGES)
         return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs) for rate in rates]
 
     def _on_request(self, frame: Frame) -> None:
@@ -125,6 +149,8 @@ class OdriveDrive(OdriveEncoder, Drive):
         elif command == codec.GET_ERROR and (errors := codec.errors(frame.data)):
             self._active = errors[0]
             self._judge()
+        elif frame.id in self._gauges and len(frame.data) == codec.SIZE:
+            self._gauges[frame.id].take(frame.data, self.gauges)
         elif command in codec.MASTER_COMMANDS:
             self.foreign = self.foreign or f"another master commands this drive: {frame}"
         else:
@@ -170,7 +196,8 @@ class OdriveDrive(OdriveEncoder, Drive):
             self._zero(), codec.TORQUE, motor_torque_chain(self.settings), Rounding.SINGLE,
             -LARGEST_SINGLE, LARGEST_SINGLE, None,
         )  # fmt: skip
-        return Wire((*received.messages, heartbeat, errors), command, ())
+        gauges = [Message(identity, codec.SIZE, frame.reads) for identity, frame in self._gauges.items()]
+        return Wire((*received.messages, heartbeat, errors, *gauges), command, ())
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
@@ -203,6 +230,11 @@ class OdriveDrive(OdriveEncoder, Drive):
             state = codec.state_text(self._heartbeat.state)
             raise DriveError(f"is in state {state} already (disable it; is there another master?)")
         yield from super().identify(exchange)
+        if self._gauges:
+            self.gauges = [nan] * len(self.gauges)
+            came = lambda: all(not isnan(self.gauges[each - FIRST_GAUGE]) for each in AWAITED)  # noqa: E731
+            limit = 0.5 + 2 * (self._options.monitor_period or 0.0)
+            yield HandshakeStep([], came, limit, f"Get_Temperature and Get_Bus_Voltage_Current ({RATES})")
 
     def configure(self, exchange: Exchange) -> Steps:
         """Sets idle, torque mode without ramp, zero torque, and with `current_limit` also limits."""

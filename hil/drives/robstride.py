@@ -17,12 +17,14 @@ from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, r
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
-from hil.drives.options import Flag, options_of
+from hil.drives.options import Flag, MonitorPeriod, options_of
+from hil.drives.polls import first_answers, polls
+from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Message, Operation, Reads, Wire
+from hil.drives.wire import Expects, Message, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
@@ -31,6 +33,8 @@ TEMPERATURE = GaugeReads(
     Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)),
 )
 """The temperature in feedback."""
+VOLTAGE = GaugeReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))
+"""The bus voltage in the answer to a read."""
 
 _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
@@ -42,10 +46,12 @@ class RobstrideOptions(RangeOptions):
         host: Id of the loop.
         drive_watchdog: Whether to set the motor's canTimeout; false: it is off, and the motor goes on when commands
             stop.
+        monitor_period: Time between two questions for the bus voltage [s]; None: it is not asked for.
     """
 
     host: Annotated[int, NumberField("an id from 0 to 255", least=0, below=256, whole=True)] = 0xFD
     drive_watchdog: Flag = True
+    monitor_period: MonitorPeriod = None
 
 
 class RobstrideDrive(Drive):
@@ -57,8 +63,10 @@ class RobstrideDrive(Drive):
     """
 
     feedback = Feedback.REPLY
-    gauge_frames = (TEMPERATURE,)
-    gauge_needs: ClassVar[Mapping[Quantity, str]] = {Quantity.TEMPERATURE: "in each feedback"}
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {
+        Quantity.TEMPERATURE: "always",
+        Quantity.SUPPLY: "monitor_period",
+    }
     test_enables = True
     unwrapping: Unwrapping
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
@@ -84,6 +92,9 @@ class RobstrideDrive(Drive):
         self._replies = 0
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
+        ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
+        self.polls = polls([ask], options.monitor_period, period, node)
+        self.gauge_frames = (TEMPERATURE, VOLTAGE) if self.polls else (TEMPERATURE,)
         self._feedback_id = codec.feedback_identifier(node, host)
         self.families = (
             IdFamily(codec.FEEDBACK_BITS, self._feedback_id),
@@ -150,12 +161,16 @@ class RobstrideDrive(Drive):
         parameter = codec.parameter(frame.id, frame.data)
         if parameter is None:
             self.rejected += 1
-        else:
-            self._known[parameter.number] = parameter.value if parameter.known else None
+            return
+        self._known[parameter.number] = parameter.value if parameter.known else None
+        if parameter.number == codec.BUS_VOLTAGE and parameter.known:
+            VOLTAGE.take(frame.data, self.gauges)
 
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        return [FrameTraffic(8, 1 / period, extended=True)] * 2
+        frame = FrameTraffic(8, 1 / period, extended=True)
+        every = options_of(RobstrideOptions, settings).monitor_period
+        return [frame, frame, *poll_traffic([frame, frame], every, period)]
 
     def command(self, torque: float) -> Frame:
         self._feed.fed = True
@@ -174,7 +189,10 @@ class RobstrideDrive(Drive):
         identity = codec.feedback_identifier(settings.node, self._options.host, codec.RUN)
         command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, MOST_16)
         feedback = Message(identity, codec.SIZE, (*reads, *TEMPERATURE.reads), sample=True, alive=True)
-        return Wire((feedback,), command._replace(back=None), ())
+        answer = codec.identifier(codec.READ, settings.node, self._options.host)
+        asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
+        voltage = Message(answer, codec.SIZE, VOLTAGE.reads, selects=(asked,))
+        return Wire((feedback, voltage), command._replace(back=None), self.polls)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         """The id and all bytes of a command: the torque is in the id. None where the motor brakes by damping."""
@@ -214,6 +232,7 @@ class RobstrideDrive(Drive):
         yield from self.reset()
         yield from self._set("run_mode", codec.RUN_MODE, 0, 0xFF)
         yield from self._set_timeout(self.settings.watchdog if self.watchdog else 0.0)
+        yield from first_answers(self, [Quantity.SUPPLY], self._period)
 
     def _set_timeout(self, seconds: float) -> Steps:
         yield from self._set("canTimeout", codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS), 0xFFFF_FFFF)

@@ -120,15 +120,17 @@ class Encoding(NamedTuple):
 
 
 class Feeds(NamedTuple):
-    """A frame other than a command that feeds the watchdog of an enabled drive.
+    """A frame other than a command that goes to an enabled drive: it feeds its watchdog, or asks it.
 
     Attributes:
         frame: The frame.
         every: It is sent every so many ticks.
+        at: The first of them.
     """
 
     frame: Frame
     every: int
+    at: int = 0
 
 
 class Wire(NamedTuple):
@@ -137,7 +139,7 @@ class Wire(NamedTuple):
     Attributes:
         messages: Frames that it sends.
         command: Its command; None for an encoder node.
-        feeds: What `Drive.alive_frames` gives while the drive is enabled; None: it is not known.
+        feeds: What `Drive.routine_frames` gives while the drive is enabled; None: it is not known.
     """
 
     messages: tuple[Message, ...]

@@ -146,7 +146,15 @@ class Moteus(EmulatedDrive):
         fault = limited if self.mode == POSITION else self.fault
         milliseconds = (self.world.now - self._since) // (SECOND // 1000)
         return registers.measured(
-            self.mode, fault, position, velocity, torque, self._home, milliseconds, self.voltage(24.0)
+            self.mode,
+            fault,
+            position,
+            velocity,
+            torque,
+            self._home,
+            milliseconds,
+            self.voltage(24.0),
+            self.temperature(),
         )
 
     def _motion(self) -> tuple[float, float]:

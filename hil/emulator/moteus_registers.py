@@ -72,7 +72,15 @@ class MoteusCommand:
 
 
 def measured(
-    mode: int, fault: int, position: float, velocity: float, torque: float, home: int, milliseconds: int, voltage: float
+    mode: int,
+    fault: int,
+    position: float,
+    velocity: float,
+    torque: float,
+    home: int,
+    milliseconds: int,
+    voltage: float,
+    temperature: float,
 ) -> dict[int, float]:
     """Register -> value of what a drive measures [its unit].
 
@@ -85,11 +93,12 @@ def measured(
         home: Home state.
         milliseconds: Time since power-on [ms].
         voltage: Supply voltage [V].
+        temperature: Temperature of drive and motor [degree C].
     """
     return {
         MODE: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
-        0x007: torque * velocity * 6.283185307179586, 0x00A: nan, 0x00B: 1, 0x00C: home,
-        0x00D: voltage, 0x00E: 25.0, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
+        0x007: torque * velocity * 6.283185307179586, 0x00A: temperature, 0x00B: 1, 0x00C: home,
+        0x00D: voltage, 0x00E: temperature, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
         0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
     }  # fmt: skip
 

@@ -111,6 +111,10 @@ MEASUREMENTS = {(0x6064, 0): ObjectEntry(I32, 0, "ro", True), (0x606C, 0): Objec
 """Objects of an encoder node."""
 
 
+DRIVE_TEMPERATURE, MOTOR_LOAD = (0x2000, 1), (0x2000, 2)
+"""Objects of the maker: temperature [0.1 degree C], and load [1/1000]."""
+
+
 def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
     """Objects of the drive profile.
 
@@ -118,6 +122,8 @@ def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
         rated_torque: Value of 0x6076 [mN m].
     """
     return MEASUREMENTS | {
+        DRIVE_TEMPERATURE: ObjectEntry(I16, 250, "ro", True),
+        MOTOR_LOAD: ObjectEntry(U16, 0, "ro", True),
         (0x6007, 0): ObjectEntry(I16, 1, low=0, high=3),
         (0x603F, 0): ObjectEntry(U16, 0, "ro", True),
         (0x6040, 0): ObjectEntry(U16, 0, "rw", True),
@@ -134,6 +140,7 @@ def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
         (0x6075, 0): ObjectEntry(U32, 0, "rw"),
         (0x6076, 0): ObjectEntry(U32, rated_torque, "ro"),
         (0x6077, 0): ObjectEntry(I16, 0, "ro", True),
+        (0x6079, 0): ObjectEntry(U32, 48_000, "ro", True),
         (0x6080, 0): ObjectEntry(U32, 0),
         (0x6085, 0): ObjectEntry(U32, 0),
         (0x6087, 0): ObjectEntry(U32, 0),

@@ -151,7 +151,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     Options, with those of `ODriveNode`: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
     `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48), `vel_limit` [turn/s]
-    (none), `vel_gain` [N m per turn/s] (1/6).
+    (none), `vel_gain` [N m per turn/s] (1/6), `monitor_period` of temperature and bus voltage [s] (0: not sent).
     """
 
     settings: DriveSettings
@@ -162,6 +162,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         self.state, self.result, self.error = IDLE, 0, 0
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
+        self._monitor_timer = Timer(self.world, self._send_gauges)
         self._talk = Talk(self, self.heartbeat, lambda: (self.error, self.error))
         self._torque_constant = self.number("torque_constant", 0.03)
         self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
@@ -178,13 +179,22 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._velocity_limit = self.number("vel_limit", 0.0) * tau if limited else float("inf")
         super().boot()
         self._speed_timer.start(nanoseconds(0.001))
+        self._monitor_timer.start(nanoseconds(self.number("monitor_period", 0.0)))
         self._watchdog.start(nanoseconds(self.settings.watchdog) if self.option("watchdog", True) else 0)
 
     def halt(self) -> None:
         super().halt()
         self._speed_timer.stop()
+        self._monitor_timer.stop()
         self._watchdog.stop()
         self._idle()
+
+    def timers(self) -> list[Timer]:
+        return [*super().timers(), self._monitor_timer]
+
+    def _send_gauges(self) -> None:
+        self._answer(TEMPERATURE)
+        self._answer(BUS_VOLTAGE)
 
     def trip(self, code: int) -> None:
         self.error |= code
@@ -243,7 +253,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         elif command == BUS_VOLTAGE:
             reply(BUS_VOLTAGE, _TWO.pack(self.voltage(48.0), 0.0))
         elif command == TEMPERATURE:
-            reply(TEMPERATURE, _TWO.pack(25.0, 25.0))
+            reply(TEMPERATURE, _TWO.pack(temperature := self.temperature(), temperature))
         elif command == POWERS:
             _, speed = self.encoder.read(self.world.now)
             power = self.motor.torque() * speed

@@ -106,7 +106,7 @@ class Dispatch:
                 frame
                 for drive in drives
                 if not (drive.quiet or (shared and drive.shares_heartbeat))
-                for frame in drive.alive_frames()
+                for frame in drive.routine_frames()
             ]
             for frame in dict.fromkeys(frames) if frames else ():
                 self.send(bus, frame)

@@ -7,6 +7,7 @@ one is outside them; Python then judges that tick and counts how long. So a rule
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import isnan
 from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
@@ -190,3 +191,8 @@ def _gauge_rule(drive: Drive, node: int, gauge: Gauge) -> Rule:
 
     kind, measured = GAUGE_EVENTS[gauge.quantity], Measured[gauge.quantity.name]
     return Rule(kind, drive.settings.name, measured, node, lower, upper, tell, 1, COMMANDED)
+
+
+def hidden_gauges(drive: Drive) -> list[str]:
+    """What the drive shows by the config, and has not shown during its bring-up, in words."""
+    return [gauge.meaning for gauge in GAUGES if gauge.quantity in drive.shows and isnan(drive.gauges[gauge.place])]

@@ -23,7 +23,7 @@ from hil.loop.tick import TickTimes
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind
 from hil.safety.plan import Phase, Stage
-from hil.safety.rules import gauge_rules
+from hil.safety.rules import gauge_rules, hidden_gauges
 from hil.session.aftermath import record_aftermath
 from hil.session.ending import Ending, RunResult, TickCounts
 from hil.session.operator import CHECK_EVERY
@@ -115,6 +115,8 @@ class HilRun:
             for drive in parts.setup.drives:
                 if drive.doubts:
                     reporter.report(EventKind.STOPS_OTHERWISE, drive.settings.name, "; ".join(drive.doubts))
+                if parts.rig.sends and (hidden := hidden_gauges(drive)):
+                    reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
             parts.monitor.watch(gauge_rules(parts.setup.drives))
             loop = TickLoop(parts.rig, clock, self._period, self._wait)
             wall, cpu = time.perf_counter(), time.thread_time()

@@ -22,6 +22,8 @@ from hil.tick.machine import CompiledTick
 from hil.tick.sockets import TickSockets, frame_record
 from servoctl.types import Array
 
+NEVER = 1 << 62
+
 BETWEEN, READ = 0, 1
 """Where a stretch ends: between two ticks, or in a tick that was given back while it read."""
 
@@ -68,10 +70,9 @@ class Stretch:
         fed = [(drive, each) for bus in sockets.names for drive, of_drive in zip(drives, feeds, strict=True)
                for each in of_drive if drive.settings.bus == bus]  # fmt: skip
         self._feed = machine.ffi.new("tick_feed[]", max(1, len(fed)))
-        self._fed = [drive for drive, _ in fed]
+        self._fed = [(drive, each, each in drive.polls) for drive, each in fed]
         struct.feeds, struct.feed = len(fed), self._feed
         for place, (drive, each) in zip(self._feed, fed, strict=False):
-            place.every = each.every
             frame_record(place.frame, each.frame, sockets.names.index(drive.settings.bus))
 
     def report(self, statuses: Sequence[float], innovation: slice | None, outlier: float) -> None:
@@ -116,10 +117,12 @@ class Stretch:
         struct, machine = self.struct, self._machine
         struct.deadline, struct.task_time = deadline, task_time
         struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
-        for place, drive in zip(self._feed, self._fed, strict=False):
-            place.ticks = drive.fed
+        for place, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
+            place.every, place.ticks = each.every, drive.fed + each.every - each.at
+            if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
+                place.every, place.ticks = NEVER, 1
         end: int = machine.functions.stretch_run(machine.tick, self._sockets.struct, self._log.struct, struct, most)
-        for drive in set(self._fed):
+        for drive in {drive for drive, _, _ in self._fed}:
             drive.fed += struct.ticks
         for ring in self._rings:
             ring.reread()

@@ -589,7 +589,7 @@ def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float
 
 def test_our_heartbeat_is_sent_three_times_within_the_watchdog() -> None:
     drive, _ = conversation(Axis())
-    sent = [bool(drive.alive_frames()) for _ in range(160)]
+    sent = [bool(drive.routine_frames()) for _ in range(160)]
     assert sent[0] and sum(sent) == 10  # every 16th tick of 1 ms, watchdog 50 ms
     every = [index for index, was_sent in enumerate(sent) if was_sent]
     assert max(b - a for a, b in pairwise(every)) * PERIOD <= 0.05 / 3

@@ -1,6 +1,8 @@
 """Temperatures, supply and load of the drives: columns, warnings in time, and what is not seen."""
 
+import json
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from hil.drives.quantities import GAUGES, Quantity
 from hil.frame import Frame
 from hil.protocols.nodes import build
 from hil.safety import EventKind
+from servoctl.errors import ConfigError
 from tests.hil.emulation import drive_settings
+from tests.hil.rigs import RACK, lift, play
 from tests.hil.test_tick_in_c import compare
 
 WARM = "hil.emulation.thermal={rise: 80, time: 0.5}"
@@ -77,3 +81,81 @@ def test_temperatures_of_mit_replies(status: str, end: str, expected: dict[Quant
     drive.accept(Frame(0x010, bytes.fromhex(first + "7fff7ff7ff" + end)))
     shown = {gauge.quantity: value for gauge, value in zip(GAUGES, drive.gauges, strict=True) if value == value}
     assert shown == expected and drive.shows == frozenset(expected)
+
+
+MONITORED = {"temperature": [0x2000, 1, 0.1], "load": [0x2000, 2, 0.001]}
+"""Objects of the emulated CiA 402 drive."""
+
+ASKED: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
+    "cia402": ("coordinated_robots", "u1", {"monitor_objects": MONITORED}, {"temperature", "supply", "load"}),
+    "odrive": ("two_mass_spring_drive", "F", {}, {"temperature", "motor_temperature", "supply"}),
+    "moteus": ("coordinated_robots_moteus", "u1", {}, {"temperature", "motor_temperature", "supply"}),
+    "robstride": ("scara_robstride", "F4", {}, {"temperature", "supply"}),
+}
+"""Protocol -> a config, one of its drives, further keys of it, and what it then shows."""
+
+
+def keys(drive: str, **more: Any) -> list[str]:
+    return [f"hil.drives.{drive}.{key}={json.dumps(value)}" for key, value in more.items()]
+
+
+@pytest.mark.parametrize("protocol", ASKED)
+def test_each_protocol_shows_the_same_in_both_ticks_and_what_the_drive_has(protocol: str) -> None:
+    config, drive, more, shown = ASKED[protocol]
+    result = compare(config, WARM, *keys(drive, monitor_period=0.02, **more))
+    columns = {name: np.frombuffer(data) for name, data in result["columns"].items()}
+    names = {gauge.name for gauge in GAUGES}
+    assert {name.split(".")[0] for name in columns if name.endswith(f".{drive}")} & names == shown
+    assert (columns[f"supply.{drive}"] == (24.0 if protocol == "moteus" else 48.0)).all()
+    limit = next(each.torque_limit for each in load(config).settings.drives if each.name == drive)
+    torque, heat, loads = columns[f"true_u.{drive}"], 0.0, []
+    step = columns["elapsed"][0]
+    for square in (torque / limit) ** 2:
+        loads.append(heat)
+        heat = square + (heat - square) * exp(-step / 0.5)
+    on = columns[f"true_on.{drive}"] == 1
+    expected = 25.0 + 80.0 * np.array(loads)
+    # a value is up to two questions old, and the motor may warm by what 40 ms change
+    slack = 0.3 + np.abs(expected - np.roll(expected, round(0.04 / step)))[on].max()
+    assert np.abs(columns[f"temperature.{drive}"] - expected)[on].max() < slack
+    assert result["given_back"].get("the state of a drive", 0) == 0
+
+
+@pytest.mark.parametrize("protocol", ["cia402", "odrive", "moteus", "robstride"])
+def test_a_common_supply_that_braking_raises_is_reported_before_it_trips(protocol: str) -> None:
+    supply = "hil.emulation.supply={voltage: 48, capacitance: 0.05, trip: 60}"
+    played = play(lift(RACK, protocol, monitor_period=0.02), supply, duration=4)
+    events = {event.kind: event for event in reversed(played.events)}
+    assert events[EventKind.SUPPLY].time < events[EventKind.DRIVE_FAULT].time
+    assert "warning at 52.8 V" in events[EventKind.SUPPLY].detail
+    assert played["supply.F"].max() > 55.0
+
+
+def test_a_drive_that_does_not_answer_is_named_and_asked_no_more() -> None:
+    fault = {"kind": "sdo_abort", "drive": "F", "index": 0x6079, "at": 0.0, "since": "power_on"}
+    played = play(lift(RACK, monitor_period=0.02), faults=[fault], since="power_on", duration=0.3)
+    assert played.exit_code == 0 and np.isnan(played["supply.F"]).all()
+    assert ("unseen", "bus voltage") in [(event.kind.name.lower(), event.detail) for event in played.events]
+
+
+@pytest.mark.parametrize("protocol", ASKED)
+def test_the_bus_load_counts_what_is_asked_and_answered(protocol: str) -> None:
+    config, drive, more, _ = ASKED[protocol]
+    asked = load(config, keys(drive, monitor_period=0.1, **more)).settings.loads["main"]
+    silent = load(config).settings.loads["main"]
+    kinds = {"cia402": 6, "odrive": 2, "moteus": 2, "robstride": 2}[protocol]  # frames of each question and answer
+    assert asked.frames - silent.frames == pytest.approx(10 * kinds) and asked.load > silent.load
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"heat": [0x2000, 1, 1]}, r"no 'heat' is known"),
+        ({"load": [0x2000, 1]}, r"load: expected \[index, subindex, unit\]"),
+        ({"load": [0x2000, 1, 0]}, r"load: expected \[index, subindex, unit\]"),
+        (3, r"expected \{temperature, motor_temperature, supply, load: \[index, subindex, unit\]\}"),
+    ],
+)
+def test_wrong_objects_are_refused_with_what_is_expected(value: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load("coordinated_robots", keys("u1", monitor_objects=value))

@@ -5,7 +5,7 @@ import random
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -185,10 +185,12 @@ class Checked(HilRun):
         return in_order
 
 
-def run_on_sockets(folder: Path, kind: type[HilRun], duration: float = 0.5, **hil: Any) -> tuple[Any, Any]:
+def run_on_sockets(
+    folder: Path, kind: type[HilRun], duration: float = 0.5, sets: Sequence[str] = (), **hil: Any
+) -> tuple[Any, Any]:
     keys = {"interface": "emulated", "bitrate": 1_000_000}
     config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c", **hil))
-    setup = load(config)
+    setup = load(config, sets)
     with on_pair(setup, config) as environment:
         engaged = partial(environment.buses["main"].send, beginning())
         run = kind(setup, replace(environment, engaged=engaged), Stage.FULL, duration, folder, {})
@@ -237,6 +239,23 @@ def test_ticks_of_one_call_are_recorded_counted_and_fed_as_single_ones(checked: 
     beats = [sent[:i].count(0x80) for i, identity in enumerate(sent) if identity == 0x700 + 127]
     last = [after - before for before, after in pairwise(beats) if sent.count(0x80) - 150 < before < beats[-1] - 30]
     assert len(last) > 8 and set(last) == {9}  # ticks of 10 ms; a third of the watchdog of 0.3 s is not exceeded
+
+
+def test_ticks_of_one_call_ask_for_the_bus_voltage_at_its_pace(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    _, ended = run_on_sockets(folder, HilRun, 2.0, ("hil.drives.F.monitor_period=0.05",))
+    columns = ended.trajectory.columns
+    in_task = columns["stage"] == STAGES.index(Phase.FULL.value)
+    assert ended.trajectory.metadata["ticks_in_c"] > 100 and (columns["supply.F"][in_task] == 48.0).all()
+    frames = [(ours, frame) for _, ours, frame, _ in read_frames(folder)]
+    syncs, asked, answered = 0, [], 0
+    for ours, frame in frames:
+        syncs += ours and frame.id == 0x80
+        if ours and frame.data[:4] == bytes.fromhex("40796000"):
+            asked.append(syncs)
+        answered += frame.id == 0x581 and frame.data[:4] == bytes.fromhex("43796000")
+    assert set(np.diff(asked[3:])) == {5} and len(asked) > 30  # ticks of 10 ms; the first ones belong to the bring-up
+    assert answered >= len(asked) - 1
 
 
 class Later(HilRun):

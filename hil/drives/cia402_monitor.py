@@ -1,0 +1,95 @@
+"""Which objects of a CiA 402 drive hold its temperature, bus voltage and load, and how they are asked for over SDO."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+
+from hil.codecs import cia402 as codec
+from hil.drives.gauges import GaugeReads
+from hil.drives.quantities import GAUGES, Quantity
+from hil.drives.wire import Expects, Message, Operation, Reads
+from hil.frame import Frame
+from servoctl.config.document import in_words
+from servoctl.config.fields import fault
+from servoctl.expression.suggest import remedy
+
+
+class MonitoredObject(NamedTuple):
+    """An object that holds a temperature, a voltage or a load.
+
+    Attributes:
+        number, sub: Its index and subindex.
+        unit: What one count of it is [degree C, V, or 1 for the largest lasting load].
+    """
+
+    number: int
+    sub: int
+    unit: float
+
+
+DC_LINK = MonitoredObject(0x6079, 0, 0.001)
+"""DC link circuit voltage, by the standard in mV."""
+
+MONITORED = f"{{{', '.join(gauge.name for gauge in GAUGES)}: [index, subindex, unit]}}"
+
+
+def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
+    """Reads `monitor_objects`.
+
+    Raises:
+        PydanticCustomError: A name is unknown, or an object is not three numbers in their ranges.
+    """
+    if not isinstance(value, Mapping):
+        raise fault(f"expected {MONITORED}, got {in_words(value)}")
+    known = {gauge.name: gauge.quantity for gauge in GAUGES}
+    objects: dict[Quantity, MonitoredObject] = {}
+    for name, place in value.items():
+        if name not in known:
+            raise fault(f"no {name!r} is known ({remedy(str(name), known)})")
+        try:
+            index, sub, unit = (float(each) for each in place)
+            fits = index in range(0x10000) and sub in range(0x100) and isfinite(unit) and unit != 0.0
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise fault(f"{name}: expected [index, subindex, unit], such as [0x3201, 1, 0.1], got {in_words(place)}")
+        objects[known[str(name)]] = MonitoredObject(int(index), int(sub), unit)
+    return objects
+
+
+class MonitoredObjects:
+    """The objects of one drive.
+
+    Args:
+        node: Its node id.
+        objects: What each holds -> the object.
+
+    Attributes:
+        quantities: What each holds.
+        questions: Frames that ask for each, in the same order.
+        messages: Their answers; the size of an object shows only in its answer.
+    """
+
+    def __init__(self, node: int, objects: Mapping[Quantity, MonitoredObject]) -> None:
+        self._by_head: dict[int, GaugeReads] = {}
+        self.quantities, self.messages = list(objects), list[Message]()
+        self.questions = [
+            Frame(codec.SDO_REQUEST + node, codec.request_object(each.number, each.sub)) for each in objects.values()
+        ]
+        for quantity, (index, sub, unit) in objects.items():
+            for head, field in codec.answer_heads(index, sub).items():
+                reads = GaugeReads(Reads(field, quantity, ((Operation.TIMES, unit),)))
+                self._by_head[head] = reads
+                selects = (Expects(codec.HEAD, codec.HEAD.mask, head),)
+                self.messages.append(Message(codec.SDO_ANSWER + node, 8, reads.reads, selects=selects))
+
+    @property
+    def frames(self) -> list[GaugeReads]:
+        """What the answers bring, by size."""
+        return list(self._by_head.values())
+
+    def take(self, data: bytes, gauges: list[float]) -> None:
+        """Writes the value in an answer into `Drive.gauges`; other answers change nothing."""
+        reads = self._by_head.get(int.from_bytes(data[:4], "little")) if len(data) == 8 else None
+        if reads is not None:
+            reads.take(data, gauges)
