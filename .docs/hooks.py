@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import reference
+import shown
 from equations import Equations
-from made import name_of, pages, pictures
+from made import ROOT, name_of, pages, pictures, stills
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.utils import get_relative_url
 
 EQUATIONS = Equations()
+
+FILM = ROOT / ".readme" / "two_arms_box.gif"
+"""The film of the README, also on the start page; a test compares it with what its command makes."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -24,19 +28,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     Raises:
         PluginError: A block of a page does not do what the page says; the build ends.
     """
-    shown = [page for page in pages() if pictures(page)]
+    illustrated = [page for page in pages() if pictures(page)]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        folders = list(workers.map(_made, shown))
-    for page, folder in zip(shown, folders, strict=True):
-        for picture in pictures(page):
+        folders = list(workers.map(_made, illustrated))
+    for page, folder in zip(illustrated, folders, strict=True):
+        for picture in [*pictures(page), *stills(page)]:
             files.append(File.generated(config, f"{name_of(page)}/{picture}", abs_src_path=str(folder / picture)))
+    files.append(File.generated(config, FILM.name, abs_src_path=str(FILM)))
     for name, content in reference.written().items():
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Writes the tables of metrics, stops and gauges, and takes the equations out of a page before Markdown reads it.
+    """Writes the tables and the grid of pictures, sets commands apart from output, and takes the equations out.
 
     Raises:
         PluginError: An equation cannot be set; the build ends.
@@ -45,7 +50,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if "<!-- table of stops -->" in markdown:
             markdown = markdown.replace("<!-- table of stops -->", reference.stops())
             markdown = markdown.replace("<!-- table of gauges -->", reference.gauges())
-        return EQUATIONS.hide(markdown.replace("<!-- table of metrics -->", reference.metrics()))
+        markdown = markdown.replace("<!-- table of metrics -->", reference.metrics())
+        markdown = markdown.replace("<!-- grid of pictures -->", shown.grid())
+        return EQUATIONS.hide(shown.apart(markdown))
     except ValueError as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from None
 

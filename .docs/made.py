@@ -34,6 +34,13 @@ def pictures(page: Path) -> list[str]:
     return re.findall(rf"!\[[^\]]*\]\({re.escape(page.stem)}/(\S+?)\)", page.read_text())
 
 
+def stills(page: Path) -> list[str]:
+    """Files of the pictures of a page of the gallery for its grid: the path of each run, or else its overview."""
+    if not name_of(page).startswith("gallery/"):
+        return []
+    return [picture.replace("overview", "still") for picture in pictures(page)]
+
+
 def made(page: Path) -> Path:
     """Folder with the pictures of a page, after its blocks have run with the present sources.
 
@@ -48,7 +55,7 @@ def made(page: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="servoctl-page-") as folder:
             blocks.run(f"{name}.md", blocks.blocks(page.read_text()), Path(folder))
             part = Path(tempfile.mkdtemp(prefix=".part-", dir=KEPT))
-            for picture in pictures(page):
+            for picture in [*pictures(page), *stills(page)]:
                 (part / picture).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(_picture(name, Path(folder) / picture), part / picture)
         _keep(part, kept)
@@ -68,6 +75,8 @@ def _keep(part: Path, kept: Path) -> None:
 
 def _picture(page: str, path: Path) -> Path:
     """A picture that a command of the page wrote."""
+    if path.stem == "still":
+        path = path.with_stem("path" if path.with_stem("path").exists() else "overview")
     if not path.exists():
         raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no command of the page makes this picture")
     return path

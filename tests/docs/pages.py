@@ -10,3 +10,4 @@ import blocks as blocks  # noqa: E402
 import equations as equations  # noqa: E402
 import fault_texts as fault_texts  # noqa: E402
 import made as made  # noqa: E402
+import shown as shown  # noqa: E402

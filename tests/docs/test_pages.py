@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks, made
+from pages import DOCS, blocks, made, shown
 
 PAGES = {made.name_of(page): page for page in made.pages()}
 SLOW = ("hil", "sweep", "run four_bars", "run swarm_50", "run two_arms_box")
@@ -45,6 +45,8 @@ def test_every_picture_is_made_by_a_command_that_the_page_shows() -> None:
         for picture in made.pictures(page):
             folder = picture.partition("/")[0]
             command = rf"^\$ servoctl (report|compare|sweep|tune|identify)\b.*\b{folder}\b"
+            if "/" not in picture:
+                command = rf"(sc.plot|savefig)\(.*\"{picture}\""
             assert re.search(command, page.read_text(), re.MULTILINE), f"{name}: {picture}"
 
 
@@ -69,6 +71,28 @@ def test_every_shipped_config_is_in_the_gallery() -> None:
 
     shown = "\n".join(page.read_text() for name, page in PAGES.items() if name.startswith("gallery/"))
     assert sorted(shipped_configs()) == sorted(set(re.findall(r"^## (\w+)$", shown, re.MULTILINE)))
+
+
+def test_the_grid_of_the_gallery_has_a_picture_and_a_line_for_each_entry_with_a_picture() -> None:
+    grid = shown.grid()
+    for name, page in PAGES.items():
+        for still in made.stills(page):
+            entry = still.removesuffix("/still.png")
+            card = re.search(rf"!\[(.+)\]\({name.partition('/')[2]}/{entry}/still.png\)", grid)
+            assert card is not None and len(card[1]) < 110, f"{name}: {entry}"
+            assert f"({name.partition('/')[2]}.md#{entry})" in grid
+    assert grid.count("still.png") == sum(len(made.stills(page)) for page in PAGES.values()) > 35
+
+
+def test_copying_a_block_of_commands_gives_commands_alone() -> None:
+    page = "a\n\n```console\n$ one\n$ two  # ends with 3\nprinted\n$ three\n...\n```\n\nb\n"
+    output = '``` {.text .output .no-copy title="ends with exit code 3"}\nprinted\n```'
+    assert shown.apart(page) == f"a\n\n```sh\none\ntwo\n```\n\n{output}\n\n```sh\nthree\n```\n\nb\n"
+
+
+def test_what_python_code_prints_has_no_button_that_copies_it() -> None:
+    page = '```python\nprint("x")\n```\n\n```text\nx\n```\n\n```text\ny\n```\n'
+    assert shown.apart(page).count(".no-copy") == 1
 
 
 def test_every_page_is_in_the_navigation() -> None:
