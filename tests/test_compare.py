@@ -50,7 +50,7 @@ def test_the_lines_of_all_runs_are_in_one_panel(folders: list[Path]) -> None:
     lines = {line.get_gid(): line.get_xydata() for line in axes.get_lines() if line.get_gid()}
     assert list(lines) == ["slow", "fast"]
     assert lines["fast"][:, 1] == pytest.approx(np.exp(-4.0 * T))
-    assert axes.get_ylabel() == "|violation| [m]"
+    assert axes.get_ylabel() == "|error| [m]"
     assert {"slow", "fast"} <= {text.get_text() for text in axes.texts}
 
 

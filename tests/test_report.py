@@ -6,7 +6,7 @@ import pytest
 
 from servoctl.errors import RunFolderError
 from servoctl.report import DPI, FIGURES, figure, gives, plot, report
-from servoctl.report.panels import FLOOR, status_runs
+from servoctl.report.panels import status_runs
 from servoctl.report.path import frames, view
 from servoctl.report.stages import stage_spans
 from servoctl.report.style import NAMED, axis_label, chosen, colours, drawing_style, envelope, spread
@@ -119,30 +119,23 @@ def test_the_time_axis_is_labelled_once_per_stack_with_its_unit():
     assert [axes.get_xlabel() for axes in drawn.axes] == ["", "t [s]", "", "t [s]"]
 
 
-def test_violations_are_absolute_values_on_a_logarithmic_axis_even_with_zeros():
+def test_errors_are_drawn_by_unit_and_rows_at_round_off_are_counted():
     run = two_arms()
     drawn = figure(run, "violations")
-    assert drawn.axes[0].get_yscale() == "log"
+    assert [axes.get_ylabel() for axes in drawn.axes] == ["error [m]", "error [rad]"]
+    assert {axes.get_yscale() for axes in drawn.axes} == {"linear"}
     found = lines(drawn)
-    assert np.array_equal(found["|violation|", "object_x [m]"][1], run["violation.object_x"])
-    loop = found["|violation|", "loop_x [m]"][1]
-    assert np.array_equal(loop, np.maximum(np.abs(run["passive.loop_x"]), FLOOR))
-    assert loop.min() == FLOOR
-    assert drawn.axes[0].get_ylim()[0] >= FLOOR / 2
+    assert np.array_equal(found["error [m]", "object_x"][1], run["violation.object_x"])
+    assert not any("loop" in name for _, name in found)
+    assert "2 rows below 1e-9: round-off" in texts(drawn)
 
 
-def test_passive_rows_are_dashed_and_the_title_says_so():
-    axes = figure(two_arms(), "violations").axes[0]
+def test_rows_of_the_mechanism_are_dashed_and_the_title_says_so():
+    loose = {"passive.loop_y": np.linspace(0.0, -1e-3, 200)}
+    axes = figure(two_arms(**loose), "violations").axes[0]
     styles = {line.get_gid(): line.get_linestyle() for line in axes.get_lines() if line.get_gid()}
-    assert styles["level [rad]"] == "-"
-    assert styles["loop_y [m]"] == "--"
-    assert axes.get_title(loc="left") == "Violations (dashed: passive constraints)"
-
-
-def test_a_common_unit_is_in_the_axis_label():
-    run = two_arms()
-    run = Trajectory({name: x for name, x in run.columns.items() if name != "violation.level"}, run.units)
-    assert ("|violation| [m]", "object_x") in lines(figure(run, "violations"))
+    assert (styles["object_x"], styles["loop_y"]) == ("-", "--")
+    assert axes.get_title(loc="left") == "Task error (dashed: mechanism constraints)"
 
 
 def test_rows_without_violation_are_not_drawn():
@@ -150,10 +143,12 @@ def test_rows_without_violation_are_not_drawn():
     assert not any("level" in name for _, name in lines(figure(run, "violations")))
 
 
-def test_a_violation_that_is_zero_throughout_is_drawn_at_the_floor(tmp_path):
+def test_a_run_at_round_off_has_a_sentence_in_place_of_lines(tmp_path):
     zero = {f"violation.{name}": np.zeros(200) for name in ("object_x", "object_y", "level")}
-    files = report(only(two_arms(**zero), "q", "v", "violation"), tmp_path)
-    assert "violations.png" in [file.name for file in files]
+    run = only(two_arms(**zero), "q", "v", "violation")
+    assert "violations.png" in [file.name for file in report(run, tmp_path)]
+    drawn = figure(run, "violations")
+    assert lines(drawn) == {} and texts(drawn) == ["3 rows below 1e-9: round-off"]
 
 
 def test_the_mechanism_is_drawn_at_several_instants_from_light_to_dark():
@@ -237,7 +232,7 @@ def test_without_a_drawing_the_path_is_velocity_over_coordinate():
 def test_the_overview_has_four_panels_and_the_name_of_the_run():
     drawn = figure(two_arms(), "overview")
     titles = [axes.get_title(loc="left") for axes in drawn.axes]
-    assert [title.split(" (")[0] for title in titles if title] == ["Path", "Coordinates", "Inputs", "Violations"]
+    assert [title.split(" (")[0] for title in titles if title] == ["Path", "Coordinates", "Inputs", "Task error"]
     assert drawn.get_suptitle() == "coordinated_robots"
     assert drawn.texts[-1].get_text() == "6.283 s, 200 rows, engine c, completed"
 
@@ -311,7 +306,7 @@ def test_stages_are_bands_and_violations_are_those_of_the_task():
     run = on_drives()
     run.columns["stage"] = np.where(run.t < 1.0, 0, np.where(run.t < 2.0, 1, 2))
     run.metadata["stages"] = ["ramp", "full", "stopping"]
-    run.metadata["torque_limits"] = dict.fromkeys(run.actuators, 40.0)
+    run.metadata["torque_limits"] = dict.fromkeys(run.actuators, 1.5 * np.abs(run.u).max())
     begin, stop = run.t[run.t >= 1.0][0], run.t[run.t >= 2.0][0]
     assert stage_spans(run) == [(0.0, begin, "ramp"), (begin, stop, "full"), (stop, 3.0, "stopping")]
     drawn = figure(run, "violations")
@@ -324,7 +319,11 @@ def test_stages_are_bands_and_violations_are_those_of_the_task():
     limits = [
         line for axes in figure(run, "inputs").axes for line in axes.get_lines() if "limit" in str(line.get_gid())
     ]
-    assert sorted({line.get_ydata()[0] for line in limits}) == [-40.0, 40.0]
+    assert sorted({line.get_ydata()[0] for line in limits}) == [-1.5 * np.abs(run.u).max(), 1.5 * np.abs(run.u).max()]
+    run.metadata["torque_limits"] = dict.fromkeys(run.actuators, 40.0)
+    (axes,) = figure(run, "inputs").axes
+    assert not any("limit" in str(line.get_gid()) for line in axes.get_lines())
+    assert axes.get_title(loc="right") == "limits beyond the axis: 40"
 
 
 def test_timing_is_drawn_only_for_runs_with_timing(tmp_path):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 METRICS = ("rms_violation", "max_violation", "final_violation", "drift")
 """Compared metrics of each task and passive row."""
 
-PICTURES = {"violation": "Violations", "u": "Inputs", "q": "Coordinates"}
+PICTURES = {"violation": "Task error", "u": "Inputs", "q": "Coordinates"}
 """Group of columns (or `violation`: of tasks) -> title of its picture."""
 
 
@@ -114,7 +114,7 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
             else:
                 leave_out_runaway(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
             axes.set_xlabel("t [s]")
-            axes.set_ylabel(axis_label("|violation|" if group == "violation" else group, _unit(runs, group, name)))
+            axes.set_ylabel(axis_label("|error|" if group == "violation" else group, _unit(runs, group, name)))
         name_all_lines(drawn)
     return drawn
 

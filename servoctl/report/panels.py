@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.report.scales import FLOOR, calm_range, log_floor, log_top
 from servoctl.report.stages import of_task, shade_stages
-from servoctl.report.style import PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
+from servoctl.report.style import NAMED, PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
 from servoctl.run_folder.funnels import funnel_curves
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
+
+ROUND_OFF = 1e-9
+"""Rows whose error stays below this are as exact as numbers allow."""
+
+NEAR = 2.0
+"""Limits are drawn up to this multiple of the largest input."""
 
 BANDS = {
     Status.RANK_DEFICIENT: "#F2E6B8",
@@ -101,18 +107,25 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
             axes.tick_params(labelbottom=False)
 
 
-def _draw_limits(axes: "Axes", trajectory: Trajectory, names: Iterable[str], shades: dict[str, str]) -> None:
-    """Draws the torque limits of drives, hatched outwards; equal limits share one pair of lines."""
+def _draw_limits(axes: "Axes", trajectory: Trajectory, inputs: Mapping[str, Array], shades: dict[str, str]) -> None:
+    """Draws the torque limits of drives near the lines, hatched outwards, and names the others.
+
+    Equal limits share one pair of lines.
+    """
     from matplotlib.patheffects import withTickedStroke
 
     limits = trajectory.metadata.get("torque_limits", {})
-    known = {name: float(limits[name]) for name in names if name in limits}
+    known = {name: float(limits[name]) for name in inputs if name in limits}
+    near = NEAR * max((np.nanmax(np.abs(drawable(x)), initial=0.0) for x in inputs.values()), default=0.0)
     same = len(set(known.values())) == 1
     for name, limit in list(known.items())[: 1 if same else None]:
-        for side in (-limit, limit):
+        for side in (-limit, limit) if limit <= near else ():
             colour = QUIET if same else shades[name]
             line = axes.axhline(side, color=colour, linewidth=0.7, gid=f"limit {name} {side:g}")
             line.set_path_effects([withTickedStroke(spacing=7, angle=np.copysign(60.0, side), length=0.7)])
+    if far := sorted({limit for limit in known.values() if limit > near}):
+        text = f"limits beyond the axis: {', '.join(f'{limit:g}' for limit in far[:NAMED])}"
+        axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
 def violation_rows(trajectory: Trajectory) -> dict[str, Array]:
@@ -123,28 +136,51 @@ def violation_rows(trajectory: Trajectory) -> dict[str, Array]:
 
 
 def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
-    """Draws the absolute value of every violation over time, on a logarithmic axis."""
+    """Draws the error of every task row over time, and dashed that of every row of the mechanism, one panel per unit.
+
+    Rows that stay below `ROUND_OFF` are only counted.
+    """
     rows = violation_rows(trajectory)
-    units = {column: trajectory.units.get(column, "") for column in rows}
-    common = units[next(iter(rows))] if len(set(units.values())) == 1 else ""
-    shades = colours(rows)
+    shown = {column: x for column, x in rows.items() if not np.nanmax(np.abs(drawable(x)), initial=0.0) < ROUND_OFF}
+    few = f"{len(rows) - len(shown)} rows below 1e-9: round-off" if len(shown) < len(rows) else ""
+    units: dict[str, dict[str, Array]] = {}
+    for column, x in shown.items():
+        units.setdefault(trajectory.units.get(column, ""), {})[column] = x
+    stack = cell.subgridspec(max(len(units), 1), 1)
+    kinds = {column.partition(".")[0] for column in shown}
+    title = "Task error" + " (dashed: mechanism constraints)" * (len(kinds) > 1)
+    if "passive" in kinds and len(kinds) == 1:
+        title = "Error of mechanism constraints"
+    shades = colours(shown)
+    for i, (unit, lines) in enumerate(units.items()):
+        axes = figure.add_subplot(stack[i])
+        for column, x in lines.items():
+            kind, name = column.split(".", 1)
+            draw_lines(axes, trajectory.t, {name: x}, {name: shades[column]}, "-" if kind == "violation" else "--")
+        for line in axes.get_lines():
+            line.set_linewidth(1.2 if len(shown) <= 8 else 0.7)
+        shade_stages(axes, trajectory)
+        axes.set_ylabel(axis_label("error", unit))
+        axes.margins(y=0.08)
+        leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
+        time_axis(axes, trajectory.t)
+        if i == 0:
+            axes.set_title(title)
+        if i < len(units) - 1:
+            axes.set_xlabel("")
+            axes.tick_params(labelbottom=False)
+    if few and shown:
+        axes.text(1, -0.2, few, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUIET)
+    elif few:
+        _write_alone(figure, stack[0], title, few)
+
+
+def _write_alone(figure: "Figure", cell: "SubplotSpec", title: str, text: str) -> None:
+    """A panel that has a sentence in place of lines."""
     axes = figure.add_subplot(cell)
-    axes.set_yscale("log")
-    for column, x in rows.items():
-        kind, name = column.split(".", 1)
-        label = name if common else axis_label(name, units[column])
-        size = np.maximum(np.abs(drawable(x)), FLOOR)
-        draw_lines(axes, trajectory.t, {label: size}, {label: shades[column]}, "-" if kind == "violation" else "--")
-    shade_stages(axes, trajectory)
-    for line in axes.get_lines():
-        line.set_linewidth(1.1 if len(rows) <= 8 else 0.7)
-    fit_log(axes, {"": (trajectory.t, rows.values())})
-    axes.set_ylabel(axis_label("|violation|", common))
-    both = any(column.startswith("passive") for column in rows) and any(
-        column.startswith("violation") for column in rows
-    )
-    axes.set_title("Violations (dashed: passive constraints)" if both else "Violations")
-    time_axis(axes, trajectory.t)
+    axes.set_title(title)
+    axes.axis("off")
+    axes.text(0, 0.95, text, transform=axes.transAxes, va="top", color=QUIET)
 
 
 def draw_bounds(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:

@@ -3,6 +3,8 @@
 
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const histograms = []; // their horizontal axis is not time: each is a plot group of its own
+const ROUND_OFF = 1e-9; // rows whose error stays below this are as exact as numbers allow
+const NEAR = 2; // limits are drawn up to this multiple of the largest input
 const MANY = 24; // with more lines, lines are thin and there is no legend
 
 /** Adds every panel for which a run has data. */
@@ -15,7 +17,7 @@ function addPanels(root, group, content) {
     return box;
   };
   for (const [title, fill] of [
-    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Bounds", bounds], ["Funnels", funnels], ["Rank, pivot and residual of the law", evidence],
+    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Errors", violations], ["Bounds", bounds], ["Funnels", funnels], ["Rank, pivot and residual of the law", evidence],
     ["What the model does not explain", disturbances], ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
     const box = section(title);
@@ -95,25 +97,37 @@ function inputs(box, group, runs) {
       (run.limits[name] ?? []).map((value, end) => ({ name, value, colour: drawn.lines[i].colour, side: end ? 1 : -1 }))));
     const values = [...new Set(limits.filter(({ value }) => value !== null).map(({ value }) => value))].sort((a, b) => a - b);
     if (!values.length) return {};
-    const alike = values.length <= 2;
+    const most = drawn.tables.flatMap(([, ...lines]) => lines.flat()).reduce((a, y) => Math.max(a, Math.abs(y ?? 0)), 0);
+    const near = values.filter((value) => Math.abs(value) <= NEAR * most), far = values.filter((value) => !near.includes(value));
+    const alike = values.length <= 2, notes = [];
     const sideOf = (value) => limits.find((limit) => limit.value === value).side;
-    const drawnLimits = alike ? values.map((value) => ({ value, side: sideOf(value) })) : limits.filter(({ value }) => value !== null);
-    const note = alike ? `limits ${values.map((x) => shown(x)).join(" and ")}` : "limits in the colour of their input";
-    return { limits: drawnLimits, notes: [`hatched: ${note}`] };
+    const drawnLimits = alike ? near.map((value) => ({ value, side: sideOf(value) })) : limits.filter(({ value }) => near.includes(value));
+    const list = (some) => some.map((x) => shown(x)).join(" and ");
+    if (near.length) notes.push(`hatched: ${alike ? `limits ${list(near)}` : "limits in the colour of their input"}`);
+    if (far.length) notes.push(`limits beyond the axis: ${list(far)}`);
+    return { limits: drawnLimits, notes };
   });
 }
 
-/** Absolute values on a log axis; exact zeros are drawn at its lower edge, as a note says. */
-function violations(box, group, runs, { floor, task_stage: task }) {
-  for (const [columns, title] of [["violation", "Task violations"], ["passive", "Passive violations"]]) {
-    const pick = (run) => groupOf(run, columns).map(([name, x]) => [name, columns === "violation" ? duringTask(run, x, task) : x])
+/** Errors of task rows and of the mechanism's own, by unit; rows at round-off are only counted. */
+function violations(box, group, runs, { task_stage: task }) {
+  for (const [columns, title] of [["violation", "Task error"], ["passive", "Error of mechanism constraints"]]) {
+    const all = (run) => groupOf(run, columns).map(([name, x]) => [name, columns === "violation" ? duringTask(run, x, task) : x])
       .filter(([, x]) => x.some((y) => Number.isFinite(y)));
-    const units = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => run.units[`${columns}.${name}`] ?? "")))];
-    const drawn = overlay(runs, pick, { of: Math.abs });
-    if (!drawn.lines.length) continue;
-    const { notes, ...scale } = floored(drawn.tables, floor);
-    if (units.length > 1) notes.push(`each in the unit of its row: ${units.join(", ")}`);
-    panel(box, group, runs, { title, unit: units.length === 1 ? units[0] : "", log: true, notes, ...scale, ...drawn });
+    const largest = new Map();
+    for (const [name, x] of runs.flatMap(all)) {
+      largest.set(name, x.reduce((most, y) => (Number.isNaN(y) ? most : Math.max(most, Math.abs(y))), largest.get(name) ?? 0));
+    }
+    const exact = [...largest].filter(([, most]) => most < ROUND_OFF).length;
+    const note = `${exact} ${exact === 1 ? "row" : "rows"} below 1e-9: round-off`;
+    const unitOf = (run, name) => run.units[`${columns}.${name}`] ?? "";
+    const shownRows = (run) => all(run).filter(([name]) => !(largest.get(name) < ROUND_OFF));
+    const units = [...new Set(runs.flatMap((run) => shownRows(run).map(([name]) => unitOf(run, name))))];
+    units.forEach((unit, i) => {
+      const drawn = overlay(runs, (run) => shownRows(run).filter(([name]) => unitOf(run, name) === unit));
+      panel(box, group, runs, { title, unit, notes: exact && i === units.length - 1 ? [note] : [], ...drawn });
+    });
+    if (exact && !units.length) box.insertAdjacentHTML("beforeend", `<div class="panel"><header><h3>${title}</h3></header><p class="note">${note}</p></div>`);
   }
 }
 
