@@ -220,7 +220,7 @@ function forces(box, group, runs) {
     panel(box, group, runs, { title: "Mechanical energy", unit: "J", tables, lines, tight: true });
   }
   byUnit(box, group, runs, "servo_force", "Servo forces B u, by coordinate");
-  byUnit(box, group, runs, "passive_force", "Passive constraint forces, by coordinate");
+  byUnit(box, group, runs, "passive_force", "Forces of mechanism constraints, by coordinate");
 }
 
 /** The observer's disturbance of each task row, and the estimator's of each coordinate between its limits of 2 sigma. */
