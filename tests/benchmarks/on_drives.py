@@ -52,11 +52,13 @@ def timed_run(setup: RigSetup, environment: Environment, duration: float, folder
     """Mean processor time of a tick of a run [s].
 
     Raises:
-        RigError: The run did not reach its end.
+        RigError: The run did not reach the end of its task.
     """
     run = TimedRun(setup, environment, Stage.FULL, duration, folder, {})
     result: RunResult = run.run(lambda event: None)
-    if result.exit_code or len(run.times) < 3:
+    ticks = run.times[-1][0] - run.times[0][0] if run.times else 0
+    # a burst of frames at the switch-off may not fit into a pair of sockets, which queues ten: the ticks are done then
+    if ticks < 0.9 * duration / setup.settings.values.period:
         raise RigError(f"the run ended early: {[str(event) for event in result.events]}")
     return run.tick_time()
 

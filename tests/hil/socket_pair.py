@@ -16,7 +16,6 @@ from hil.assembly.emulation import emulated_rig, hand_of
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, close_all
-from hil.bus.channel import SocketCanChannel
 from hil.bus.python_can import PythonCanBus
 from hil.emulator.process import EmulatorServer
 from hil.loop import Clock, WallClock
@@ -45,7 +44,7 @@ class _PairBus(can.BusABC):
 
 def bus_on(end: socket.socket, name: str, clock: Clock, fd: bool) -> PythonCanBus:
     """A bus on one end of a pair."""
-    return PythonCanBus(name, _PairBus(end), clock, system_time=True, socket_channel=SocketCanChannel, fd=fd)
+    return PythonCanBus(name, _PairBus(end), clock, system_time=True, socketcan=True, fd=fd)
 
 
 @contextmanager
