@@ -1,6 +1,6 @@
 """`servoctl check`: validates a config and reports on its model, without a simulation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import Run
     from servoctl.check.sections import CheckReport
     from servoctl.config import schema
+    from servoctl.config.overrides import Override
 
 
 def check(
@@ -51,7 +52,7 @@ def check(
         raise
     report = examine(run)
     if values.tune is not None and not report.errors:
-        _check_tune(run, report)
+        _check_tune(run, report, config, changes_of(set_file, overrides))
     if values.hil is not None:
         _check_rig(run, report)
     if as_json:
@@ -69,15 +70,40 @@ def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
         tell(f"imports {path}")
 
 
-def _check_tune(run: "Run", report: "CheckReport") -> None:
-    """Adds what is wrong with the section on the search, which a run does not look at."""
+def _check_tune(run: "Run", report: "CheckReport", config: str, changes: "Sequence[Override]") -> None:
+    """Adds what is wrong with the section on the search, which a run does not look at.
+
+    What is right in the file, and wrong after a change elsewhere, such as another kind of correction, is a warning.
+    """
+    from servoctl.assembly.make import load
+    from servoctl.errors import ConfigError
+
+    problems = _search_problems(run)
+    kept = [change for change in changes if not isinstance(change, str) or change.startswith("tune")]
+    if problems and len(kept) < len(changes):
+        try:
+            in_file = {_without_hint(problem) for problem in _search_problems(load(config, kept, strict=False))}
+        except ConfigError:
+            in_file = {_without_hint(problem) for problem in problems}  # without the changes there is no run
+        changed = [problem for problem in problems if _without_hint(problem) not in in_file]
+        problems = [problem for problem in problems if _without_hint(problem) in in_file]
+        report.warnings += [f"{problem} (only with this --set: `tune` would refuse it)" for problem in changed]
+    report.errors += problems
+
+
+def _without_hint(problem: str) -> str:
+    return problem.partition(" (")[0]
+
+
+def _search_problems(run: "Run") -> list[str]:
     from servoctl.errors import ConfigError
     from servoctl.tune import read_problem
 
     try:
         read_problem(run)
     except ConfigError as error:
-        report.errors += error.problems
+        return error.problems
+    return []
 
 
 def _check_rig(run: "Run", report: "CheckReport") -> None:
