@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from servoctl.assembly.problems import Problems
 from servoctl.config.initial import PoseConfig
-from servoctl.errors import TaskError
+from servoctl.errors import PlantError, ServoctlError
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
@@ -31,8 +31,8 @@ def solved_start(plant: Robot, start: State, solve: Mapping[str, PoseConfig], pr
         return start
     try:
         return solve_poses(plant, start, poses)
-    except TaskError as error:
-        problems.add(error, "initial", "solve")
+    except ServoctlError as error:
+        problems.add(error, *(("plant",) if isinstance(error, PlantError) else ("initial", "solve")))
         return start
 
 

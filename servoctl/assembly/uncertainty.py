@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.assembly.observer import rate_refusals
+from servoctl.assembly.observer import largest_lateness, rate_refusals
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import changed_parameters, retuned_model
 from servoctl.config.load import LoadedConfig
@@ -134,5 +134,5 @@ def check_start_error(loaded: LoadedConfig, law: object, model: Model, start: St
     if sentence is not None:
         problems.add(sentence, "law", "uncertainty")
         return
-    for sentence in rate_refusals(law, error):
+    for sentence in rate_refusals(law, error, largest_lateness(loaded)):
         problems.add(sentence, "law", "observer")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.observer import rate_refusals, stable_rates
+from servoctl.assembly.observer import largest_lateness, rate_refusals, stable_rates
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
@@ -28,13 +28,14 @@ def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[st
     law = run.system.law
     if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
         return [], {}, []
-    rate, lines, limits = law.observer_rate, [], stable_rates(law, error)
-    errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error)]
+    rate, lines, later = law.observer_rate, [], largest_lateness(run.loaded)
+    limits = stable_rates(law, error, later)
+    errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error, later)]
     values: dict[str, Any] = {}
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-        limit, off = limits[i], largest_rate(row, law.damping[i], law.stiffness[i], OFF)
+        limit, off = limits[i], largest_rate(row, law.damping[i], law.stiffness[i], OFF, later=later)
         values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
         period = row.commands.period
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"

@@ -29,8 +29,10 @@ def of_one_row(observer: RowObserver, row: int) -> RowObserver:
     return RowObserver((observer.rows[row],), (observer.by_rate[row],), one)
 
 
-def loop_matrix(observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0) -> Array:
-    """The matrix of one period on (phi, phi', torque, memory), shape (size, size).
+def loop_matrix(
+    observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0, later: float = 0.0
+) -> Array:
+    """The matrix of one period on (phi, phi', torque, older commands, memory), shape (size, size).
 
     Args:
         observer: Of one row; see `of_one_row`.
@@ -38,15 +40,23 @@ def loop_matrix(observer: RowObserver, rate: float, damping: float, stiffness: f
         damping: Gain on the violation rate; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].
+        later: How much later commands act than the observer knows, as by a jitter [s].
     """
-    size = 3 + len(observer.memory)
-    columns = [_step(np.eye(size)[i], observer, rate, damping, stiffness, error) for i in range(size - 1)]
+    held = observer.commands
+    acts = HeldCommands.of(held.actuators, held.period, held.delay + later)
+    size = 3 + max(acts.late - held.late, 0) + len(observer.memory)
+    columns = [_step(np.eye(size)[i], observer, acts, rate, damping, stiffness, error) for i in range(size - 1)]
     # the last state, that the observer runs, stays 1 and is no part of the motion
     return np.array(columns).T[:-1]
 
 
 def largest_rate(
-    observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, chosen: float = 0.0
+    observer: RowObserver,
+    damping: float,
+    stiffness: float,
+    error: float = 0.0,
+    chosen: float = 0.0,
+    later: float = 0.0,
 ) -> float:
     """Largest stable L [1/s]; 0 if the loop is unstable without an observer, infinite above `LARGEST` per period.
 
@@ -58,10 +68,11 @@ def largest_rate(
         stiffness: Gain on the violation.
         error: E [-].
         chosen: If this rate [1/s] is stable, the end of the stable range that holds it is returned.
+        later: As of `loop_matrix`.
     """
 
     def stable(rate: float) -> bool:
-        roots = np.linalg.eigvals(loop_matrix(observer, rate, damping, stiffness, error))
+        roots = np.linalg.eigvals(loop_matrix(observer, rate, damping, stiffness, error, later))
         return float(np.abs(roots).max()) < 1.0 + 1e-9
 
     grid = np.geomspace(1e-3, LARGEST, 60) / observer.commands.period
@@ -80,19 +91,23 @@ def largest_rate(
     return low
 
 
-def _step(x: Array, observer: RowObserver, rate: float, damping: float, stiffness: float, error: float) -> Array:
-    """The state after one period."""
-    phi, speed, torque, memory = x[0], x[1], x[2], np.append(x[3:-1], 1.0)
+def _step(
+    x: Array, observer: RowObserver, acts: HeldCommands, rate: float, damping: float, stiffness: float, error: float
+) -> Array:
+    """The state after one period; `acts`: when commands act in truth."""
+    held = observer.commands
+    older = max(acts.late - held.late, 0)
+    phi, speed, torque, memory = x[0], x[1], x[2], np.append(x[3 + older : -1], 1.0)
     second_order = observer.by_rate[0]
     task = Rows(np.zeros((1, 1)), np.zeros(1), np.array([phi]), np.array([speed]))
     d = observer.disturbance(task, memory, rate)
     u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
     after = observer.after(task, np.zeros(1), u, np.eye(1), memory, d)
-    held = observer.commands
+    sent = np.concatenate([observer.sent(u, memory), x[3 : 3 + older, None]])
     lag = held.lag[0] if held.lag else 0.0
-    for share, command in held.acting(observer.sent(u, memory)):
+    for share, command in acts.acting(sent):
         phi, speed, torque = _moved(phi, speed, torque, command[0], share * held.period, lag, error, second_order)
-    return np.concatenate([[phi, speed, torque], after])
+    return np.concatenate([[phi, speed, torque], sent[held.late : held.late + older, 0], after])
 
 
 def _moved(

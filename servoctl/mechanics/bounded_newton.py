@@ -35,9 +35,9 @@ def bounded_root(error: ErrorFunction, x: Array, lower: Array, upper: Array, goo
     value, slope = error(x)
     factor = 1.0
     for _ in range(STEPS):
-        if not np.isfinite(value).all() or np.abs(value).max(initial=0.0) < good_enough:
+        size = float(np.linalg.norm(value))  # infinite too where squares overflow
+        if not np.isfinite(size) or np.abs(value).max(initial=0.0) < good_enough:
             break
-        size = float(np.linalg.norm(value))
         damping = factor * 1e-3 * size * max(1.0, float(np.abs(slope).max(initial=0.0)))
         step = bounded_step(slope, -value, x, lower, upper, damping)
         trial = np.clip(x + step, lower, upper)

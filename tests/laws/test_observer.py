@@ -84,6 +84,28 @@ def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: i
     assert grows == [False, True]
 
 
+def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_longest_delay() -> None:
+    """The observer knows 1.5 ms; torques that act after 2 ms look to it like a disturbance."""
+    known = RowObserver(("x",), (True,), HeldCommands.of(("F",), 0.001, 0.0015))
+    assert largest_rate(known, 20.0, 100.0) == math.inf
+    limit = largest_rate(known, 20.0, 100.0, later=0.0005)
+    assert limit == pytest.approx(5293.0, rel=1e-3)
+    # written out: phi'' = u two ticks late; d follows phi' / h minus the mean of the last two commands
+    h, grows = 0.001, []
+    for rate in (0.98 * limit, 1.02 * limit):
+        share, state = 1.0 - math.exp(-rate * h), np.array([1e-3, 0.0])
+        d, before, sent, seen = 0.0, 0.0, [0.0, 0.0, 0.0], []
+        for tick in range(4000):
+            if tick:
+                d += share * ((state[1] - before) / h - (sent[1] + sent[2]) / 2.0 - d)
+            before = state[1]
+            sent = [-100.0 * state[0] - 20.0 * state[1] - d, *sent[:2]]
+            state = np.array([state[0] + h * state[1] + h * h / 2.0 * sent[2], state[1] + h * sent[2]])
+            seen.append(abs(d))
+        grows.append(max(seen[-500:]) > max(seen[2000:2500]))
+    assert grows == [False, True]
+
+
 def test_a_model_that_is_right_bears_any_rate() -> None:
     observer = RowObserver(("x",), (True,), HeldCommands(("F",), 0.001, 1, 0.0, (), (-math.inf,), (math.inf,)))
     assert largest_rate(observer, 20.0, 100.0) == math.inf
