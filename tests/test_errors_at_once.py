@@ -180,7 +180,11 @@ def test_check_names_what_is_wrong_with_a_search(tmp_path: Path, capsys: pytest.
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "tune.search.law.correction.baumgarte.alphaa: the config has no such number (did you mean" in said
-    assert "tune.objective.minimise: rmss_violation: there is no such metric (did you mean 'rms_violation'?" in said
+    wrong = "tune.objective.minimise: rmss_violation: there is no such metric (did you mean 'rms_violation'?"
+    assert wrong in said
+    assert main(["run", str(tmp_path / "c.yaml"), "--out", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
+    assert wrong in capsys.readouterr().err
 
 
 SECOND_ORDER = "law.correction={second_order: {damping: 20, stiffness: 100}}"

@@ -259,3 +259,15 @@ def test_a_task_with_the_name_of_a_passive_constraint_is_refused(tmp_path: Path)
     )
     with pytest.raises(ConfigError, match=r"base: a constraint of the plant itself has this name \(rename the task\)"):
         sc.load(tmp_path / "c.yaml", engine="vm")
+
+
+def test_what_is_wrong_with_a_robot_whose_poses_are_solved_is_found_in_the_file(tmp_path: Path) -> None:
+    """The mass matrix is first asked for by `initial.solve`; a pose may be absurd."""
+    text = Path(find_config("two_arms_box")).read_text()
+    (tmp_path / "robots").symlink_to(Path(find_config("two_arms_box")).parent / "robots")
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    (singular,) = problems(path, "plant.parameters={left_link7_m: 0, left_link7_I: [-1, 0, 0, 0, 0, 0]}")
+    assert singular.startswith(f"{path}:2: plant: Robot.mass_matrix: not positive definite")
+    (far,) = problems(path, "initial.solve={box: {xyz: [1e308, 0, 1]}}")
+    assert "initial.solve: no coordinates inside the joint limits reach the poses" in far

@@ -14,6 +14,7 @@ from servoctl.config.robot import PlacementConfig, RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rotors import FIELD as ROTORS
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
@@ -57,7 +58,11 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
             "plant", "robot" if values.robot else "robots",
         )  # fmt: skip
         return None
-    return replaced_parameters(plant, values.parameters, problems, "plant")
+    parameters = dict(values.parameters)
+    if parameters.pop(ROTORS, None) is not None:
+        remedy = f"give plant.armature: {{{next(iter(plant.actuators), 'joint')}: 0.02}} [kg m^2]"
+        problems.add(f"rotors are given by actuator ({remedy})", "plant", "parameters", ROTORS)
+    return replaced_parameters(plant, parameters, problems, "plant")
 
 
 def placement(values: PlacementConfig) -> Placement:

@@ -31,12 +31,16 @@ def run(
 ) -> None:
     """Simulate a config and write a run folder."""
     from servoctl.assembly import load
+    from servoctl.errors import ConfigError
+    from servoctl.sweep.metrics import unknown_metrics
 
     phases = Phases()
     compiles = engine == "c"
     loading = f"loading, tracing{' and compiling' * compiles}"
     with announced(config, loading, always=compiles):
         loaded = load(config, changes_of(set_file, overrides), engine=engine)
+    if problems := unknown_metrics(loaded):
+        raise ConfigError(problems)
     phases.end(loading)
     with announced(loaded.name, "compiling"):
         loaded.prepare(wait=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.assembly.run import Run
+from servoctl.expression.suggest import remedy
 
 Row = dict[str, Any]
 """Metric -> value, of one run."""
@@ -74,6 +75,22 @@ METRICS = (
     Metric("gain_margin", "", "", "factor on one actuator's gain at which the sampled loop becomes unstable", True),
 )
 """Every metric that `tune` can minimise or constrain; metrics that only `tune` has come last."""
+
+
+def unknown_metrics(run: Run) -> list[str]:
+    """Words of the section `tune` that are no metric of any run, one sentence each; `check` and `tune` look further."""
+    tune = None if run.loaded is None else run.loaded.config.tune
+    if run.loaded is None or tune is None:
+        return []
+    minimised = tune.objective.minimise
+    named = [(name, "objective", "minimise") for name in ([minimised] if isinstance(minimised, str) else minimised)]
+    named += [(name, "constraints", name) for name in tune.constraints]
+    known = dict.fromkeys(metric.name for metric in METRICS)
+    return [
+        f"{run.loaded.where('tune', *place)}: {name}: there is no such metric ({remedy(name.partition('.')[0], known)})"
+        for name, *place in named
+        if name.partition(".")[0] not in known
+    ]
 
 
 def metrics_of(summary: Mapping[str, Any]) -> Row:

@@ -285,3 +285,14 @@ def test_a_range_of_an_mjcf_that_is_not_finite_is_refused(tmp_path: Path) -> Non
         f"{path}: joint 'elbow': the range of its torque is not finite",
     ]
     assert not Path("MUJOCO_LOG.TXT").exists()
+
+
+def test_rotors_of_a_robot_are_no_list_of_parameters(tmp_path: Path) -> None:
+    (tmp_path / "robot.xml").write_text(ARM.replace('name="lift"', 'name="lift" armature="3"'))
+    (tmp_path / "c.yaml").write_text(
+        "plant: {robot: {mjcf: robot.xml}}\ninitial: {}\nlaw: none\nrun: {duration: 0.1}\n"
+    )
+    expected = r"plant.parameters.armature: rotors are given by actuator \(give plant.armature: \{\w+: 0.02\}"
+    for value in ("[0.1, 0.2]", "[0.1]", "0.3"):
+        with pytest.raises(ConfigError, match=expected):
+            sc.load(tmp_path / "c.yaml", [f"plant.parameters.armature={value}"])
