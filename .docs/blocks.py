@@ -10,7 +10,6 @@ import contextlib
 import doctest
 import importlib
 import io
-import json
 import os
 import re
 import shlex
@@ -21,8 +20,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -199,13 +196,13 @@ def _compare(command: str, code: int, expected: str, exit_code: int, output: str
 
 
 def _part(config: str, text: str) -> None:
-    """Checks a part of a config: lays it over a shipped config and loads the result."""
+    """Checks a part of a config: lays it over a shipped config, as `--set-file` does, and loads the result."""
     from servoctl.config import load_config
     from servoctl.errors import ConfigError
 
-    part = yaml.safe_load(text)
-    settings = [f"{section}.{key}={json.dumps(value)}" for section, of in part.items() for key, value in of.items()]
+    part = Path("part.yaml")
+    part.write_text(text)
     try:
-        load_config(config, settings)
+        load_config(config, [part])
     except ConfigError as error:
         raise BlockError(f"over {config}: {error}") from None

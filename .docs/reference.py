@@ -3,23 +3,18 @@
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import python_reference
+from config_types import kind_of
 from fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
-CHAINS = ("PlanarChain",)
-"""Names of `servoctl.mechanics.serial` in the reference."""
-
-WRITTEN = (
-    "Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "Robot", "RobotBuilder", "SecondOrder",
-)  # fmt: skip
-"""Classes that a user derives from or calls; the reference lists their methods with arguments."""
-
-METHODS = (*WRITTEN, "Run", "Trajectory")
-"""Classes whose methods the reference lists."""
+EXAMPLES = Path(__file__).with_name("config_examples.md")
+"""A part of a config for each section, laid over a shipped config by a test."""
 
 STEPS = {
     "ramp": "its own ramp",
@@ -32,7 +27,7 @@ STEPS = {
 
 def written() -> dict[str, str]:
     """Page of the reference -> its Markdown."""
-    return {"config": _config(), "commands": _commands(), "python": _python()}
+    return {"config": _config(), "commands": _commands(), "python": python_reference.written()}
 
 
 def stops() -> str:
@@ -93,16 +88,28 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         key = field.alias or name
         inner = list(_models(field.annotation))
-        rows.append(f"| `{key}` | {_default(field)} | {_cell(_meaning(field))} |")
+        kind = _cell(kind_of(field.annotation, tuple(field.metadata)))
+        rows.append(f"| `{key}` | {kind} | {_default(field)} | {_cell(_meaning(field))} |")
         below += [(f"{path}.{key}".lstrip("."), each) for each in inner]
     if path:
         yield f"## `{path}`"
         yield _cell(inspect.cleandoc(model.__doc__ or "").partition("\n\n")[0])
-    yield "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+    if path in (parts := examples()):
+        yield parts[path]
+    yield "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
     for place, each in below:
         if each.__name__ == "Correction" and place != "law.correction":
             continue  # of the same form everywhere: shown once
         yield from _sections(place, each)
+
+
+def examples() -> dict[str, str]:
+    """Section -> its example as Markdown."""
+    sections = re.split(r"^## (.+)\n", EXAMPLES.read_text(), flags=re.MULTILINE)[1:]
+    return {
+        path: re.sub(r"<!-- .* -->\n", "", text).strip()
+        for path, text in zip(sections[::2], sections[1::2], strict=True)
+    }
 
 
 def _meaning(field: Any) -> str:
@@ -137,10 +144,10 @@ def _protocols() -> Iterator[str]:
 def _options(kind: type[BaseModel]) -> str:
     from hil.drives.options import expected_of
 
-    rows = ["| key | default | meaning | give |", "|---|---|---|---|"]
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in kind.model_fields.items():
         default = "required" if field.is_required() else "" if field.default is None else f"`{_yaml(field.default)}`"
-        rows.append(f"| `{name}` | {default} | {_meaning_of(kind, name)} | {_cell(expected_of(field) or '')} |")
+        rows.append(f"| `{name}` | {_cell(expected_of(field) or '')} | {default} | {_meaning_of(kind, name)} |")
     return "\n".join(rows)
 
 
@@ -246,67 +253,3 @@ def _commands() -> str:
         context = command.context_class(command, info_name=f"servoctl {name}", terminal_width=100)
         parts += [f"## servoctl {name}", f"```text\n{command.get_help(context)}\n```"]
     return "\n\n".join(parts) + "\n"
-
-
-def _python() -> str:
-    import servoctl as sc
-    from servoctl.mechanics import serial
-
-    parts = [
-        "# Python",
-        "`import servoctl as sc` imports each name at its first use. Examples: [From Python](../python.md).",
-    ]
-    things = {f"sc.{name}": getattr(sc, name) for name in set(sc.__all__) - {"__version__"}}
-    things |= {f"servoctl.mechanics.serial.{name}": getattr(serial, name) for name in CHAINS}
-    for place, thing in sorted(things.items(), key=lambda each: each[0].rpartition(".")[2].lower()):
-        name = place.rpartition(".")[2]
-        parts += [f"## `{place}`", _signature(name, thing), _docstring(thing)]
-        if isinstance(thing, type) and name in METHODS:
-            called = _arguments if name in WRITTEN else lambda method: ""
-            parts += [
-                f"- `{method}{called(getattr(thing, method))}`: {_first(getattr(thing, method))}"
-                for method in (vars(thing) if name in WRITTEN else sorted(vars(thing)))
-                if not method.startswith("_") and callable(getattr(thing, method))
-            ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _arguments(method: Any) -> str:
-    """The arguments of a method by name, as in a call."""
-    return f"({', '.join(name for name in inspect.signature(method).parameters if name != 'self')})"
-
-
-def _signature(name: str, thing: Any) -> str:
-    """Names and defaults of the arguments."""
-    if isinstance(thing, type) and "__init__" not in vars(thing):
-        return ""
-    parameters = [
-        each.replace(annotation=inspect.Parameter.empty, default=each.default)
-        for each in inspect.signature(thing).parameters.values()
-    ]
-    shown = str(inspect.Signature([each for each in parameters if "factory" not in str(each.default)]))
-    return f"```text\n{name}{shown}\n```"
-
-
-def _docstring(thing: Any) -> str:
-    """A Google-style docstring as Markdown: prose, and a list below each heading."""
-    lines: list[str] = []
-    example = False  # a part of a config, indented
-    for line in (inspect.getdoc(thing) or "").splitlines():
-        if example != (starts := line.startswith("    - {") or (example and line.startswith("     "))):
-            lines.append("```text" if starts else "```")
-            example = starts
-        if re.fullmatch(r"(Args|Attributes|Returns|Raises|Source):", line):
-            lines += ["", f"*{line}*", ""]
-        elif not example and (item := re.match(r"    (\w[\w, ]*): (.*)", line)):
-            lines.append(f"- `{item[1]}`: {item[2]}")
-        elif example:
-            lines.append(line.removeprefix("    "))
-        else:
-            lines.append(line.strip())
-    return "\n".join(lines)
-
-
-def _first(thing: Any) -> str:
-    """The first sentence of a docstring, in one line."""
-    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())

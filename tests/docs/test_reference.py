@@ -3,16 +3,20 @@
 import re
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
-from pages import DOCS, fault_texts
+from pages import DOCS, blocks, config_types, fault_texts, python_reference
 
+import servoctl
 from hil.drives.options import expected_of
 from hil.emulator.faults import KINDS
 from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
 from servoctl.sweep.metrics import METRICS
+
+DOCUMENTS = ("config_examples.md", "python_examples.md")
 
 
 @cache
@@ -55,15 +59,15 @@ def test_every_field_of_the_schema_has_a_meaning() -> None:
 
 
 def test_no_sentence_is_cut_off_and_no_default_is_a_python_value(config: str) -> None:
-    rows = cells_of(config)
-    text = {cells[0].strip("`"): cells[2] for cells in rows}
+    rows = [cells for cells in cells_of(config) if len(cells) > 3]
+    text = {cells[0].strip("`"): cells[3] for cells in rows}
     assert text["clamped"].startswith("reaction when a torque limit clamped more than half of the ticks within 0.5 s")
     assert text["clamped"].endswith("one of `warn`, `stop`")
-    speed = next(cells[2] for cells in rows if cells[0] == "`speed_limit`" and "left out" in cells[2])
+    speed = next(cells[3] for cells in rows if cells[0] == "`speed_limit`" and "left out" in cells[3])
     assert speed.endswith("from the speeds that the encoder and the model report, and from start_tolerance")
-    assert not [cells for cells in rows if re.search(r"\b(beside|likewise|when|of|at)$", cells[2])]
-    passive = next(cells for cells in rows if cells[2].startswith("correction of the passive constraints"))
-    assert passive[1] == "`{baumgarte: {alpha: 10, beta: 10}}`"
+    assert not [cells for cells in rows if re.search(r"\b(beside|likewise|when|of|at)$", cells[-1])]
+    passive = next(cells for cells in rows if cells[-1].startswith("correction of the passive constraints"))
+    assert passive[2] == "`{baumgarte: {alpha: 10, beta: 10}}`"
     assert not re.search(r"\{'|\bNone\b|\bTrue\b|\bFalse\b|object at 0x", config)
 
 
@@ -83,7 +87,7 @@ def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str, c
         part = config.partition(f"### `{name}`: {what}\n")[2].partition("\n#")[0]
         for key, option in kind.Options.model_fields.items():
             row = next(line for line in part.splitlines() if line.startswith(f"| `{key}` |"))
-            _, _, default, meaning, give, _ = re.split(r"(?<!\\)\|", row)
+            _, _, give, default, meaning, _ = re.split(r"(?<!\\)\|", row)
             assert (default.strip() == "required") == option.is_required()
             assert len(meaning.split()) >= 3 and not meaning.strip().startswith("Of ")
             expected = expected_of(option)
@@ -120,11 +124,53 @@ def test_every_kind_of_fault_and_every_field_of_it_is_listed(config: str) -> Non
     ],
 )
 def test_the_classes_that_a_user_derives_from_show_their_methods(place: str, called: str, python: str) -> None:
-    part = python.partition(f"## `{place}`\n")[2].partition("\n## ")[0]
+    part = python.partition(f"### `{place}`\n")[2].partition("\n##")[0]
     assert called in part
 
 
 def test_an_example_of_a_docstring_stays_whole(python: str) -> None:
-    part = python.partition("## `sc.PointFollows`\n")[2].partition("\n## ")[0]
+    part = python.partition("### `sc.PointFollows`\n")[2].partition("\n##")[0]
     block: Any = re.search(r"```text\n- \{name: tool.*?```", part, re.DOTALL)
     assert "parameters: {point: tool" in block[0]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_examples_of_the_reference_run(name: str, tmp_path: Path) -> None:
+    blocks.run(name, blocks.blocks((DOCS / name).read_text()), tmp_path)
+
+
+def test_every_section_of_a_config_has_an_example(config: str) -> None:
+    examples = reference().examples()
+    headings = re.findall(r"^## `(\S+)`$", config, re.MULTILINE)
+    assert examples.keys() <= set(headings)
+    assert {heading for heading in headings if "." not in heading} <= examples.keys()
+    assert config.count("```yaml") == len(examples)
+
+
+def test_every_key_has_a_type(config: str) -> None:
+    sections = config.partition("\n## Keys of drives by protocol")[0]
+    assert not [cells for cells in cells_of(sections) if not cells[1]]
+    row = next(cells for cells in cells_of(sections) if cells[0] == "`period`")
+    assert row[1] == "positive time [s]"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        (float | None, "number"),
+        (tuple[str, ...], "list of text"),
+        (dict[str, float], "name -> number"),
+        (float | tuple[float, ...] | dict[str, float], "number, or a list, or by name"),
+        (Literal["a", "b"], "word"),
+    ],
+)
+def test_a_type_is_told_in_words(annotation: Any, kind: str) -> None:
+    assert config_types.kind_of(annotation) == kind
+
+
+def test_every_public_name_is_in_one_group_of_the_python_reference(python: str) -> None:
+    names = [name for group in python_reference.GROUPS.values() for name in group]
+    assert len(names) == len(set(names))
+    assert set(names) == {*servoctl.__all__, *python_reference.SERIAL} - {"__version__"}
+    assert python_reference.examples().keys() == python_reference.GROUPS.keys()
+    assert "    duration: float,\n" in python  # types stand in signatures
