@@ -23,7 +23,7 @@ from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.pose_hold import FASTEST_POLE
-from hil.safety.rules import Rule, rules_of
+from hil.safety.rules import Rule, assumption_rules, rules_of
 from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sample_errors import position_noise
@@ -208,6 +208,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     settings = with_decelerations(settings, GravityCompensation(model, tolerance, "numpy")(start.t, start.q))
     drives, sensors = settings.build()
     notes += [*_full_queues(drives), *_unreadable(settings, drives)]
+    notes += [f"{drive.settings.name}: {drive.assumption}" for drive in drives if drive.assumption]
     prediction = Prediction(model, tolerance, engine)
     try:
         estimator = run.system.estimator
@@ -234,6 +235,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
     rules = rules_of(drives, sensors, bounds, sensing.displacements.units)
+    rules += assumption_rules(drives, _real_buses(settings))
     setup = RigSetup(
         run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, rules,
         live_gains, tuple(notes),
@@ -301,9 +303,14 @@ def _full_queues(drives: Sequence[Drive]) -> list[str]:
     ]
 
 
+def _real_buses(settings: HilSettings) -> set[str]:
+    """Buses on which no emulated drive can be."""
+    return {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
+
+
 def _unreadable(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
     """Notes on settings that cannot be read from drives on real buses, one per protocol."""
-    real = {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
+    real = _real_buses(settings)
     names: dict[str, list[str]] = {}
     for drive in drives:
         if drive.unverified and drive.settings.bus in real:

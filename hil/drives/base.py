@@ -254,6 +254,9 @@ class Drive(Node):
         test_enables: Whether `test_watchdog` enables it, so that its brake opens.
         watchdog_known: Whether the config says which of the two; if not, it must not make torque on a real bus.
         unverified: A setting that cannot be read back, and what to do; empty if `identify` and `configure` check all.
+        assumption: What a setting does to its torque that the config leaves out, at the maker's default; empty if
+            nothing.
+        assumed_speed: Speed of the joint from which on it does so [joint unit/s].
         heartbeat: Longest time between frames that prove it alive [s]; None if it only answers.
         alive: Time of the last such frame [ns].
         foreign: Evidence of another master on the bus, in words; empty if there is none.
@@ -282,7 +285,8 @@ class Drive(Node):
     watchdog_known = True
     shares_heartbeat = False
     test_enables: ClassVar[bool] = False
-    unverified = ""
+    unverified = assumption = ""
+    assumed_speed = inf
     enabled_by_command: ClassVar[bool] = False
     ramps: ClassVar[bool] = False
     ramp_time: ClassVar[float] = 3.0  # a drive that damps needs three times as long to slow down to 5 %

@@ -39,6 +39,8 @@ RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_
 
 ATTEMPTS = 3
 """How often errors are cleared before they count as permanent."""
+DEFAULT_VEL_LIMIT = 2.0
+"""`vel_limit` of a drive in which none was saved [turn/s]."""
 SPEED_MARGIN = 1.2
 """Speed limit in the drive over that of the config: the loop reacts first."""
 
@@ -49,7 +51,7 @@ class OdriveOptions(OdriveEncoderOptions):
     Attributes:
         heartbeat_period: Period of the heartbeat [s].
         current_limit: Current limit of the motor [A]; None: the current and speed limits in the drive stay.
-        vel_limit: Speed limit that is saved in the drive [turn/s]; None: not known.
+        vel_limit: Speed limit that is saved in the drive [turn/s]; None: not stated, so that the maker's 2 is assumed.
         monitor_period: Period of Get_Temperature and Get_Bus_Voltage_Current, as set in the drive [s]; None: it sends
             neither.
         vel_gain: Velocity gain that is saved in the drive [N m per turn/s].
@@ -105,12 +107,20 @@ class OdriveDrive(OdriveEncoder, Drive):
             self.unverified += (
                 "; its own current and speed limits stay as they are saved (give current_limit to set both)"
             )
-            if self._options.vel_limit is None:
-                least = _least_limit(settings, self._options)
-                self.unverified += (
-                    f"; torque fades within torque / vel_gain below its vel_limit, which must be {least:.3g} turn/s "
-                    "or more and is 2 by default (save it and say it: vel_limit)"
-                )
+            self._assume_limit(self._options.vel_limit)
+
+    def _assume_limit(self, stated: float | None) -> None:
+        """Takes the maker's default for a `vel_limit` that the config does not state."""
+        settings, least = self.settings, _least_limit(self.settings, self._options)
+        if stated is not None or least <= DEFAULT_VEL_LIMIT:
+            return
+        lost = abs(settings.motor_torque(settings.torque_limit)) / self._options.vel_gain
+        self.assumed_speed = max(0.0, DEFAULT_VEL_LIMIT - lost) * abs(self._turn)
+        self.assumption = (
+            f"vel_limit is not stated: at its default, {DEFAULT_VEL_LIMIT:g} turn/s, the drive gives less than "
+            f"torque_limit from a speed of {self.assumed_speed:.3g} on, and none at {DEFAULT_VEL_LIMIT:g} turn/s "
+            f"(save {least:.4g} or more in the drive and state it: vel_limit; or give current_limit, which sets both)"
+        )
 
     @staticmethod
     def problems(settings: SensorSettings, options: OdriveOptions, period: float) -> list[Problem]:  # type: ignore[override]

@@ -75,6 +75,7 @@ class EventKind(Enum):
     CLAMPED = (Reaction.WARN, Origin.TASK, "the torque was clamped in more than half of the last 0.5 s")
     CLAMPED_STOP = (Reaction.STOP, Origin.TASK, "the torque was clamped in more than half of the last 0.5 s")
     SATURATED = (Reaction.WARN, Origin.RIG, "the drive cannot make the requested torque")
+    FADES = (Reaction.WARN, Origin.NOBODY, "it is so fast that the drive may limit its torque")
     UNSEEN = (Reaction.WARN, Origin.NOBODY, "the drive does not show what the config says that it does")
     HOT = (Reaction.WARN, Origin.NOBODY, "the drive gets hot, and may switch off by itself")
     HOT_MOTOR = (Reaction.WARN, Origin.NOBODY, "its motor gets hot, and the drive may switch off by itself")

@@ -4,10 +4,11 @@ Design: one table for Python and C. C compares the same numbers with the same li
 one is outside them; Python then judges that tick and counts how long. So a rule that is added here runs in every tick.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from math import isnan
+from functools import partial
+from math import isfinite, isnan
 from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
@@ -162,6 +163,20 @@ def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
         speed(EventKind.RUNAWAY, RUNAWAY * most, 1),
         speed(EventKind.SPEED, most, 2),  # one fast sample may be noise
     ]
+
+
+def assumption_rules(drives: Sequence[Drive], buses: Collection[str]) -> tuple[Rule, ...]:
+    """The rules for settings that the config leaves out, of drives on these buses, where they limit the torque."""
+    rules = []
+    for i, drive in enumerate(drives):
+        if drive.settings.bus in buses and isfinite(most := drive.assumed_speed):
+            name, tell = drive.settings.name, partial(_assumed, drive)
+            rules.append(Rule(EventKind.FADES, name, Measured.SPEED, i, -most, most, tell, 2, COMMANDED))
+    return tuple(rules)
+
+
+def _assumed(drive: Drive, speed: float) -> str:
+    return f"{abs(speed):.4g}; {drive.assumption}"
 
 
 GAUGE_EVENTS = {

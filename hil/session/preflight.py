@@ -133,7 +133,9 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
         f"the supply absorbs what braking gives back: {_energy(setup):.3g} J if all axes brake from speed_limit"
     )
     left += [line for line in (unseen(drives),) if line]
-    left += [f"{drive.settings.name}: {drive.unverified}" for drive in drives if drive.unverified]
+    left += [
+        f"{drive.settings.name}: {note}" for drive in drives for note in (drive.unverified, drive.assumption) if note
+    ]
     left.append(
         f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "
         "(hil.safety.tracking); servoctl identify finds them from a log"

@@ -330,8 +330,19 @@ def test_a_saved_speed_limit_below_what_torque_needs_is_refused_and_one_that_nob
     assert "at 2 turn/s the drive does not give torque_limit up to speed_limit" in problem.what
     assert "(set it to 16.64 or more in the drive, or give current_limit)" in problem.what
     assert not protocols.problems(settings(options={"vel_limit": 17}), PERIOD)
-    note = "vel_limit, which must be 16.6 turn/s or more and is 2 by default"
-    for options, is_known in (({}, False), ({"vel_limit": 17}, True), ({"current_limit": 20.0}, True)):
-        drive = protocols.build(settings(options=options), PERIOD)
+
+
+def test_the_default_speed_limit_is_assumed_where_none_is_stated_and_reported_where_it_limits_the_torque() -> None:
+    # 12 N m at a gear of 8 take 9 turn/s below the limit, at 1/6 N m per turn/s; 0.5 N m take 0.375 turn/s
+    for options, changes, speed in (
+        ({}, {}, 0.0),
+        ({}, {"torque_limit": 0.5}, (2 - 0.375) * math.tau / 8),
+        ({"vel_limit": 17}, {}, math.inf),
+        ({"current_limit": 20.0}, {}, math.inf),
+        ({}, {"torque_limit": 0.5, "speed_limit": 1.0}, math.inf),  # 2 turn/s are enough
+    ):
+        drive = protocols.build(settings(options=options, **changes), PERIOD)
         assert isinstance(drive, OdriveDrive)
-        assert (note not in drive.unverified) is is_known
+        assert drive.assumed_speed == pytest.approx(speed), (options, changes)
+        assert bool(drive.assumption) is math.isfinite(speed)
+        assert drive.assumption.startswith("vel_limit is not stated: at its default, 2 turn/s") or not drive.assumption

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from hil.assembly import prepare
-from hil.safety import EventKind
+from hil.safety import EventKind, Reaction
 from hil.safety.plan import Phase
 from hil.safety.rules import Measured, Rule, rules_of
+from tests.hil.rigs import RACK, lift, play
 from tests.hil.test_tick_in_c import assert_equal, run
 
 LIMIT = 0.1
@@ -61,3 +62,13 @@ def test_a_drive_that_reports_no_torque_is_named_within_0_3_s_even_where_loads_m
     event = next(event for event in c["events"] if event.kind is EventKind.TRACKING)
     assert event.subject == "u3" and "safe torque off" in event.detail
     assert event.time - begins <= 0.4e9 and "a torque that does not arrive" in c["given_back"]
+
+
+def test_an_axis_that_runs_into_an_unstated_speed_limit_of_its_drive_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "_real_buses", lambda settings: {"main"})
+    sets = ("hil.emulation.drives.F.vel_limit=2", "hil.safety.stop_time=0.501")
+    played = play(lift(RACK, "odrive"), *sets, duration=2)
+    (note,) = [note for note in played.run.parts.setup.notes if "vel_limit is not stated" in note]
+    event = next(event for event in played.events if event.kind is EventKind.FADES)
+    assert note.startswith("F: ") and event.detail.endswith(note[3:])
+    assert event.time < next(each.time for each in played.events if each.kind.reaction >= Reaction.STOP)
