@@ -32,6 +32,11 @@ def say(text: str = "") -> None:
     typer.echo(text)
 
 
+def say_quiet(text: str) -> None:
+    """Prints a line on stdout that matters less than the result: dim on a terminal."""
+    typer.secho(text, dim=True)
+
+
 def note(text: str) -> None:
     """Prints a line about the result on stderr."""
     typer.echo(text, err=True)

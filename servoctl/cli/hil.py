@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.announcer import Announcer
-from servoctl.cli.console import Phases, note, say, say_json, say_table
+from servoctl.cli.console import Phases, note, say, say_json, say_quiet, say_table
 from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.folders import fresh_folder
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
@@ -132,9 +132,9 @@ def _say_end(ready: "ReadyRun", result: "RunResult", folder: Path, as_json: bool
         say_json(summary)
         return
     say(headline(summary))
-    say(str(phases))
     if result.calibration:
         _say_calibration(result, ready.setup.sensing.displacements.units)
+        say_quiet(str(phases))
         return
     bounds = {}
     try:
@@ -142,7 +142,9 @@ def _say_end(ready: "ReadyRun", result: "RunResult", folder: Path, as_json: bool
     except (Exception, SystemExit) as error:  # the user's plant may fail at a state of the run
         note(f"the errors that sampling and delay explain cannot be computed: {in_one_line(error)}")
     say_figures(result.trajectory, summary, bounds, ready.loads(result.trajectory))
-    say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
+    say()
+    say_quiet(str(phases))
+    say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
 
 
 def _say_calibration(result: "RunResult", units: Sequence[str]) -> None:
@@ -190,9 +192,10 @@ def say_figures(
     for name in trajectory.rows:
         metrics = trajectory.violation_metrics(name)
         errors = (metrics["max_violation"], metrics["rms_violation"], bounds.get(name))
-        rows.append([name, *("-" if each is None or isnan(each) else number(each) for each in errors)])
+        figures = ["-" if each is None or isnan(each) else number(each) for each in errors]
+        rows.append([name, trajectory.unit_of(name) or "-", *figures])
     say()
-    say_table(["task row", "max error", "rms error", "explained by the loop"], rows, numbers=3)
+    say_table(["task error", "unit", "max", "rms", "bound by the loop"], rows, numbers=3)
     say_bounds(summary)
     say()
     _say_times(summary["timing"])

@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_table
+from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_quiet, say_table
 from servoctl.cli.exit_code import ExitCode, outcome_of_run
 from servoctl.cli.folders import fresh_folder
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
+
+if TYPE_CHECKING:
+    from servoctl.run_folder.trajectory import Trajectory
+
+ROUND_OFF = 1e-9
+"""Constraints of a mechanism that are kept so well are one line."""
 
 TABLE_LENGTH = 24
 """Largest number of rows in a printed table; `summary.json` has all rows."""
@@ -27,6 +33,7 @@ def run(
         EngineName,
         typer.Option(help="auto compiles to C if that pays; vm needs no compiler; numpy is for comparison."),
     ] = "auto",
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print rank and residual of the law too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a config and write a run folder."""
@@ -67,8 +74,8 @@ def run(
     if as_json:
         say_json(summary)
     else:
-        _say_summary(trajectory.units, summary, phases)
-        say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
+        _say_summary(trajectory, summary, phases, verbose)
+        say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
     outcome = outcome_of_run(summary["status"])
     if outcome is ExitCode.BAD_STATUS and summary.get("error"):
         note(f"error: {summary['config']}: {summary['status']}: {summary['error']}")
@@ -80,22 +87,35 @@ def _switch(facts: dict[str, Any]) -> str:
     return f"engine c from t = {number(facts['t'])} s on; {facts['note']}" if "t" in facts else str(facts["note"])
 
 
-def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases) -> None:
+def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phases, verbose: bool) -> None:
     say(headline(summary, phases.total))
-    say(str(phases))
-    violations = summary["tasks"] | {f"{name} (passive)": metrics for name, metrics in summary["passive"].items()}
-    keys = ("max_violation", "rms_violation", "final_violation")
-    rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
-    _say_long_table(["violation", "max", "rms", "final"], rows)
+    _say_errors(trajectory, summary)
     keys = ("min", "max", "rms")
     rows = [
-        [name, units.get(f"u.{name}", ""), *(number(metrics[key]) for key in keys)]
+        [name, trajectory.units.get(f"u.{name}", ""), *(number(metrics[key]) for key in keys)]
         for name, metrics in summary["inputs"].items()
     ]
     _say_long_table(["input", "unit", *keys], rows)
     say_bounds(summary)
-    for i, line in enumerate(_evidence(summary)):
-        say("\n" * (i == 0) + line)
+    say()
+    for line in _evidence(summary, verbose):
+        say(line)
+    say_quiet(str(phases))
+
+
+def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
+    """The tables of the errors of tasks, and of the mechanism's own constraints if they are not at round-off."""
+    keys = ("max_violation", "rms_violation", "final_violation")
+    for title, group in (("task error", "tasks"), ("mechanism constraint", "passive")):
+        metrics = summary[group]
+        largest = max((each["max_violation"] or 0.0 for each in metrics.values()), default=0.0)
+        if group == "passive" and metrics and largest < ROUND_OFF:
+            say(f"\nmechanism constraints: {len(metrics)} rows within {number(largest)}")
+            continue
+        rows = []
+        for name, each in metrics.items():
+            rows.append([name, trajectory.unit_of(name) or "-", *(number(each[key]) for key in keys)])
+        _say_long_table([title, "unit", "max", "rms", "final"], rows)
 
 
 def say_bounds(summary: Mapping[str, Any]) -> None:
@@ -130,17 +150,20 @@ def headline(summary: dict[str, Any], total: float | None = None) -> str:
     )
 
 
-def _evidence(summary: dict[str, Any]) -> list[str]:
-    """Lines on rank, residual, energy and every status except OK."""
+def _evidence(summary: dict[str, Any], verbose: bool) -> list[str]:
+    """Lines on energy, bounds and every status except OK; on rank and residual if they are asked for, or tell why."""
+    counts = summary.get("status_counts", {})
+    total = sum(counts.values())
+    sound = set(counts) <= {"OK"}
     lines = []
-    if summary.get("rank_min") is not None:
+    if summary.get("rank_min") is not None and sound:
+        lines.append("task reachable at all times")
+    if summary.get("rank_min") is not None and (verbose or not sound):
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])} [unit/s^2]")
     if summary.get("energy_drift") is not None:
         lines.append(f"energy drift {number(summary['energy_drift'])} J")
-    counts = summary.get("status_counts", {})
-    total = sum(counts.values())
     held = [event for event in summary["events"] if event["event"] in ("bound", "funnel")]
     lines += [f"at {number(event['t'])} s {event['text']}" for event in held[:BOUND_LINES]]
     if len(held) > BOUND_LINES:

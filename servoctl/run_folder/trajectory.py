@@ -173,6 +173,12 @@ class Trajectory:
             size = np.where(np.isnan(size), np.abs(other), np.hypot(size, np.where(np.isnan(other), 0.0, other)))
         return size
 
+    def unit_of(self, name: str) -> str:
+        """Unit of the violation of a task, a task row or a passive row: `m`, `m, rad` for rows of two, or empty."""
+        rows = [f"violation.{row}" for row in self.tasks.get(name, [name])]
+        found = [self.units.get(column, "") for column in rows if column in self.columns]
+        return ", ".join(dict.fromkeys(found or [self.units.get(f"passive.{name}", "")]))
+
     def drift(self, name: str) -> float:
         """Growth of the violation over the rows of `during`: its size in the last one minus its size in the first.
 
