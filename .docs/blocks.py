@@ -24,7 +24,7 @@ from typing import Any
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-ENGINE = re.compile(r"^(engine c( from|:)|the run (starts|stayed) on engine vm).*\n", re.MULTILINE)
+ENGINE = re.compile(r"^(engine c( from|:)|the run (starts|stayed|ended) on engine vm).*\n", re.MULTILINE)
 """What a command says about its engine depends on the machine and its caches."""
 
 EXACT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -195,7 +195,7 @@ class ReadyRun:
     def loads(self, trajectory: Trajectory) -> dict[str, tuple[float, float, float]]:
         """Bus -> its mean load in the loop, that of the loop's busiest window, and of the busiest one before the loop.
 
-        Stuff bits are not counted. A run that ended before its first tick has none.
+        With the most stuff bits there can be. A run that ended before its first tick has none.
         """
         times = trajectory.t[trajectory["stage"] != STAGES.index("over")]
         if not len(times):

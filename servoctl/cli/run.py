@@ -154,7 +154,7 @@ def _evidence(summary: dict[str, Any], verbose: bool) -> list[str]:
     """Lines on energy, bounds and every status except OK; on rank and residual if they are asked for, or tell why."""
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
-    sound = set(counts) <= {"OK"}
+    sound = set(counts) <= {"OK"} and summary["status"] == "done"
     lines = []
     if summary.get("rank_min") is not None and sound:
         lines.append("task reachable at all times")
