@@ -379,8 +379,10 @@ class TorqueProof:
             return []
         impulse, momentum = self._balance()
         response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
-        # Errors of rounded speeds that hardly change are alike and do not average out: they contradict nothing.
-        shows = (np.ptp(momentum, axis=0) > CERTAIN * self._noise) | ((response > SMALLEST) & (response < LARGEST))
+        # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
+        # they contradict nothing, and then only by a response of the model's size.
+        size = np.abs(response) if over else response
+        shows = (np.ptp(momentum, axis=0) > CERTAIN * self._noise) | ((size > SMALLEST) & (size < LARGEST))
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
         worst = min(group.drives, key=lambda i: response[i] + 3.0 * error[i])
         if response[worst] + 3.0 * error[worst] < REVERSED:

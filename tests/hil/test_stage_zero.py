@@ -9,7 +9,7 @@ from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 from hil.assembly.prepare import load
 from hil.assembly.proving import QUARTER
 from hil.drives.settings import DriveSettings
-from hil.safety import EventKind
+from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.safety.proof import Finding, ProofPlan, TorqueProof
 from hil.sensing.gravity import Hold
@@ -54,6 +54,20 @@ def test_an_axis_that_carries_nothing_is_proved_too_though_its_speeds_are_coarse
     played = zero("S", **{drive: -1.0})
     assert named(played) == [("reversed", drive)] and played.exit_code == 3
     assert moved(played).max() < 0.02
+
+
+@pytest.mark.parametrize("drive", ["u1", "u2", "u5", "u6"])
+def test_one_of_redundant_motors_of_the_wrong_polarity_is_named_though_speeds_hardly_change(drive: str) -> None:
+    played = zero("two arms", **{drive: -1.0})
+    assert named(played) == [("reversed", drive)] and played.exit_code == 3
+    assert moved(played).max() < 0.02
+
+
+@pytest.mark.parametrize("drive", ["u3", "u4"])
+def test_one_of_redundant_motors_that_drives_the_machine_away_is_named_before_ramp(drive: str) -> None:
+    played = zero("two arms", **{drive: -1.0})
+    first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
+    assert (first.kind, first.subject, played.exit_code) == (EventKind.UNSTEADY, drive, 3)
 
 
 @pytest.mark.parametrize("name", ["A", "S", "L", "V rack", "mixed"])
