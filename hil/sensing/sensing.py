@@ -1,8 +1,8 @@
 """How the state of the machine follows from the samples of a tick.
 
 Design: each sample is checked by itself, then extrapolated to the present instant with its speed, and only then are
-the samples combined. So one bad sample is simply left out. A channel whose accepted sample is older than `OLD` periods
-follows the model instead, with the torques that were sent; the safety rules limit how old a sample may become.
+the samples combined. So one bad sample is simply left out. A channel without a new sample for `OLD` periods follows the
+model instead, with the torques that were sent; the safety rules limit how old a sample may become.
 """
 
 import math
@@ -28,6 +28,9 @@ from servoctl.types import Array, State
 
 OLD = 1.5
 """Age from which on a channel follows the model instead of its last sample, in periods."""
+
+SYNCS = 8
+"""Number of SYNCs that are remembered; an older reply is stale."""
 
 SAMPLING = 2
 """Default time constant of the rate filter, in periods."""
@@ -59,18 +62,21 @@ class SensingState(NamedTuple):
     Attributes:
         q, v: Last state of the machine.
         now: Its time [ns].
-        syncs: When the last SYNC and the one before were sent [ns].
+        syncs: When the last SYNCs were sent, the newest first, two or more [ns].
+        received: When the last sample of each channel was received [ns].
         memories: Accepted sample of each channel, and what it is checked by.
         scales: What tells whether the positions of each channel fit its speeds.
         rates: Speed of each channel [joint unit/s].
         before: The speeds before.
-        steady: Whether redundant measurements agreed at the last tick, and no speed is filtered from positions.
+        steady: Whether redundant measurements agreed at the last tick, no speed is filtered from positions, and each
+            reply came before the next SYNC.
     """
 
     q: Array
     v: Array
     now: int
-    syncs: tuple[int, int]
+    syncs: tuple[int, ...]
+    received: Sequence[int]
     memories: Sequence[AxisMemory]
     scales: Sequence[ScaleMemory]
     rates: Sequence[float]
@@ -157,23 +163,24 @@ class Sensing:
         self._tracks: list[Track | None] = [None] * m
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
-        self._syncs = (-1, -1)
+        self._syncs: tuple[int, ...] = (-1, -1)
+        self._received, self._late = [-1] * m, [False] * m
         if self.tracking is not None:
             self.tracking.begin()
 
     @property
     def state(self) -> SensingState:
         """What it remembers now."""
-        steady = self._redundancy.agrees and not any(self._tracks)
+        steady = self._redundancy.agrees and not any(self._tracks) and not any(self._late)
         return SensingState(
-            self._q, self._v, self._now, self._syncs, tuple(self._memories), tuple(self._scales), tuple(self._rates),
-            tuple(self._before), steady,
+            self._q, self._v, self._now, self._syncs, tuple(self._received), tuple(self._memories),
+            tuple(self._scales), tuple(self._rates), tuple(self._before), steady,
         )  # fmt: skip
 
     def resume(self, state: SensingState) -> None:
         """Continues from a steady state that the tick in C has reached."""
         self._q, self._v, self._now, self._syncs = state.q, state.v, state.now, state.syncs
-        self._memories, self._scales = list(state.memories), list(state.scales)
+        self._received, self._memories, self._scales = list(state.received), list(state.memories), list(state.scales)
         self._rates, self._before = list(state.rates), list(state.before)
 
     def read(
@@ -189,7 +196,7 @@ class Sensing:
             sync: When the last SYNC was sent [ns]; channels with SYNC feedback measure at that moment.
         """
         if sync is not None and sync != self._syncs[0]:
-            self._syncs = (sync, self._syncs[0])
+            self._syncs = (sync, *self._syncs[: SYNCS - 1])
         plant, elapsed = self._model.plant, (now - self._now) / SECOND
         # start point of the solver: the model's prediction, or the last state, which then moves on by `carry` seconds
         q, v, carry, expected = self._q, self._v, elapsed, self._no_prediction
@@ -202,7 +209,12 @@ class Sensing:
         y, ages, slack, rates = [], [], [], self._rates
         complete, skew, predicted = True, self.skew, None
         for i, sample in enumerate(samples):
-            last = None if sample is None else self._accept(i, sample, expected[i], findings)
+            before = self._memories[i].accepted
+            if sample is None:
+                last = None
+            else:
+                time = self._sampled(i, sample, expected[i], now, q) if self._synced[i] else sample.time
+                last = self._accept(i, sample, time, expected[i], findings)
             if last is None:
                 complete = False
                 y.append(math.nan)
@@ -210,7 +222,7 @@ class Sensing:
                 slack.append(0.0)
                 continue
             rate, age = self._rates[i], (now - last.time) / SECOND
-            if age > self.old and math.isfinite(expected[i]):
+            if age > self.old and last is before and math.isfinite(expected[i]):
                 predicted = self.displacements(plant, q) if predicted is None else predicted
                 rates = [*rates[:i], expected[i], *rates[i + 1 :]]
                 y.append(float(predicted[i]))
@@ -240,12 +252,11 @@ class Sensing:
         valid = complete and finite and estimate.rank == self._model.n
         return Measurement(estimate, np.array(ages), findings, y, rates, valid)
 
-    def _accept(self, i: int, sample: Sample, expected: float, findings: list[Implausibility]) -> Sample | None:
-        """Checks a channel's sample; returns the last good one, None if there is none."""
-        memory, rate = self._memories[i], self._rates[i]
-        time, velocity = sample.time, sample.velocity
-        if self._synced[i]:
-            time = self._sampled(time)
+    def _accept(
+        self, i: int, sample: Sample, time: int, expected: float, findings: list[Implausibility]
+    ) -> Sample | None:
+        """Checks a channel's sample of a time [ns]; returns the last good one, None if there is none."""
+        memory, rate, velocity = self._memories[i], self._rates[i], sample.velocity
         before = memory.accepted
         if time == memory.seen:
             return before
@@ -274,12 +285,32 @@ class Sensing:
         track = self._tracks[i] = self._filters[i].update(track, sample.position, sample.time)
         return track.rate
 
-    def _sampled(self, received: int) -> int:
-        """Time of the SYNC at which a sample was measured [ns]; the time of receipt if no SYNC is known."""
-        last, before = self._syncs
-        if 0 <= last <= received:
-            return last
-        return before if 0 <= before <= received else received
+    def _sampled(self, i: int, sample: Sample, expected: float, now: int, q: Array) -> int:
+        """Time of the SYNC at which a sample was measured [ns]; the time of receipt if no SYNC is known.
+
+        It is one that no reply has answered yet. Where a reply is missing, it may have been lost, or be this one: then
+        the SYNC counts at which the position fits the motion of the model, or the last one where all of them fit.
+        """
+        received, seen = sample.time, self._memories[i].seen
+        sent = [sync for sync in self._syncs if 0 <= sync <= received]
+        if not sent:
+            return received
+        open_ones = [sync for sync in sent if sync > seen]
+        if received == self._received[i] or not open_ones:
+            return seen
+        self._received[i], self._late[i] = received, False
+        newest = open_ones[0]
+        if len(open_ones) == 1 or seen < 0 or not math.isfinite(expected):
+            return newest
+        channel = self.displacements.channels[i]
+        present = float(self.displacements(self._model.plant, q)[i])
+
+        def misfit(sync: int) -> float:
+            return abs(sample.position + expected * (now - sync) / SECOND - present)
+
+        best = min(open_ones, key=misfit)
+        self._late[i] = misfit(best) + max(channel.resolution, 2.0 * channel.position_error) < misfit(newest)
+        return best if self._late[i] else newest
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[str]:
         """Checks the start pose; returns one explanation per channel that differs by more than its tolerance.

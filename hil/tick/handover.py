@@ -33,7 +33,12 @@ def load(
     if not (state.steady and in_order(drives, nodes)):
         return False
     x, k = machine.numbers, machine.times
-    x["q"][:], x["v"][:], k["now"][0], (k["sync"][0], k["sync_before"][0]) = state.q, state.v, state.now, state.syncs
+    x["q"][:], x["v"][:], k["now"][0], (k["sync"][0], k["sync_before"][0]) = (
+        state.q,
+        state.v,
+        state.now,
+        state.syncs[:2],
+    )
     x["rates"][:], x["before"][:] = state.rates, state.before
     for i, (node, memory, scale) in enumerate(zip(nodes, state.memories, state.scales, strict=True)):
         sample, accepted = node.sample, memory.accepted
@@ -110,7 +115,8 @@ def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits
         )
     syncs = (k["sync"][0], k["sync_before"][0])
     q, v = np.array(x["q"]), np.array(x["v"])
-    sensing.resume(SensingState(q, v, k["now"][0], syncs, memories, scales, x["rates"], x["before"]))
+    received = k["sample_time"][: len(nodes)]
+    sensing.resume(SensingState(q, v, k["now"][0], syncs, received, memories, scales, x["rates"], x["before"]))
     limits.previous, limits.last = x["previous"], k["limits_time"][0]
     if sensing.tracking is not None:
         sensing.tracking.resume(_stored_window(machine))

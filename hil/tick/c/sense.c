@@ -124,6 +124,8 @@ int tick_sense(tick *k, long long now)
   for (int i = 0; i < m; ++i) {
     long long time = k->channel[i].synced ? sampled(k, k->sample_time[i]) : k->sample_time[i];
     double age, rate;
+    if (k->channel[i].synced && time != k->seen[i] && time == *k->sync && k->seen[i] < *k->sync_before)
+      return give_back(k, "a SYNC without an answer");
     if (time != k->seen[i] && tick_accept(k, i, time)) return GIVEN_BACK;
     age = seconds(now - k->accepted_time[i]);
     if (age > k->old) return give_back(k, "an old sample");

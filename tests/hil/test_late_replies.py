@@ -1,0 +1,45 @@
+"""A reply that comes later than a period is dated by the SYNC that it answers, as far as the motion tells."""
+
+import numpy as np
+import pytest
+
+from tests.hil.rigs import Played, play
+from tests.hil.test_tick_in_c import assert_equal, run
+
+PERIOD = 0.002
+"""Of the vertical axis [s]."""
+AT = 0.3
+"""When the fault begins [s]."""
+
+
+def ages(played: Played, after: float) -> np.ndarray:
+    """Ages of the samples from a time after the fault began on [s]."""
+    full = played.rows_in("full")
+    later = full & (played["t"] > played["t"][full][0] + AT + after)
+    return np.asarray(played["age.F"][later])
+
+
+@pytest.mark.parametrize("periods", [1.3, 2.1])
+def test_a_reply_that_is_late_by_more_than_a_period_is_as_old_as_it_is(periods: float) -> None:
+    late = {"kind": "delay", "delay": periods * PERIOD, "direction": "to_host", "at": AT}
+    seen = ages(play("V screw", faults=[late], duration=0.7), 5 * PERIOD)
+    assert len(seen) > 150 and seen == pytest.approx(periods * PERIOD, abs=0.1 * PERIOD)  # and the frame on the wire
+
+
+def test_replies_that_are_stale_when_they_come_stop_the_machine() -> None:
+    late = {"kind": "delay", "delay": 3.2 * PERIOD, "direction": "to_host", "at": AT}
+    played = play("V screw", faults=[late], duration=0.7)
+    assert "stale" in played.kinds and played.exit_code == 3
+
+
+def test_a_lost_reply_makes_the_next_one_no_older() -> None:
+    lost = {"kind": "lost", "p": 1.0, "direction": "to_host", "at": AT, "for": PERIOD}
+    played = play("V screw", faults=[lost], duration=0.7)
+    assert ages(played, 3 * PERIOD) == pytest.approx(0.0, abs=0.1 * PERIOD) and played.exit_code == 0
+
+
+def test_the_tick_in_c_leaves_late_replies_to_python() -> None:
+    late = ("hil.faults=[{kind: delay, at: 0.05, for: 0.05, delay: 0.005, direction: to_host}]",)
+    python, c = (run("coordinated_robots", tick, *late, duration=0.15) for tick in ("python", "auto"))
+    assert_equal(python, c)
+    assert c["ticks"] > 20 and {"an old sample", "a SYNC without an answer"} & set(c["given_back"])
