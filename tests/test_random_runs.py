@@ -1,7 +1,9 @@
 """Plants, tasks, laws, realism and engines at random: the same values give the same rows, verdict and metrics.
 
+A saved run reads back equal, and the exported law gives the commands of the loop.
+
 Each draw is a config of a chain of sprung masses. Its structure comes from a small set, so that few functions are
-compiled; its numbers are free, and may be absurd. `SERVOCTL_DRAWS` asks for more draws than a usual session makes.
+compiled; its numbers are free, and may be absurd. `SERVOCTL_DRAWS` asks for more draws than a usual session makes, `SERVOCTL_SEED` for others.
 """
 
 import os
@@ -10,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_export import built, passes
 
 import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.errors import ServoctlError
+from servoctl.export import export
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.sweep.batch import batch
 from servoctl.sweep.metrics import metrics_of
@@ -56,6 +60,8 @@ CASES = [(name, real) for name in STRUCTURES for real in (False, True)]
 DRAWS = int(os.environ.get("SERVOCTL_DRAWS", "12"))
 """Draws per case; each makes a single run, a quarter of them on two engines, and all together one batch."""
 
+SEED = int(os.environ.get("SERVOCTL_SEED", "0"))
+
 ROUNDING = 1e-6
 """Relative: engines round differently, and a run of 0.3 s of the steepest gains multiplies that."""
 
@@ -79,11 +85,14 @@ def drawn(random: np.random.Generator, name: str, real: bool) -> dict[str, list[
     return found
 
 
+def words(values: dict[str, float]) -> list[str]:
+    return [f"{key}={int(value) if key == 'run.seed' else repr(value)}" for key, value in values.items()]
+
+
 def made(path: Path, values: dict[str, float], engine: str) -> tuple[str, str | None, Trajectory | None]:
     """Status, error and rows of the single run with these values."""
-    words = [f"{key}={int(value) if key == 'run.seed' else repr(value)}" for key, value in values.items()]
     try:
-        run: Run = sc.load(path, words, engine=engine)
+        run: Run = sc.load(path, words(values), engine=engine)
         found = run.simulate()
     except ServoctlError as error:
         return "refused", str(error), None
@@ -98,6 +107,15 @@ def assert_alike(one: Trajectory, other: Trajectory) -> None:
         np.testing.assert_allclose(other[name], column, atol=ROUNDING * scale, err_msg=name)
 
 
+def assert_read_back(rows: Trajectory, folder: Path) -> None:
+    """Equal to the bit, NaN included."""
+    again = sc.load_run(sc.save(rows, folder))
+    assert list(again.columns) == list(rows.columns)
+    for name, column in rows.columns.items():
+        np.testing.assert_array_equal(again[name], column, err_msg=name)
+    assert again.summary() == rows.summary()
+
+
 def assert_same_metrics(row: dict[str, Any], single: dict[str, Any]) -> None:
     for name, value in single.items():
         if name not in ("engine", "error") and isinstance(value, float) and abs(value) < 1e100:
@@ -110,9 +128,9 @@ def test_the_same_values_give_the_same_rows_verdict_and_metrics(tmp_path: Path, 
     (tmp_path / "chain.py").write_text(CHAIN)
     path = tmp_path / "chain.yaml"
     path.write_text(f"{HEAD}{STRUCTURES[name]}run: {{duration: 0.3, period: 0.01}}\n{REAL if real else ''}")
-    values = drawn(np.random.default_rng([len(name), real]), name, real)
+    values = drawn(np.random.default_rng([len(name), real, SEED]), name, real)
     table = batch(sc.load(path, engine="c"), values)
-    seen = set()
+    seen, exported = set(), False
     for i in range(DRAWS):
         point = {key: of[i] for key, of in values.items()}
         status, error, rows = made(path, point, "vm")
@@ -120,6 +138,11 @@ def test_the_same_values_give_the_same_rows_verdict_and_metrics(tmp_path: Path, 
         assert table["status"][i] == status, (point, table["error"][i], error)
         if rows is None:
             continue
+        if i % 8 == 0:
+            assert_read_back(rows, tmp_path / "saved")
+        if status == "done" and not exported:
+            made_law, exported = export(sc.load(path, words(point), engine="vm")), True
+            assert passes(built(made_law, tmp_path / "law")) > made_law.vectors
         if i % 4 == 0:
             again, _, numbers = made(path, point, "numpy")
             assert again == status and numbers is not None
