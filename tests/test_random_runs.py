@@ -3,7 +3,8 @@
 A saved run reads back equal, and the exported law gives the commands of the loop.
 
 Each draw is a config of a chain of sprung masses. Its structure comes from a small set, so that few functions are
-compiled; its numbers are free, and may be absurd. `SERVOCTL_DRAWS` asks for more draws than a usual session makes, `SERVOCTL_SEED` for others.
+compiled; its numbers are free, and may be absurd. `SERVOCTL_DRAWS` asks for more draws than a usual session makes,
+`SERVOCTL_SEED` for others.
 """
 
 import os
