@@ -8,7 +8,7 @@ import numpy as np
 from hil.assembly.describe import seen, unseen
 from hil.assembly.prepare import RigSetup
 from hil.assembly.proving import let_go, proof_plan
-from hil.assembly.stops import stops_of_task
+from hil.assembly.stops import describe_drops, stops_of_task
 from hil.drives.base import Drive
 from hil.rig.watchdogs import untested
 from hil.safety.plan import Stage
@@ -152,17 +152,7 @@ def _stops(setup: RigSetup) -> list[str]:
         lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
         if any(drive.settings.brake for drive in alike):
             lines.append(f"{who}, brake: {steps.brake}")
-    units = setup.sensing.displacements.units
-    hold = setup.gravity_compensation(setup.start.t, setup.start.q)
-    for number, drive in enumerate(setup.drives):
-        inertia, time = hold.inertia[number, number], drive.settings.brake_time
-        if drive.settings.brake and not drive.holds_while_braking and inertia > 0.0:
-            fall = abs(hold.u[number]) / inertia * time**2 / 2
-            lines.append(
-                f"{drive.settings.name}: at each end it falls by {fall:.2g} {units[number]} until its brake is closed "
-                f"(brake_time {time:g} s, at the start pose)"
-            )
-    return lines
+    return lines + describe_drops(setup)
 
 
 def _names(drives: Sequence[Drive]) -> str:

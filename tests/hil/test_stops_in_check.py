@@ -5,9 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from hil.assembly.describe import describe
 from hil.assembly.falling import states_within_limits
 from hil.assembly.prepare import load
-from hil.assembly.stops import describe_stops, stop_from
+from hil.assembly.stops import describe_drops, describe_stops, stop_from
 from servoctl.types import State
 from tests.hil.rigs import RIGS, play
 
@@ -57,3 +58,23 @@ def test_no_joint_speeds_up_in_a_stop_from_any_pose_and_speed() -> None:
         assert np.isfinite(stop.times).all()
         # torques that change within a period act on what moves by then: 1 % of the limit
         assert (stop.largest <= 1.1 * np.abs(stop.speeds) + 0.01 * limits).all()
+
+
+@pytest.mark.parametrize("name", ["V rack mit", "V rack odrive", "V rack robstride"])
+def test_check_says_how_far_an_axis_falls_until_its_brake_is_closed_and_the_machine_falls_so_far(name: str) -> None:
+    setup = load(RIGS[name].config, RIGS[name].overrides, "vm")
+    (said,) = [line for line in describe(setup) if line.startswith("F: at each end it falls by")]
+    # 9.81 m/s^2 for 0.1 s
+    assert "falls by 0.049 m until its brake is closed (brake_time 0.1 s, at x = " in said
+    assert "it then has 0.98 m/s, and goes on until the brake has stopped it" in said
+    played = play(name, duration=0.1)
+    off = int(np.argmax((played["true_on.F"] == 0) & (played["t"] > played["t"][played.rows_in("stopping")][0])))
+    height = played["true_q.x"][off] - played["true_q.x"]
+    closed = off + int(np.argmax(played["true_brake.F"][off:] == 1))
+    assert height[closed] == pytest.approx(0.049, abs=0.002)
+    # the brake holds twice the torque limit of 560 N, less 392 N of weight, against 40 kg at 0.98 m/s
+    assert height[-1] == pytest.approx(0.049 + 0.98**2 / 2 / ((2 * 560 - 392) / 40), abs=0.003)
+
+
+def test_check_says_no_fall_where_the_drive_holds_its_torque_meanwhile() -> None:
+    assert not describe_drops(load(RIGS["V rack"].config, RIGS["V rack"].overrides, "vm"))
