@@ -81,8 +81,8 @@ def describe_drops(setup: RigSetup) -> list[str]:
         acceleration, pose = max(zip(falls, [pose for _, pose in holds], strict=True), key=lambda each: each[0])
         fall, speed = f"{acceleration * time**2 / 2:.2g} {unit}", f"{acceleration * time:.2g} {unit}/s"
         lines.append(
-            f"{drive.settings.name}: at each end it falls by {fall} until its brake is closed (brake_time {time:g} s, at "
-            f"{in_words(setup, pose)}); it then has {speed}, and goes on until the brake has stopped it"
+            f"{drive.settings.name}: at each end it falls by {fall} until its brake is closed (brake_time {time:g} s, "
+            f"at {in_words(setup, pose)}); it then has {speed}, and goes on until the brake has stopped it"
         )
     return lines
 
