@@ -84,7 +84,8 @@ class Compilation:
         with self._lock:
             self._ended = True
             if self._process is not None and self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGTERM)
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGTERM)
         self._thread.join(LONGEST_END)
 
     def _work(self) -> None:
