@@ -1,5 +1,15 @@
 """Constraint-following servo control: a task is a constraint, and the control is the constraint force.
 
+    import servoctl as sc
+    from plants.two_mass_spring import TwoMassSpring
+
+    plant = TwoMassSpring()                                      # M q'' = Q + B u
+    task = {"distance": sc.Holonomic("x2 - x1 - l - 0.1*(1 - cos(t))")}
+    law = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5))
+    run = sc.simulate(plant, task, law, q=[0, plant.l], duration=10)
+    print(run.summary()["tasks"]["distance"]["max_violation"])   # [m]
+    sc.plot(run, "violations")
+
 Design: the names below are imported when they are first used (PEP 562), so that `import servoctl` is fast and a
 command line that only prints help loads neither NumPy nor CasADi.
 """
@@ -26,8 +36,10 @@ if TYPE_CHECKING:
     from servoctl.laws.corrections import PFeedback as PFeedback
     from servoctl.laws.corrections import Poles as Poles
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
+    from servoctl.laws.feedback import law as law
     from servoctl.laws.funnel import Funnel as Funnel
     from servoctl.laws.input_output import InputOutput as InputOutput
+    from servoctl.laws.law import Law as Law
     from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.linear.convert import linearize as linearize
     from servoctl.linear.convert import to_control as to_control
@@ -83,6 +95,7 @@ _HOME = {
     "Holonomic": "servoctl.mechanics.constraint",
     "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",
+    "Law": "servoctl.laws.law",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
     "Model": "servoctl.mechanics.model",
     "Nonholonomic": "servoctl.mechanics.constraint",
@@ -109,6 +122,7 @@ _HOME = {
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.fundamental",
     "identify": "servoctl.identification",
+    "law": "servoctl.laws.feedback",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",
@@ -145,7 +159,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 _ipython = sys.modules.get("IPython")

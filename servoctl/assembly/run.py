@@ -62,6 +62,15 @@ class Run:
     engine: str = "auto"
     signals: Mapping[str, Signal] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        plant, settings = self.system.model.plant, self.settings
+        size = f"{len(plant.coordinates)} coordinates, {len(plant.actuators)} inputs"
+        tasks = ", ".join(self.system.model.task) or "no task"
+        return (
+            f"<Run {self.name}: {type(plant).__name__} ({size}), {tasks}; "
+            f"{settings.duration:g} s by {settings.integrator.method}, engine {self.loop.engine}>"
+        )
+
     @property
     def system(self) -> System:
         """Plant, law and constraints."""

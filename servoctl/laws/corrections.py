@@ -14,8 +14,9 @@ Liu 2017, (52), whose alpha and beta are the damping and stiffness here; Zhao et
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,6 +54,23 @@ def _spread(values: Any, rows: Sequence[Row], name: str, several: bool = False) 
     if len(values) != len(rows):
         raise TaskError(f"{name}: expected one value per row, {len(rows)} in all, got {len(values)}")
     return list(values)
+
+
+def _check_gain(correction: "Correction", name: str, least: str, holds: Callable[[float], bool]) -> None:
+    """Refuses a gain of a correction that is not a number, or out of range, wherever it stands in it."""
+    left = [getattr(correction, name)]
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            left += value.values()
+        elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+            left += list(value)
+        elif isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or not holds(value):
+            raise TaskError(f"{type(correction).__name__}: {name}: expected a number {least}, got {value!r}")
+
+
+def _not_negative(value: float) -> bool:
+    return value >= 0.0
 
 
 class Correction(ABC):
@@ -101,6 +119,10 @@ class Baumgarte(Correction):
     beta: Gain
     label = "baumgarte"
 
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta"):
+            _check_gain(self, name, "of at least 0 [1/s]", _not_negative)
+
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_rate(rows)
         pairs = zip(per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
@@ -119,6 +141,10 @@ class SecondOrderCorrection(Correction):
     damping: Gain
     stiffness: Gain
     label = "second_order"
+
+    def __post_init__(self) -> None:
+        _check_gain(self, "damping", "of at least 0 [1/s]", _not_negative)
+        _check_gain(self, "stiffness", "of at least 0 [1/s^2]", _not_negative)
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_rate(rows)
@@ -140,13 +166,15 @@ class PFeedback(Correction):
     rate: Gain = 0.0
     label = "p_feedback"
 
+    def __post_init__(self) -> None:
+        _check_gain(self, "P", "above 0 [s]", lambda value: value > 0.0)
+        _check_gain(self, "rate", "of at least 0 [1/s]", _not_negative)
+
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         pairs: list[tuple[float, float]] = []
         self._needs_violation(rows)
         common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
         for row, P, rate in zip(rows, per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate"), strict=True):
-            if not P > 0.0:
-                raise TaskError(f"{row.name}: p_feedback.P: expected a positive time [s], got {P:g}")
             if row.has_rate:
                 # phi'' + rate phi' = -(phi' + rate phi) / P
                 pairs.append((rate + 1.0 / P, rate / P))
