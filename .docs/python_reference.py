@@ -27,7 +27,7 @@ GROUPS = {
     ),
     "Laws": (
         "ConstraintFollowing", "InputOutput", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
-        "Secondary", "Estimator",
+        "Secondary", "Estimator", "law", "Law",
     ),
     "Running": ("simulate", "load", "Run", "batch", "linearize", "to_control", "identify", "Identification"),
     "Results": ("Trajectory", "save", "load_run", "plot", "State", "Command", "Status"),

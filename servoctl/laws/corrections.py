@@ -65,12 +65,12 @@ def _check_gain(correction: "Correction", name: str, least: str, holds: Callable
             left += value.values()
         elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
             left += list(value)
-        elif isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or not holds(value):
+        elif isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
             raise TaskError(f"{type(correction).__name__}: {name}: expected a number {least}, got {value!r}")
 
 
 def _not_negative(value: float) -> bool:
-    return value >= 0.0
+    return 0.0 <= value < math.inf
 
 
 class Correction(ABC):
@@ -167,7 +167,7 @@ class PFeedback(Correction):
     label = "p_feedback"
 
     def __post_init__(self) -> None:
-        _check_gain(self, "P", "above 0 [s]", lambda value: value > 0.0)
+        _check_gain(self, "P", "above 0 [s]", lambda value: 0.0 < value < math.inf)
         _check_gain(self, "rate", "of at least 0 [1/s]", _not_negative)
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
