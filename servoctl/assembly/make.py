@@ -16,7 +16,7 @@ from servoctl.assembly.build import (
 from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
-from servoctl.assembly.gains import all_gains
+from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
 from servoctl.assembly.ground import Ground, build_ground, same_ground
 from servoctl.assembly.levels import place_of
 from servoctl.assembly.problems import Problems
@@ -126,7 +126,7 @@ def make_run(
     if loop is None:
         problems.check()
     assert loop is not None
-    _check_settings(loop, settings, problems)
+    _check_settings(loop, settings, problems, waiting)
     if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
         task_map = like.task_map
     else:
@@ -181,12 +181,16 @@ def settings_of(run: RunConfig) -> Settings:
     return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
-def _check_settings(loop: Loop, settings: Settings, problems: Problems) -> None:
-    """Notes a duration and gains that do not fit the loop or each other."""
+def _check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives: bool) -> None:
+    """Notes a duration and gains that do not fit the loop.
+
+    Gains of a law for drives are judged at their period, where the drives are prepared.
+    """
     wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
     if wrong is not None:
         problems.add(wrong, "run", "duration")
-    for gain in all_gains(loop.system, settings):
+    passive = passive_gains(loop.system, passive_spacing(settings))
+    for gain in passive if on_drives else all_gains(loop.system, settings):
         if gain.problem is not None:
             problems.add(gain.problem, *gain.spacing.field.split("."))
 

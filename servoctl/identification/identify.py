@@ -17,6 +17,7 @@ from servoctl.identification.selection import select
 from servoctl.types import Array
 
 
+@np.errstate(all="ignore")  # numbers that are not finite are reported by name
 def identify(
     runs: str | PathLike[str] | Sequence[str | PathLike[str]],
     parameters: Sequence[str] | None = None,

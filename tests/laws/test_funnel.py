@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import servoctl
+from hil.assembly.prepare import prepare
 from servoctl.assembly import load
 from servoctl.assembly.make import make_run
 from servoctl.check.report import check
@@ -181,6 +182,16 @@ def test_a_config_refuses_a_funnel_by_name(change: str, text: str) -> None:
 
 def test_python_has_the_same_funnel() -> None:
     assert servoctl.Funnel is Funnel
+
+
+def test_a_funnel_for_drives_is_not_judged_by_a_coarser_period_of_the_run() -> None:
+    """Its slope of 394 1/s at 1 ms is unstable at 20 ms, where the run has one of 46 1/s."""
+    changes = ["law.correction={funnel: {rate: 4, P: 0.05, start: 1, end: 0.2, shrink: 2}}", "run.period=0.02"]
+    loaded = load_config("two_mass_spring_drive", changes)
+    for waiting, slope in ((False, 46.0), (True, 393.8)):
+        run = make_run(loaded, "vm", waiting=waiting)
+        assert run.system.law.funnel_numbers[-1] == pytest.approx(slope, rel=1e-3)  # type: ignore[union-attr]
+    prepare(loaded, engine="vm")
 
 
 def test_a_funnel_for_drives_takes_its_slope_from_their_period_where_the_run_has_none() -> None:
