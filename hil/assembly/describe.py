@@ -7,7 +7,7 @@ import numpy as np
 from hil.assembly.prepare import RigSetup, stop_rate
 from hil.assembly.stops import describe_drops, describe_stops
 from hil.drives.base import Drive
-from hil.drives.quantities import GAUGES, Gauge
+from hil.drives.quantities import GAUGES, Gauge, Quantity
 
 
 def describe(setup: RigSetup) -> list[str]:
@@ -59,9 +59,9 @@ def unseen(drives: Sequence[Drive]) -> str:
     for gauge, _, hidden in _gauges(drives):
         needs = dict.fromkeys(drive.gauge_needs.get(gauge.quantity, "") for drive in hidden)
         remedy = "; ".join(need for need in needs if need)
-        if hidden:
+        if hidden and not (gauge.quantity is Quantity.WARNING and not remedy):  # most protocols have none
             parts.append(f"{gauge.meaning} of {_names(drives, hidden)}" + (f" (shown with {remedy})" if remedy else ""))
-    return f"not seen, so the drives' own limits trip without a warning: {'; '.join(parts)}" if parts else ""
+    return f"not seen, only the drives' own limits watch them: {'; '.join(parts)}" if parts else ""
 
 
 def _gauges(drives: Sequence[Drive]) -> Iterator[tuple[Gauge, list[Drive], list[Drive]]]:

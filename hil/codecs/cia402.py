@@ -82,6 +82,8 @@ STATUSWORD, TORQUE, ERROR = Field(0, 2), Field(2, 2, "signed"), Field(4, 2)
 STATE = Field(0, 1)
 """The byte of a heartbeat."""
 
+WARNING = Field(0, 1, shift=7)
+"""The bit of the statusword by which the drive warns: a temperature, a voltage or a load is near its limit."""
 LIMITED = 0x800
 """Bit of the statusword: an internal limit is active, so that the torque is less than the target."""
 STATE_BITS = 0x6F

@@ -18,6 +18,7 @@ from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, H
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
+from hil.drives.gauges import GaugeReads
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
@@ -40,6 +41,8 @@ from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
+WARNING = GaugeReads(Reads(codec.WARNING, Quantity.WARNING, ()))
+"""Bit 7 of the statusword."""
 OWN_OBJECT = "monitor_period and the maker's object in monitor_objects"
 
 BOOT_TIME = 1.0
@@ -86,6 +89,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         Quantity.MOTOR_TEMPERATURE: OWN_OBJECT,
         Quantity.SUPPLY: "monitor_period",
         Quantity.LOAD: OWN_OBJECT,
+        Quantity.WARNING: "always",
     }
     ramp_time = RUNAWAY  # from the speed at which the loop gives up
     stop_steps = StopSteps(
@@ -105,7 +109,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._rated = settings.rated_torque or nan
         self._period = period
         self._objects = MonitoredObjects(settings.node, self._options.monitored)
-        self.gauge_frames = self._objects.frames
+        self.gauge_frames = [WARNING, *self._objects.frames]
         self.polls = self._questions()
         self._command_id = codec.RPDO1 + settings.node
         self._controlword = codec.DISABLE_VOLTAGE
@@ -179,6 +183,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         status = codec.status(frame.data)
         if status is None:
             return False
+        WARNING.take(frame.data, self.gauges)
         self._status = status
         self._statuses += 1
         self._torque = self.settings.joint_torque(status.torque * self._rated / 1000)
@@ -260,7 +265,10 @@ class Cia402Drive(Cia402Encoder, Drive):
         torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
         enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
         status = Message(
-            codec.TPDO2 + settings.node, codec.STATUS_SIZE, (Reads(codec.TORQUE, Quantity.TORQUE, torque),), (enabled,)
+            codec.TPDO2 + settings.node,
+            codec.STATUS_SIZE,
+            (Reads(codec.TORQUE, Quantity.TORQUE, torque), *WARNING.reads),
+            (enabled,),
         )
         target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
         command = Encoding(self.command(0.0), codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque)

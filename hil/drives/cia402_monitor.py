@@ -30,7 +30,9 @@ class MonitoredObject(NamedTuple):
 DC_LINK = MonitoredObject(0x6079, 0, 0.001)
 """DC link circuit voltage, by the standard in mV."""
 
-MONITORED = f"{{{', '.join(gauge.name for gauge in GAUGES)}: [index, subindex, unit]}}"
+KNOWN = {gauge.name: gauge.quantity for gauge in GAUGES if gauge.quantity is not Quantity.WARNING}
+"""What an object may hold; the warning is in each statusword."""
+MONITORED = f"{{{', '.join(KNOWN)}: [index, subindex, unit]}}"
 
 
 def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
@@ -41,11 +43,10 @@ def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
     """
     if not isinstance(value, Mapping):
         raise fault(f"expected {MONITORED}, got {in_words(value)}")
-    known = {gauge.name: gauge.quantity for gauge in GAUGES}
     objects: dict[Quantity, MonitoredObject] = {}
     for name, place in value.items():
-        if name not in known:
-            raise fault(f"no {name!r} is known ({remedy(str(name), known)})")
+        if name not in KNOWN:
+            raise fault(f"no {name!r} is known ({remedy(str(name), KNOWN)})")
         try:
             index, sub, unit = (float(each) for each in place)
             fits = index in range(0x10000) and sub in range(0x100) and isfinite(unit) and unit != 0.0
@@ -53,7 +54,7 @@ def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
             fits = False
         if not fits:
             raise fault(f"{name}: expected [index, subindex, unit], such as [0x3201, 1, 0.1], got {in_words(place)}")
-        objects[known[str(name)]] = MonitoredObject(int(index), int(sub), unit)
+        objects[KNOWN[str(name)]] = MonitoredObject(int(index), int(sub), unit)
     return objects
 
 

@@ -1,7 +1,9 @@
 """The temperatures, voltages and loads in the frames of drives, described once for the drivers and the tick in C."""
 
+from collections.abc import Callable
 from struct import Struct
 
+from hil.codecs.field import Field
 from hil.drives.quantities import FIRST_GAUGE
 from hil.drives.wire import Operation, Reads
 
@@ -10,7 +12,7 @@ class GaugeReads:
     """The gauges in one kind of frame.
 
     Args:
-        reads: Where they are, as whole bytes, and from the number there to the gauge's unit: `TIMES`, `OVER`, `PLUS`.
+        reads: Where they are, and from the number there to the gauge's unit: `TIMES`, `OVER`, `PLUS`.
 
     Attributes:
         reads: The same, for `Drive.wire`.
@@ -18,16 +20,12 @@ class GaugeReads:
 
     def __init__(self, *reads: Reads) -> None:
         self.reads = reads
-        self._parts = [
-            (each.quantity - FIRST_GAUGE, Struct((">" if each.field.big else "<") + each.field.code), each)
-            for each in reads
-        ]
+        self._parts = [(each.quantity - FIRST_GAUGE, _reader(each.field), each.chain) for each in reads]
 
     def take(self, data: bytes, gauges: list[float]) -> None:
         """Writes the gauges of a payload into `Drive.gauges`."""
-        for place, number, (field, _, chain) in self._parts:
-            (value,) = number.unpack_from(data, field.first)
-            value = float(value)
+        for place, number, chain in self._parts:
+            value = float(number(data))
             for operation, constant in chain:
                 if operation is Operation.TIMES:
                     value = value * constant
@@ -36,3 +34,11 @@ class GaugeReads:
                 else:
                     value = value + constant
             gauges[place] = value
+
+
+def _reader(field: Field) -> Callable[[bytes], float]:
+    """Reads a field: some bits as an unsigned integer, or whole bytes of any kind."""
+    if field.kind == "unsigned":
+        return field.reader()
+    form, first = Struct((">" if field.big else "<") + field.code), field.first
+    return lambda data: form.unpack_from(data, first)[0]

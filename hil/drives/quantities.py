@@ -21,6 +21,7 @@ class Quantity(IntEnum):
     MOTOR_TEMPERATURE = 4
     SUPPLY = 5
     LOAD = 6
+    WARNING = 7
 
 
 FIRST_GAUGE = Quantity.TEMPERATURE
@@ -56,6 +57,7 @@ GAUGES = (
     Gauge(Quantity.MOTOR_TEMPERATURE, "motor_temperature", "degC", "temperature of the motor"),
     Gauge(Quantity.SUPPLY, "supply", "V", "bus voltage"),
     Gauge(Quantity.LOAD, "load", "", "load (I2t)"),
+    Gauge(Quantity.WARNING, "warning", "", "own warning (1: it warns)"),
 )
 """In the order of `Drive.gauges`."""
 
@@ -78,6 +80,8 @@ class GaugeLimits:
 
     def limits(self, gauge: Gauge, first: float) -> tuple[float, float]:
         """Lower and upper limit of a gauge whose first value was this one; infinite: none."""
+        if gauge.quantity is Quantity.WARNING:
+            return -inf, 0.0
         if gauge.quantity is not Quantity.SUPPLY:
             return -inf, float(getattr(self, gauge.name))
         if self.supply is None and isfinite(first):

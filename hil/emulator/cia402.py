@@ -32,7 +32,7 @@ DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
 
 QUICK_STOP_DECELERATION = (0x6085, 0)
 
-VOLTAGE_ENABLED, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 9, 1 << 11, 1 << 12
+VOLTAGE_ENABLED, WARNS, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 7, 1 << 9, 1 << 11, 1 << 12
 
 COMMUNICATION_ERROR = 0x8100
 """Emergency code of a loss of communication without a code of its own."""
@@ -270,6 +270,8 @@ class CiA402(CanOpenNode, EmulatedDrive):
     def _statusword(self) -> int:
         values = self.canopen.values
         word = self.state.value | VOLTAGE_ENABLED | REMOTE
+        if self.motor.thermal.near:
+            word |= WARNS
         if self.state is _ENABLED and values[MODE_DISPLAY] == TORQUE_MODE:
             word |= FOLLOWS
         target = abs(values[TARGET_TORQUE] + values[TORQUE_OFFSET])

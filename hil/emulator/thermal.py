@@ -5,6 +5,9 @@ from math import exp, inf
 
 from hil.loop.clock import SECOND
 
+NEAR = 10.0
+"""A drive that can warn does so within so many degrees of its trip [K]."""
+
 
 @dataclass(frozen=True)
 class ThermalOptions:
@@ -44,6 +47,11 @@ class Thermal:
         final = (torque / self._limit) ** 2
         self.load = final + (self.load - final) * exp((self._since - now) / SECOND / self.options.time)
         self._since = now
+
+    @property
+    def near(self) -> bool:
+        """Whether the temperature is within `NEAR` of the trip."""
+        return self.temperature > self.options.trip - NEAR
 
     @property
     def temperature(self) -> float:

@@ -80,6 +80,7 @@ class EventKind(Enum):
     HOT = (Reaction.WARN, Origin.NOBODY, "the drive gets hot, and may switch off by itself")
     HOT_MOTOR = (Reaction.WARN, Origin.NOBODY, "its motor gets hot, and the drive may switch off by itself")
     SUPPLY = (Reaction.WARN, Origin.NOBODY, "its bus voltage is unusual, and the drive may switch off by itself")
+    DRIVE_WARNING = (Reaction.WARN, Origin.NOBODY, "the drive itself warns, and may switch off by itself")
     OVERLOAD = (Reaction.WARN, Origin.NOBODY, "its motor is loaded for long, and the drive may limit its torque")
     BUS = (Reaction.STOP, Origin.RIG, "the bus is down")
     BUS_PASSIVE = (Reaction.STOP, Origin.RIG, "the bus has many errors")

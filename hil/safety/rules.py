@@ -42,6 +42,7 @@ class Measured(IntEnum):
     MOTOR_TEMPERATURE = 6
     SUPPLY = 7
     LOAD = 8
+    WARNING = 9
 
 
 class Rule(NamedTuple):
@@ -184,6 +185,7 @@ GAUGE_EVENTS = {
     Quantity.MOTOR_TEMPERATURE: EventKind.HOT_MOTOR,
     Quantity.SUPPLY: EventKind.SUPPLY,
     Quantity.LOAD: EventKind.OVERLOAD,
+    Quantity.WARNING: EventKind.DRIVE_WARNING,
 }
 
 

@@ -14,6 +14,8 @@ from hil.drives.quantities import GAUGES, Quantity
 from hil.frame import Frame
 from hil.protocols.nodes import build
 from hil.safety import EventKind
+from hil.safety.plan import Stage
+from hil.session.preflight import preflight
 from servoctl.errors import ConfigError
 from tests.hil.emulation import drive_settings
 from tests.hil.rigs import RACK, lift, play
@@ -55,6 +57,22 @@ def test_a_hot_drive_gives_back_one_tick_and_the_run_is_done() -> None:
     assert result["given_back"].get("a hot drive", 0) == 1
 
 
+def test_the_warning_of_a_cia402_drive_comes_before_it_switches_off() -> None:
+    result = compare("coordinated_robots", "hil.emulation.thermal={rise: 80, time: 0.5, trip: 48}", duration=0.4)
+    first = {event.kind: event for event in reversed(result["events"])}
+    warned, off = first[EventKind.DRIVE_WARNING], first[EventKind.DRIVE_FAULT]
+    assert warned.time < off.time and "over-temperature" in off.detail
+    assert np.frombuffer(result["columns"][f"warning.{warned.subject}"]).max() == 1.0
+
+
+def test_the_pre_flight_list_says_what_is_not_seen() -> None:
+    lines = preflight(load("scara_robstride"), Stage.RAMP, ())
+    assert any("[x] read from the drives" in line for line in lines)
+    assert any(
+        "[ ] not seen" in line and "bus voltage of all drives (shown with monitor_period)" in line for line in lines
+    )
+
+
 def test_check_says_which_are_read_and_which_are_not_seen() -> None:
     lines = describe(load("scara_robstride"))
     assert any(
@@ -87,7 +105,12 @@ MONITORED = {"temperature": [0x2000, 1, 0.1], "load": [0x2000, 2, 0.001]}
 """Objects of the emulated CiA 402 drive."""
 
 ASKED: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
-    "cia402": ("coordinated_robots", "u1", {"monitor_objects": MONITORED}, {"temperature", "supply", "load"}),
+    "cia402": (
+        "coordinated_robots",
+        "u1",
+        {"monitor_objects": MONITORED},
+        {"temperature", "supply", "load", "warning"},
+    ),
     "odrive": ("two_mass_spring_drive", "F", {}, {"temperature", "motor_temperature", "supply"}),
     "moteus": ("coordinated_robots_moteus", "u1", {}, {"temperature", "motor_temperature", "supply"}),
     "robstride": ("scara_robstride", "F4", {}, {"temperature", "supply"}),

@@ -43,7 +43,8 @@ static const double *measured(const tick *k, int quantity)
 
 static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyond its limits", "an old sample",
                                      "a missing heartbeat", "a torque beyond its limits",
-                                     "a hot drive", "a hot motor", "an unusual bus voltage", "a loaded motor"};
+                                     "a hot drive", "a hot motor", "an unusual bus voltage", "a loaded motor",
+                                     "the warning of a drive"};
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
