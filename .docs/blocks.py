@@ -140,9 +140,16 @@ def execute(command: str) -> tuple[int, str]:
     if words[:-1] == ["install", "-e"]:
         return _install(Path(words[-1]))
     if program != "servoctl":
-        start = {"servoctl": [sys.executable, "-m", "servoctl"], "pytest": [sys.executable, "-m", "pytest"]}
+        start = {"python": [sys.executable], "pytest": [sys.executable, "-m", "pytest"]}
+        checkout = (
+            os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])} if "tests." in command else None
+        )
         done = subprocess.run(
-            [*start.get(program, [program]), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*start.get(program, [program]), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=checkout,
         )
         return done.returncode, done.stdout
     from servoctl.cli import main

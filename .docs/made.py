@@ -88,6 +88,7 @@ def _sources() -> str:
     files = [
         *(path for room in ("servoctl", "plants", "hil") for path in (ROOT / room).rglob("*")),
         *(ROOT / "configs").glob("*"),
+        ROOT / "tests" / "comparison.py",
         Path(__file__),
         Path(blocks.__file__),
     ]

@@ -7,7 +7,10 @@ import pytest
 from pages import DOCS, blocks, made, shown
 
 PAGES = {made.name_of(page): page for page in made.pages()}
-SLOW = ("hil", "sweep", "run four_bars", "run swarm_50", "run two_arms_box")
+SLOW = (
+    "servoctl hil", "servoctl sweep", "servoctl run four_bars", "servoctl run swarm_50", "servoctl run two_arms_box",
+    "python -m tests",
+)  # fmt: skip
 """Commands that make a page slow."""
 
 NOT_RUN = {
@@ -28,7 +31,7 @@ NOT_RUN = {
 
 
 def is_slow(page: Path) -> bool:
-    return any(re.search(rf"^\$ servoctl {command}\b", page.read_text(), re.MULTILINE) for command in SLOW)
+    return any(re.search(rf"^\$ {command}\b", page.read_text(), re.MULTILINE) for command in SLOW)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ def test_every_picture_is_made_by_a_command_that_the_page_shows() -> None:
     for name, page in PAGES.items():
         for picture in made.pictures(page):
             folder = picture.partition("/")[0]
-            command = rf"^\$ servoctl (report|compare|sweep|tune|identify)\b.*\b{folder}\b"
+            command = rf"^\$ (servoctl (report|compare|sweep|tune|identify)|python -m [\w.]+)\b.*\b{folder}\b"
             if "/" not in picture:
                 command = rf"(sc.plot|savefig)\(.*\"{picture}\""
             assert re.search(command, page.read_text(), re.MULTILINE), f"{name}: {picture}"
