@@ -31,8 +31,8 @@ def _on_both_ticks(scenario: CartScenario) -> tuple[FaultResult, ...]:
     return play_on(TICKS, scenario)
 
 
-def play_rows(seed: int, jobs: int) -> int:
-    """Plays each row of the carts on both ticks, and prints what went wrong."""
+def play_rows(seed: int, jobs: int, limit: float) -> int:
+    """Plays each row of the carts on both ticks, for at most `limit` [s], and prints what went wrong."""
     began, played, failed = time.monotonic(), 0, 0
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for results in pool.imap(_on_both_ticks, scenarios_of_rows(len(rows()), seed)):
@@ -41,6 +41,8 @@ def play_rows(seed: int, jobs: int) -> int:
                 failed += bool(result.problems)
                 if result.problems:
                     print(json.dumps({"scenario": result.scenario.name, "problems": result.problems}), flush=True)
+            if time.monotonic() - began > limit:
+                break
     print(f"{played} runs, {failed} failed, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
@@ -56,7 +58,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="only the scenario of this number")
     options = parser.parse_args()
     if options.rows:
-        return play_rows(options.seed, options.jobs)
+        return play_rows(options.seed, options.jobs, options.limit)
     names = options.rig or list(RIGS)
     drives = {name: [drive.settings.name for drive in rigs._setup(rigs.RIGS[name], ()).drives] for name in names}
     drawn = list(scenarios(options.count, options.seed, drives))
