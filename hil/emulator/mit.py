@@ -165,12 +165,12 @@ class Mit(EmulatedDrive):
         bits = pack(position, -end, end, 16) << 24
         bits |= pack(velocity, -self._velocity, self._velocity, 12) << 12
         bits |= pack(torque, -largest, largest, 12)
-        first, more, hot = self.settings.node & 0xFF, b"", min(127, round(self.temperature()))
+        first, more, hot = self.settings.node & 0xFF, b"", round(min(127.0, self.temperature()))
         if self._status == "cubemars":
-            more = bytes([hot, self.fault])
+            more = bytes([hot & 0xFF, self.fault])
         elif self._status == "damiao":
             first = self.settings.node & 0xF | self._damiao() << 4
-            more = bytes([hot, hot])
+            more = bytes([max(0, hot)] * 2)
         self.send(self._host, bytes([first]) + bits.to_bytes(5, "big") + more)
 
     def _damiao(self) -> int:

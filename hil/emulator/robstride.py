@@ -133,7 +133,7 @@ class RobStride(EmulatedDrive):
             in_16_bits((position + end) % (2 * end) - end, end),
             in_16_bits(velocity, self._velocity),
             in_16_bits(torque, self._torque * self.torque_table),
-            round(10 * self.temperature()),
+            min(0xFFFF, max(0, round(10 * self.temperature()))),
         )
         state = self.mode << 6 | self.fault
         self.send(node_id(FEEDBACK, state, self.settings.node, host), struct.pack(">4H", *values))

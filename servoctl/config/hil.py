@@ -228,8 +228,12 @@ class SupplyConfig(Section):
 class ThermalConfig(Section):
     """How emulated motors warm up, with the square of their torque."""
 
-    ambient: Real = Field(default=25.0, description="temperature without load [degree C]")
-    rise: NotNegative = Field(default=40.0, description="rise at torque_limit after a long time [K]")
+    ambient: Annotated[float, NumberField("a temperature from -40 to 100 [degree C]", least=-40, below=100.1)] = Field(
+        default=25.0, description="temperature without load [degree C]"
+    )
+    rise: Annotated[float, NumberField("a rise from 0 to 1000 [K]", least=0, below=1000.1)] = Field(
+        default=40.0, description="rise at torque_limit after a long time [K]"
+    )
     time: PositiveTime = Field(default=60.0, description="time constant [s]")
     trip: Real | None = Field(
         default=None, description="temperature at which a drive switches off [degree C]; left out: never"

@@ -182,3 +182,16 @@ def test_the_bus_load_counts_what_is_asked_and_answered(protocol: str) -> None:
 def test_wrong_objects_are_refused_with_what_is_expected(value: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         load("coordinated_robots", keys("u1", monitor_objects=value))
+
+
+@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit", "moteus", "robstride"])
+@pytest.mark.parametrize(("ambient", "rise"), [(-40, 0), (25, 1000)])
+def test_extreme_temperatures_fit_into_the_frames(protocol: str, ambient: int, rise: int) -> None:
+    thermal = f"hil.emulation.thermal={{ambient: {ambient}, rise: {rise}, time: 0.01}}"
+    more = {} if protocol == "mit" else {"monitor_period": 0.02}
+    more |= {"monitor_objects": MONITORED} if protocol == "cia402" else {}
+    played = play(lift(RACK, protocol, **more), thermal, duration=0.2)
+    unsigned = protocol in ("mit", "robstride")
+    least, most = played["temperature.F"].min(), played["temperature.F"].max()
+    assert played.exit_code == 0
+    assert least == (0.0 if unsigned else -40.0) if ambient < 0 else most > (120.0 if protocol == "mit" else 400.0)
