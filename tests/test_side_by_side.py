@@ -281,5 +281,6 @@ def test_auto_compiles_if_it_pays(tmp_path: Path, blocks: list[int], monkeypatch
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
     run = loaded("two_mass_spring", SHORT, engine="auto")
     assert batch(run, {ALPHA: [4.0, 6.0]})["engine"] == ["vm", "vm"] and blocks == []
+    monkeypatch.setattr("servoctl.simulation.engine_choice.LONG", 0.1)  # 1000 runs of five steps
     many = batch(run, {ALPHA: list(np.linspace(3.0, 9.0, 1000))})
     assert set(many["engine"]) == {"c"} and sum(blocks) == 1000
