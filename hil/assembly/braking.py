@@ -17,6 +17,7 @@ SLOWEST_STOP = 1.0
 """Longest such time [s]: a drive that needs longer brakes with all its torque."""
 
 
+@np.errstate(over="ignore")  # a torque limit may be tiny
 def with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
     """The rig with the deceleration of each drive; all drives take the same time from their speed limits to rest.
 
