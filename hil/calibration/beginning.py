@@ -1,4 +1,7 @@
-"""Where a motion by hand begins: at the known pose, or where the stops of the joints say."""
+"""Where a motion by hand begins: where encoder nodes and stops say, and for the rest at the known pose.
+
+Design: nodes and stops are right. A known pose that they contradict refuses nothing, but zeros that rest on it say so.
+"""
 
 from collections.abc import Mapping
 
@@ -25,10 +28,7 @@ class Beginning:
         motion: What the encoders said.
         zeros: Index of each drive with stops -> what they say.
         count: Number of drives.
-        tolerance: Largest difference between the known pose and an encoder node, or a stop [joint unit].
-
-    Attributes:
-        problem: Why an encoder node contradicts the known pose; empty if none does.
+        tolerance: Larger differences between the known pose and an encoder node, or a stop, are said [joint unit].
     """
 
     def __init__(
@@ -42,9 +42,10 @@ class Beginning:
         tolerance: float,
     ) -> None:
         self._model, self._displacements, self._start = model, displacements, start
-        self._zeros, self._count, self._tolerance, self.problem = zeros, count, tolerance, ""
+        self._zeros, self._count, self._tolerance = zeros, count, tolerance
         self._by_stops = len(zeros) == count
         self._nodes = list(range(count, len(motion.settings)))
+        self._names = [settings.name for settings in motion.settings]
         motors = motion.motors[0]
         self._shown = np.array([motion.settings[i].sign * motors[i] + motion.settings[i].offset for i in self._nodes])
         self._q = start.q
@@ -56,17 +57,7 @@ class Beginning:
         """Corrects the known pose by what the encoder nodes say."""
         if not self._nodes:
             return
-        shown, expected = self._shown, self._displacements(self._model.plant, self._start.q)[self._nodes]
-        worst = int(np.argmax(np.abs(shown - expected)))
-        if not abs(shown[worst] - expected[worst]) <= self._tolerance:
-            node = self._nodes[worst]
-            name, unit = motion.settings[node].name, self._displacements.units[node]
-            self.problem = (
-                f"the known pose is not that of the machine: encoder {name} says {shown[worst]:.5g} {unit}, initial.q "
-                f"{expected[worst]:.5g} {unit} (put the machine at initial.q, or correct it)"
-            )
-            return
-        self._q, _ = pose_at(self._model, self._displacements, self._start.t, self._start.q, self._nodes, shown)
+        self._q, _ = pose_at(self._model, self._displacements, self._start.t, self._start.q, self._nodes, self._shown)
 
     def __call__(self, signs: Array) -> tuple[Array, Array]:
         """Displacements, shape (nodes,), and pose, shape (n,), if the drives have these signs."""
@@ -82,15 +73,22 @@ class Beginning:
 
     def stop_problem(self, i: int, sign: float) -> str:
         """Why the stops of a drive give no zero; empty if they do, or if it has none."""
-        if i not in self._zeros:
-            return ""
-        found = self._zeros[i][sign]
-        if found.problem or self._by_stops or abs(found.zero - self._y[i]) <= self._tolerance:
-            return found.problem
-        unit = self._displacements.units[i]
+        return self._zeros[i][sign].problem if i in self._zeros else ""
+
+    def zero_from(self, i: int, signs: Array) -> str:
+        """What the zero of a drive follows from; with what contradicts the known pose, if it follows from that."""
+        if i in self._zeros:
+            return "its stops"
+        known = self._displacements(self._model.plant, self._start.q)
+        shown = dict(zip(self._nodes, self._shown, strict=True))
+        shown |= {k: by_sign[float(signs[k])].zero for k, by_sign in self._zeros.items()}
+        off = {k: abs(x - known[k]) for k, x in shown.items() if not np.isnan(x)}
+        worst = max(off, key=off.__getitem__, default=i)
+        if not off or off[worst] <= self._tolerance:
+            return "the start pose"
+        name, unit = self._names[worst], self._displacements.units[worst]
         return (
-            f"by its stops it began at {found.zero:.4g} {unit}, initial.q says {self._y[i]:.4g} {unit} (put the "
-            "machine at initial.q, correct the stops, or give every drive its stops)"
+            f"the start pose, although {name} was at {shown[worst]:.4g} {unit}, where initial.q says {known[worst]:.4g}"
         )
 
     def stop_residual(self, i: int, sign: float) -> float:

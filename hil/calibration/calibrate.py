@@ -88,7 +88,7 @@ class Calibrator:
         start: The known pose.
         drives: Drives of the config.
         tolerance: Largest disagreement of redundant encoders [joint unit]; None: what their steps explain.
-        start_tolerance: Largest difference between an encoder node and the known pose [joint unit].
+        start_tolerance: Larger differences of an encoder node, or a stop, from the known pose are said [joint unit].
         skew: Uncertainty of a sample's time where nodes do not sample together [s].
     """
 
@@ -129,7 +129,7 @@ class Calibrator:
         axes = []
         for i, drive in enumerate(self._drives):
             sign = float(fit.signs[i])
-            problem = begins.problem or together.get(i) or by_stops.get(i, "")
+            problem = together.get(i) or by_stops.get(i, "")
             if not problem and not (any(by_stops.values()) and i in judged):  # a wrong zero makes all encoders disagree
                 problem = self._problem(i, drive, travel[:, i], fit, excess, first, judged)
             seen = residual[i] if self._checked[i] else np.nan
@@ -139,7 +139,7 @@ class Calibrator:
                     self._range(drive, y0[i] + sign * travel[:, i]),
                     float(np.fmax(seen, begins.stop_residual(i, sign)) / motion.steps[i]), float(first[i]),
                     "the other encoders" if i in judged else "the first move, counted as positive", problem,
-                    "its stops" if drive.has_stops else "the start pose",
+                    begins.zero_from(i, fit.signs),
                 )
             )  # fmt: skip
         return axes

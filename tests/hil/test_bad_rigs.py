@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     ),
     "an unknown option of a drive": (
         BELT,
-        [("encoder_bits: 14}\n  sensors", "encoder_bit: 14}\n  sensors")],
+        [("encoder_bits: 14, vel_limit: 20}\n  sensors", "encoder_bit: 14, vel_limit: 20}\n  sensors")],
         "hil.drives[0].encoder_bit: no such option (did you mean 'encoder_bits'?)",
     ),
     "an unknown option of an encoder": (

@@ -152,12 +152,14 @@ def test_a_motion_too_small_to_tell_a_mirrored_machine_is_refused() -> None:
 
 
 def test_encoder_nodes_on_coordinates_are_taken_as_right() -> None:
-    """A wrong start pose along what the node measures moves to what it says; the node contradicts a pose far away."""
+    """A wrong start pose along what the node measures moves to what it says; a zero that rests on a far one says so."""
     y = motion_of("two_mass_spring_drive")[1]
     (axis,) = by_hand("two_mass_spring_drive", [-1.0], [0.2], y=y + np.array([0.0, 0.003]))
     assert (axis.sign, axis.problem) == (-1, "")
     (axis,) = by_hand("two_mass_spring_drive", [-1.0], [0.2], y=y + np.array([0.0, 0.02]))
-    assert axis.problem.startswith("the known pose is not that of the machine: encoder x2 says 0.52")
+    assert (axis.sign, axis.problem) == (-1, "")
+    assert axis.offset == pytest.approx(0.2, abs=1e-3)
+    assert axis.zero_from == "the start pose, although x2 was at 0.52 m, where initial.q says 0.5"
 
 
 def test_a_motion_that_other_signs_fit_as_well_is_refused() -> None:
@@ -357,7 +359,8 @@ def test_one_stop_is_touched_twice_and_agrees_with_the_start_pose() -> None:
     assert abs(first.offset - 0.3) <= 1.01 * setup.drives[0].visible()
     assert first.residual < 3.0 and np.isnan(second.residual)
     first, second = guided(setup, [1.0, 1.0], [0.0, 0.0], begin=0.1)
-    assert first.problem.startswith("by its stops it began at 0.4 m, initial.q says 0.3 m (put the machine at initial")
+    assert (first.problem, first.zero_from, second.problem) == ("", "its stops", "")
+    assert second.zero_from == "the start pose, although a was at 0.4 m, where initial.q says 0.3"
 
 
 def test_what_the_operator_does_at_the_stops_is_said_before() -> None:
