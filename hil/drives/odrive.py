@@ -16,13 +16,14 @@ from hil.codecs import odrive as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps, StopSteps
 from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
-from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
+from hil.drives.odrive_encoder import RATE_TOLERANCE, TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import MonitorPeriod, options_of
-from hil.drives.quantities import FIRST_GAUGE, Quantity
+from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Reads, Rounding, Wire
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
+from hil.loop import SECOND
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
 
@@ -33,8 +34,6 @@ GAUGES = {
     codec.GET_BUS_VOLTAGE_CURRENT: GaugeReads(Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ())),
 }
 """Cyclic message -> what it brings."""
-AWAITED = (Quantity.TEMPERATURE, Quantity.SUPPLY)
-"""What is never NaN: a motor may have no thermistor."""
 RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_ms, or leave monitor_period out"
 
 ATTEMPTS = 3
@@ -103,6 +102,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         self._feed = Feed()
         self._gauges = {} if self._options.monitor_period is None else {self._id(c): g for c, g in GAUGES.items()}
         self.gauge_frames = tuple(self._gauges.values())
+        self._voltage_times: list[int] = []
         if self._options.current_limit is None:
             self.unverified += (
                 "; its own current and speed limits stay as they are saved (give current_limit to set both)"
@@ -161,6 +161,8 @@ class OdriveDrive(OdriveEncoder, Drive):
             self._judge()
         elif frame.id in self._gauges and len(frame.data) == codec.SIZE:
             self._gauges[frame.id].take(frame.data, self.gauges)
+            if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT) and len(self._voltage_times) < 3:
+                self._voltage_times.append(frame.time)
         elif command in codec.MASTER_COMMANDS:
             self.foreign = self.foreign or f"another master commands this drive: {frame}"
         else:
@@ -240,11 +242,20 @@ class OdriveDrive(OdriveEncoder, Drive):
             state = codec.state_text(self._heartbeat.state)
             raise DriveError(f"is in state {state} already (disable it; is there another master?)")
         yield from super().identify(exchange)
-        if self._gauges:
-            self.gauges = [nan] * len(self.gauges)
-            came = lambda: all(not isnan(self.gauges[each - FIRST_GAUGE]) for each in AWAITED)  # noqa: E731
-            limit = 0.5 + 2 * (self._options.monitor_period or 0.0)
-            yield HandshakeStep([], came, limit, f"Get_Temperature and Get_Bus_Voltage_Current ({RATES})")
+        if self._options.monitor_period is not None:
+            yield from self._measure_monitoring(self._options.monitor_period)
+
+    def _measure_monitoring(self, declared: float) -> Steps:
+        """Waits for temperatures and bus voltages, and measures their period, which the bus load depends on."""
+        self.gauges = [nan] * len(self.gauges)
+        self._voltage_times.clear()
+        came = lambda: len(self._voltage_times) > 2 and not isnan(self.gauges[0])  # noqa: E731
+        expected = f"Get_Temperature and Get_Bus_Voltage_Current ({RATES})"
+        yield HandshakeStep([], came, 0.5 + 4 * declared, expected)
+        measured = (self._voltage_times[2] - self._voltage_times[0]) / 2 / SECOND
+        if abs(measured - declared) > RATE_TOLERANCE * declared:
+            what = f"sends Get_Bus_Voltage_Current every {measured:.4g} s, monitor_period says {declared:.4g} s"
+            raise DriveError(f"{what} ({RATES})")
 
     def configure(self, exchange: Exchange) -> Steps:
         """Sets idle, torque mode without ramp, zero torque, and with `current_limit` also limits."""

@@ -53,7 +53,7 @@ Flag = Annotated[bool, PlainValidator(_flag), Field(description="true or false")
 MaybeFlag = Annotated[bool | None, PlainValidator(_flag), Field(description="true or false")]
 """Types of options that are true or false; None: left out."""
 
-MonitorPeriod = Annotated[float | None, NumberField("a time above 0 and below 10 [s]", above=0.0, below=10.0)]
+MonitorPeriod = Annotated[float | None, NumberField("a time above 0 and below 2 [s]", above=0.0, below=2.0)]
 """Time between two values of temperature, supply or load; None: they are not asked for."""
 
 EncoderBits = Annotated[int | None, NumberField("bits per turn, 1 to 32", least=1, below=33, whole=True)]

@@ -195,3 +195,12 @@ def test_extreme_temperatures_fit_into_the_frames(protocol: str, ambient: int, r
     least, most = played["temperature.F"].min(), played["temperature.F"].max()
     assert played.exit_code == 0
     assert least == (0.0 if unsigned else -40.0) if ambient < 0 else most > (120.0 if protocol == "mit" else 400.0)
+
+
+def test_an_odrive_that_sends_its_voltage_at_another_pace_than_the_bus_load_counts_is_refused() -> None:
+    paced = play(lift(RACK, "odrive", monitor_period=0.1), "hil.emulation.drives.F.monitor_period=0.01")
+    (event,) = [event for event in paced.events if event.kind is EventKind.HANDSHAKE]
+    assert "sends Get_Bus_Voltage_Current every 0.01 s, monitor_period says 0.1 s" in event.detail
+    silent = play(lift(RACK, "odrive", monitor_period=0.1), "hil.emulation.drives.F.monitor_period=1.9")
+    (event,) = [event for event in silent.events if event.kind is EventKind.HANDSHAKE]
+    assert "Get_Temperature and Get_Bus_Voltage_Current" in event.detail and "temperature_msg_rate_ms" in event.detail
