@@ -21,6 +21,7 @@ from servoctl.check.sections import SHOWN, CheckReport, counted, shortened, toge
 from servoctl.check.speeds import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.laws.uncertainty import ModelError
+from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
@@ -180,7 +181,7 @@ def _start(run: Run, report: CheckReport) -> None:
         command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
         slices = loop.layout.slices
         status = Status.from_code(command[slices["status"]][0])
-        inputs = zip(plant.actuators.items(), command[slices["u"]], strict=True)
+        inputs = zip(plant.actuators.items(), without_round_off(command[slices["u"]].tolist()), strict=True)
         lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in inputs))
         lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}

@@ -88,12 +88,15 @@ def _switch(facts: dict[str, Any]) -> str:
 
 
 def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phases, verbose: bool) -> None:
+    from servoctl.run_folder.values import without_round_off
+
     say(headline(summary, phases.total))
     _say_errors(trajectory, summary)
     keys = ("min", "max", "rms")
+    figures = iter(without_round_off([metrics[key] for metrics in summary["inputs"].values() for key in keys]))
     rows = [
-        [name, trajectory.units.get(f"u.{name}", ""), *(number(metrics[key]) for key in keys)]
-        for name, metrics in summary["inputs"].items()
+        [name, trajectory.units.get(f"u.{name}", ""), *(number(next(figures)) for _ in keys)]
+        for name in summary["inputs"]
     ]
     _say_long_table(["input", "unit", *keys], rows)
     say_bounds(summary)

@@ -1,7 +1,7 @@
 """Numbers of a summary: of a column over time, and in types of strict JSON."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,3 +63,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+ROUND_OFF = 1e-12
+"""Numbers below this share of the largest beside them are rounding."""
+
+
+def without_round_off(numbers: Sequence[float | None]) -> list[float | None]:
+    """Numbers to be shown beside each other, 0 for those that are rounding."""
+    largest = max((abs(x) for x in numbers if x is not None and math.isfinite(x)), default=0.0)
+    return [0.0 if x is not None and abs(x) < ROUND_OFF * largest else x for x in numbers]
