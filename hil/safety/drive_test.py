@@ -66,6 +66,10 @@ class DriveTest:
             self._monitor.report(tick.began, finding.kind, drives[finding.drive].settings.name, finding.detail)
             if finding.kind in (EventKind.REVERSED, EventKind.RESPONSE):
                 self._correct(finding.drive)
+            elif finding.kind is EventKind.UNSTEADY and not drives[finding.drive].settings.brake:
+                # it does not fall, and a reversed motor would drive it on: it goes off, and the others stop
+                self._rig.ladder.misled.add(finding.drive)
+                self._rig.ladder.ramp(finding.drive, tick.began, must=True)
 
     def _correct(self, number: int) -> None:
         drive, response = self._rig.drives[number], self.proof.axes[number].response

@@ -68,6 +68,7 @@ def test_one_of_redundant_motors_that_drives_the_machine_away_is_named_before_ra
     played = zero("two arms", **{drive: -1.0})
     first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
     assert (first.kind, first.subject, played.exit_code) == (EventKind.UNSTEADY, drive, 3)
+    assert moved(played, "over").max() < 0.02
 
 
 @pytest.mark.parametrize("name", ["A", "S", "L", "V rack", "mixed"])
