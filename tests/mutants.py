@@ -100,7 +100,7 @@ def fault(path: Path, command: list[str]) -> tuple[int | str, str]:
             code: int | str = int(main([command[0], str(path), *command[1:]]) or 0)
     except SystemExit as ended:
         code = int(ended.code or 0)
-    except BaseException:
+    except Exception:
         return "crash", traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
