@@ -221,6 +221,14 @@ def test_an_axis_gives_the_shortest_turn_in_two_rows(axis: Any, base: str | None
         np.testing.assert_allclose(found.violation @ found.b, expected.violation @ expected.b, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_the_length_of_a_direction_does_not_matter() -> None:
+    short, long = (rows_at(sc.Axis("one", "z", (-size, 0.0, size)), some_states(2)) for size in (1.0, 1e308))
+    for one, other in zip(short, long, strict=True):
+        np.testing.assert_allclose(other.A, one.A, rtol=1e-14, atol=1e-14)
+        np.testing.assert_allclose(other.violation, one.violation, rtol=1e-14, atol=1e-14)
+
+
 def test_at_the_target_every_row_is_finite_and_has_full_rank() -> None:
     q = np.zeros(N)
     for constraint, rank in (

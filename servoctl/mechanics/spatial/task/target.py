@@ -149,6 +149,8 @@ def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> 
 def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> Course:
     """The unit vector along three values and its derivatives; see `course`."""
     along = values_at(values, 3, plant, now)
+    if not is_symbolic(along):
+        along = along / (np.abs(along).max() or 1.0)  # the square of 1e308 is no number
     return _derived(along / np.sqrt(along @ along), t)
 
 
