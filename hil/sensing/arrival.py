@@ -8,8 +8,9 @@ the speed of the joint at the end of a window.
 Design: friction, a load or an error of the model may be as large as the torque of a joint that the model does not load:
 there d = -u always. So a motor is named only if its torque arrived before, at most `LONGEST` ago, and friction does not
 explain it: the motion gains the energy of what is missing, or twice as much is missing as friction and loads may take
-(`hil.safety.tracking`). This is judged over `QUICK` ticks, which shows a joint that falls before it is fast, and over
-the windows of `hil.sensing.tracking` for torques that these do not show. A small torque that drives the motion looks
+(`hil.safety.tracking`). This is judged over `QUICK` ticks, which shows a joint that falls before it is fast. A torque
+that friction and loads may take is judged over the windows of `hil.sensing.tracking`, where lost samples count little,
+and d must follow u from one to the next: a small load that stays does not. A small torque that drives the motion looks
 like friction when it is lost, and one below the errors of the samples shows nothing. This rule is ours.
 """
 
@@ -35,6 +36,9 @@ VISIBLE = 0.001
 SHOWN = 0.1
 """Smallest share of a torque, among redundant motors, that is judged."""
 
+CHANGE = 0.1
+"""Change of a torque that a disturbance must have followed [share of the torque]."""
+
 BEYOND = 2.0
 """What friction and loads do not take, as a share of what they may take."""
 
@@ -53,6 +57,7 @@ def arrivals(
     slow: Sequence[float],
     friction: Sequence[float],
     most: int,
+    before: tuple[Sequence[float], Sequence[float]] | None = None,
 ) -> tuple[list[int], int | None]:
     """States of the motors after a window, and the index of one that has lost its torque.
 
@@ -67,6 +72,7 @@ def arrivals(
         slow: Speeds below which a joint counts as standing [joint unit/s].
         friction: Torques that friction and loads do not take [actuator units].
         most: Number of windows within `LONGEST`.
+        before: u and d of the window before, which d must have followed u from; None: it need not.
     """
     square, lost = 0.0, None
     for each in d:
@@ -87,8 +93,15 @@ def arrivals(
             continue
         elif abs(speeds[i]) > slow[i] and (d[i] * speeds[i] > 0.0 or missing > friction[i]):
             after[i] = NOT_FRICTION
-            if state == NOT_FRICTION:
+            if state == NOT_FRICTION and (
+                before is None or _follows(u[i] - before[0][i], (d[i] - before[1][i]) / p, size)
+            ):
                 lost = i
         else:
             after[i] = OTHER if state == NOT_FRICTION or state > most else max(LOST, state + 1)
     return after, lost
+
+
+def _follows(du: float, dd: float, size: float) -> bool:
+    """Whether a disturbance has changed with the torque, visibly: a small constant load has not."""
+    return abs(du) > CHANGE * size and abs(dd + du) <= NONE_LEFT * abs(du)

@@ -137,7 +137,8 @@ class TrackingMonitor:
         lag: Time by which a torque may act late, as a share of a window.
         quick: Length of a short window [s].
         most_windows: Numbers of short and of long windows within `arrival.LONGEST`.
-        least: Smallest torque that is judged by its motion, shape (m,) [actuator units].
+        least, quick_least: Smallest torques that are judged by the motion in a window and in a short one, shape (m,)
+            [actuator units].
         friction: Torques that friction and loads do not take, shape (m,) [actuator units].
         slow: Speed below which a joint stands, shape (m,) [joint unit/s].
         floors: `floor` at the last pose where it was needed, shape (m,); NaN before.
@@ -157,7 +158,7 @@ class TrackingMonitor:
         self.felt = FELT * limits + 2.0 * np.array([drive.torque_step for drive in drives])
         self.quick = (QUICK - 0.5) * period  # so that the ticks of a window do not depend on their lateness
         self.most_windows = round(LONGEST / (QUICK * period)), round(LONGEST / WINDOW)
-        self.least = VISIBLE * limits
+        self.least, self.quick_least = VISIBLE * limits, max(VISIBLE, share) * limits
         self.friction = (np.inf if estimated else BEYOND * share) * limits  # the law meets a load by its estimate
         self.slow = STILL * np.array([drive.speed_limit for drive in drives])
         self.floors = np.full(len(limits), np.nan)
@@ -168,6 +169,7 @@ class TrackingMonitor:
         """Starts again; the next tick begins a window."""
         self._beyond, self._lacking, self._stopped = 0, 0, False
         self._last: deque[tuple[Array, Array]] = deque(maxlen=COMES_WITHIN)
+        self._before = [0.0] * len(self.limits), [0.0] * len(self.limits)
         self._arrivals = ([ARRIVES] * len(self.limits), [ARRIVES] * len(self.limits))
         self._begin_window()
         self._begin_quick()
@@ -187,13 +189,13 @@ class TrackingMonitor:
         """What the present window has gathered; its arrays change with the next tick."""
         return WindowState(
             self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
-            self._beyond, self._lacking, tuple(self._last), self._quick, self._arrivals,
+            self._beyond, self._lacking, tuple(self._last), self._quick, self._arrivals, self._before,
         )  # fmt: skip
 
     def resume(self, window: WindowState) -> None:
         """Continues a window that the tick in C has gathered."""
         (self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
-         self._beyond, self._lacking, last, self._quick, self._arrivals) = window  # fmt: skip
+         self._beyond, self._lacking, last, self._quick, self._arrivals, self._before) = window  # fmt: skip
         self._last.clear()
         self._last.extend(last)
 
@@ -273,7 +275,7 @@ class TrackingMonitor:
             least, largest = self._shown(which, window.elapsed)
             return arrivals(
                 self._arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), least, largest,
-                self.slow.tolist(), self.friction.tolist(), self.most_windows[which],
+                self.slow.tolist(), self.friction.tolist(), self.most_windows[which], self._before if which else None,
             )  # fmt: skip
 
         after, lost = judged()
@@ -281,6 +283,8 @@ class TrackingMonitor:
             self.floors[:] = self.floor(t, q)  # the pose may be another one
             after, lost = judged()
         self._arrivals[which][:] = after
+        if which:
+            self._before = u.tolist(), d.tolist()
         if lost is None:
             return None
         reason = (
@@ -291,11 +295,14 @@ class TrackingMonitor:
 
     def _shown(self, which: int, elapsed: float) -> tuple[list[float], list[float]]:
         """Smallest and largest torques that a window judges, shape (m,) [actuator units]."""
-        shown = [
-            [max(least, floor * WINDOW / time) for least, floor in zip(self.least, self.floors, strict=True)]
-            for time in (elapsed, self.quick)
+        quick = [
+            max(least, floor * WINDOW / self.quick) for least, floor in zip(self.quick_least, self.floors, strict=True)
         ]
-        return shown[0], shown[1] if which else [np.inf] * len(self.limits)
+        if not which:
+            return quick, [np.inf] * len(quick)
+        return [
+            max(least, floor * WINDOW / elapsed) for least, floor in zip(self.least, self.floors, strict=True)
+        ], quick
 
     def _lack(self) -> Implausibility | None:
         """A finding if a drive reports far less than the torque that it was sent, in two windows in a row."""

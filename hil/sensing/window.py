@@ -50,6 +50,7 @@ class WindowState(NamedTuple):
         last: d and the allowed d of the last windows, where the law works with an estimate of the disturbance.
         quick: The short window.
         arrivals: States of `hil.sensing.arrival` by short windows, and by long ones, shape (2, m).
+        before: u and d of the long window before, shape (2, m).
     """
 
     elapsed: float
@@ -65,3 +66,4 @@ class WindowState(NamedTuple):
     last: Sequence[tuple[Array, Array]]
     quick: Quick
     arrivals: tuple[list[int], list[int]]
+    before: tuple[list[float], list[float]]

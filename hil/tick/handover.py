@@ -71,6 +71,7 @@ def _load_window(machine: CompiledTick, window: WindowState) -> None:
     k, m = machine.times, len(window.sent)
     k["beyond"][0], k["lacking"][0], k["windows"][0] = window.beyond, window.lacking, len(window.last)
     k["arrivals"][:m], k["arrivals"][m:] = window.arrivals
+    x["before_u"][:], x["before_d"][:] = window.before
     for i, (d, allowed) in enumerate(window.last):
         x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = d, allowed
 
@@ -86,6 +87,7 @@ def _stored_window(machine: CompiledTick) -> WindowState:
     return WindowState(
         float(x["window_elapsed"][0]), x["moved"], x["sent"], x["made"], x["least"], x["most"], before, x["where"],
         int(k["beyond"][0]), int(k["lacking"][0]), last, quick, (arrivals[:m], arrivals[m:]),
+        (x["before_u"].tolist(), x["before_d"].tolist()),
     )  # fmt: skip
 
 

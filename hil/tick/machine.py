@@ -86,7 +86,20 @@ class CompiledTick:
         tick.n, tick.m, tick.channels = n, m, channels
         kept = dict.fromkeys(("q", "v", "law_q", "law_v", "moved", "half_moved", "quick_moved"), n)
         kept |= dict.fromkeys(
-            ("sent", "made", "least", "most", "half_sent", "quick_sent", "where", "carried", "previous"), m
+            (
+                "sent",
+                "made",
+                "least",
+                "most",
+                "half_sent",
+                "quick_sent",
+                "before_u",
+                "before_d",
+                "where",
+                "carried",
+                "previous",
+            ),
+            m,
         )
         kept |= dict.fromkeys(("window_elapsed", "half_elapsed", "quick_elapsed"), 1)
         of_channels: tuple[str, ...] = (
@@ -180,6 +193,7 @@ class CompiledTick:
         tick.torque_limits = self.pointer("double", np.array(follows.limits, dtype=float))
         tick.quick, tick.none_left, tick.half = follows.quick, arrival.NONE_LEFT, arrival.HALF
         tick.alone, tick.shown, tick.most_windows = arrival.ALONE, arrival.SHOWN, follows.most_windows
+        tick.change, tick.quick_least = arrival.CHANGE, self.pointer("double", follows.quick_least)
         tick.least_torque, tick.slow = self.pointer("double", follows.least), self.pointer("double", follows.slow)
         tick.friction = self.pointer("double", follows.friction)
         tick.floors = self.pointer("double", follows.floors)  # Python renews them

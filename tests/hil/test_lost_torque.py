@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from hil.sensing.arrival import ARRIVES, BETWEEN, LONGEST, LOST, NOT_FRICTION, OTHER, VISIBLE, arrivals
+from tests.hil.faults.carts.run import play as play_cart
+from tests.hil.faults.carts.scenario import make
 from tests.hil.rigs import RACK, Rig, lift, play
 
 WITHIN = 0.3
@@ -48,6 +50,19 @@ def test_friction_a_blocked_joint_and_a_load_as_large_as_the_torque_name_no_moto
     assert not judged((-3.5, 5, 1), (-3, 5, -1), (-5, 5, -1), (-5, 5, -1))[1]  # it came slowly
     assert not judged((-0.09, 0.09, -1), (-0.09, 0.09, -1))[1]  # too small to be seen
     assert not judged((-5, 0, -1), (-5, 1, -1), (-5, 5, -1), (-5, 5, -1))[1]  # the law meets a load that came at once
+
+
+def test_a_small_load_that_stays_while_the_torque_stays_names_no_motor() -> None:
+    """A slide that runs down a slight slope at constant speed, after it was accelerated."""
+    states, bounds = [NOT_FRICTION], ([1.0], [1.0], [0.01], [9.0], [0.01], [5.0], 3)
+    for d, u, named in ((0.1, -0.1, None), (0.1, -0.12, None), (0.2, -0.2, 0)):
+        assert arrivals(states, [d], [u], *bounds, ([-0.1], [0.1]))[1] == named
+
+
+@pytest.mark.parametrize("seed", [3000014, 3000015])
+def test_lost_samples_are_not_taken_for_lost_torque(seed: int) -> None:
+    result = play_cart(make("one or two samples lost", "mit", "at speed", seed))
+    assert result.ended_by in ("goes on", "stale") and result.problems == ()
 
 
 def test_one_of_redundant_motors_is_named_only_if_it_explains_the_disturbance_alone() -> None:

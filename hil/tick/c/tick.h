@@ -82,13 +82,13 @@ typedef struct {
   const int *factor_index;
   const double *factor;
   tick_call predict, sense, law, disturbance;
-  const double *torque_limits, *felt, *least_torque, *slow, *friction, *floors;
+  const double *torque_limits, *felt, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
   int law_size, rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
-  double quick, none_left, half, alone, shown; /* whether a torque arrives: hil.sensing.arrival */
+  double quick, none_left, half, alone, shown, change; /* whether a torque arrives: hil.sensing.arrival */
   double margin, steps, stuck_travel, stuck_time, stuck_window;
   double scale_window, scale_longest, scale_share, scale_enough, scale_told, scale_gap;
   unsigned long long stops; /* bit: status of the law that Python handles */
@@ -100,7 +100,7 @@ typedef struct {
   double *position, *velocity, *torque, *next_torque;
   double *moved, *sent, *made, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
   double *last, *last_allowed; /* of the last windows, the oldest first */
-  double *quick_elapsed, *quick_moved, *quick_sent;
+  double *quick_elapsed, *quick_moved, *quick_sent, *before_u, *before_d;
   double *carried, *previous;
   double *gauges; /* temperatures, supply and load of each node, in the order of hil.drives.quantities */
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */

@@ -31,10 +31,17 @@ static const double *disturbance(tick *k, double t, const double *q, const doubl
   return k->disturbance.results[0];
 }
 
-/* Smallest torque of a motor that a window of this length shows. */
-static double shown_torque(const tick *k, int i, double elapsed)
+/* Smallest torque of a motor that a short window judges. */
+static double quick_torque(const tick *k, int i)
 {
-  return larger(k->least_torque[i], k->floors[i] * k->window / elapsed);
+  return larger(k->quick_least[i], k->floors[i] * k->window / k->quick);
+}
+
+/* Whether a disturbance has changed with the torque since the window before. */
+static int follows(const tick *k, int i, double u, double size, double p)
+{
+  double du = u - k->before_u[i], dd = (k->disturbance.results[0][i] - k->before_d[i]) / p;
+  return fabs(du) > k->change * size && fabs(dd + du) <= k->none_left * fabs(du);
 }
 
 /* States of the motors after a window, and whether one has lost its torque: hil.sensing.arrival. */
@@ -48,14 +55,14 @@ static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
     double u = sent[i] / elapsed, size = fabs(u), p = shares[i], speed = k->rates[i];
     double missing = fabs(d[i]) / p, left = fabs(d[i] / p + u);
     long long *state = &k->arrivals[(is_long ? k->m : 0) + i];
-    if (p <= k->shown || (is_long && size > shown_torque(k, i, k->quick))) continue;
-    if (larger(size, missing) <= shown_torque(k, i, elapsed)) continue;
+    double least = is_long ? larger(k->least_torque[i], k->floors[i] * k->window / elapsed) : quick_torque(k, i);
+    if (p <= k->shown || (is_long && size > quick_torque(k, i)) || larger(size, missing) <= least) continue;
     if (missing <= k->half * size) *state = ARRIVES;
     else if (left > k->none_left * size || !(p > 0.99 || d[i] * d[i] / p > k->alone * square))
       *state = *state == ARRIVES ? BETWEEN : OTHER;
     else if (*state == OTHER) continue;
     else if (fabs(speed) > k->slow[i] && (d[i] * speed > 0.0 || missing > k->friction[i])) {
-      if (*state == NOT_FRICTION) return give_back(k, "a torque that does not arrive");
+      if (*state == NOT_FRICTION && (!is_long || follows(k, i, u, size, p))) return give_back(k, "a torque that does not arrive");
       *state = NOT_FRICTION;
     } else *state = *state == NOT_FRICTION || *state > k->most_windows[is_long] ? OTHER : *state < LOST ? LOST : *state + 1;
   }
@@ -107,6 +114,10 @@ static int end_window(tick *k, double t, const double *q)
   d = disturbance(k, t, q, k->moved, *k->window_elapsed);
   if (!all_finite(d, m)) return give_back(k, "a disturbance that is not finite");
   if (arrivals(k, k->sent, *k->window_elapsed, 1)) return GIVEN_BACK;
+  for (int i = 0; i < m; ++i) {
+    k->before_u[i] = k->sent[i] / *k->window_elapsed;
+    k->before_d[i] = d[i];
+  }
   for (int i = 0; i < m; ++i)
     if (fabs(d[i]) > (k->share + k->level_model * used + k->lag * swing) * k->torque_limits[i])
       return give_back(k, "a disturbance");
