@@ -46,6 +46,14 @@ def test_drives_are_merged_by_their_actuator_and_tasks_by_their_name(tmp_path: P
     assert config.task[2].correction is not None and plain.task[2].correction is None
 
 
+def test_null_removes_an_option_of_a_drive(tmp_path: Path) -> None:
+    file = tmp_path / "belt.yaml"
+    file.write_text("hil: {drives: [{actuator: F, vel_limit: null, encoder_bits: 18}]}")
+    hil = load_config("two_mass_spring_drive", [file]).config.hil
+    assert hil is not None
+    assert hil.drives[0].options == {"encoder_bits": 18}
+
+
 def test_an_entry_with_a_new_name_is_appended_and_other_lists_are_replaced(tmp_path: Path) -> None:
     over = written(
         tmp_path,

@@ -48,11 +48,11 @@ def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
     names = ", ".join(drive.settings.name for drive in setup.drives)
     every, stops = all(drive.settings.has_stops for drive in setup.drives), _stops(setup)
     lines = [
-        "calibrate: nodes are started and asked for samples; no drive is enabled, none makes torque",
+        f"calibrate: nodes are asked for samples for {duration:g} s; no drive is enabled, none makes torque",
         "1. put the machine anywhere between its stops and leave it there for the first second"
         if every
         else f"1. put the machine at initial.q and leave it there for the first second: {pose}",
-        f"2. release the brakes by hand where there are any, and carry a machine that falls ({duration:g} s)",
+        "2. release the brakes by hand where there are any, and carry a machine that falls",
         f"3. move {names} one after another: each first in its positive direction, then through all that it may use",
     ]
     if stops:

@@ -1,5 +1,6 @@
 """Grammar of `hil`: the loop on drives. Options of a single protocol are checked in `hil.drives`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
@@ -50,6 +51,14 @@ class Open(Section):
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Parameter]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, values: Any) -> Any:
+        """The mapping without further keys that are null: a file that is laid over a config removes keys so."""
+        if not isinstance(values, Mapping):
+            return values
+        return {key: value for key, value in values.items() if value is not None or key in cls.model_fields}
 
     @property
     def options(self) -> dict[str, Any]:
