@@ -53,7 +53,7 @@ def events(config: str, *overrides: str) -> list[Event]:
 
 
 def fault(*faults: str) -> str:
-    return f"hil.faults=[{', '.join(f'{{{each}, at: 1.05}}' for each in faults)}]"
+    return f"hil.faults=[{', '.join(f'{{{each}, at: 1.04}}' for each in faults)}]"
 
 
 @pytest.mark.parametrize(
