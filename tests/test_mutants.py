@@ -5,6 +5,8 @@ import os
 import mutants
 import pytest
 
+from servoctl.cli import main
+
 MUTANTS = int(os.environ.get("SERVOCTL_MUTANTS", "24"))
 
 
@@ -13,3 +15,10 @@ def test_mutated_configs_end_with_a_sentence_and_a_known_exit_code(
     seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert mutants.search(8, seed) == 0, capsys.readouterr().out
+
+
+def test_a_torque_limit_beyond_all_numbers_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "arm_on_drives", "--set", "hil.drives.joint6.torque_limit=1e308"])
+    assert ended.value.code == 2
+    assert "torque_limit: 1e+308 at the joint" in capsys.readouterr().err
