@@ -22,3 +22,8 @@ def test_a_torque_limit_beyond_all_numbers_is_refused(capsys: pytest.CaptureFixt
         main(["check", "arm_on_drives", "--set", "hil.drives.joint6.torque_limit=1e308"])
     assert ended.value.code == 2
     assert "torque_limit: 1e+308 at the joint" in capsys.readouterr().err
+
+
+def test_a_gain_whose_square_is_no_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "coordinated_robots", "--set", "law.correction.baumgarte.beta=2**999"]) == 2
+    assert "expected gains of at least 0, got damping and stiffness (20.0, inf)" in capsys.readouterr().err

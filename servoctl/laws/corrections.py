@@ -126,7 +126,7 @@ class Baumgarte(Correction):
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_rate(rows)
         pairs = zip(per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
-        return [(2.0 * alpha, beta**2) for alpha, beta in pairs]
+        return [(2.0 * alpha, beta * beta) for alpha, beta in pairs]
 
 
 @dataclass(frozen=True)
