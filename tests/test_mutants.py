@@ -27,3 +27,8 @@ def test_a_torque_limit_beyond_all_numbers_is_refused(capsys: pytest.CaptureFixt
 def test_a_gain_whose_square_is_no_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "coordinated_robots", "--set", "law.correction.baumgarte.beta=2**999"]) == 2
     assert "expected gains of at least 0, got damping and stiffness (20.0, inf)" in capsys.readouterr().err
+
+
+def test_an_inertia_near_the_largest_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "flexible_joint_drive", "--set", "plant.parameters.J1=1e308"]) == 2
+    assert "FlexibleJointArm.mass_matrix: singular along" in capsys.readouterr().err

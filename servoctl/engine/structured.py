@@ -171,7 +171,7 @@ def smallest_eigenvalue(M: "Array | Sparse") -> float:
     if isinstance(M, Sparse) and M.is_diagonal:
         return float(M.values.min(initial=np.inf)) if len(M) else 0.0
     parts = [np.asarray(M)] if not isinstance(M, Sparse) else diagonal_blocks(M)
-    return min((float(np.linalg.eigvalsh((part + part.T) / 2)[0]) for part in parts if len(part)), default=0.0)
+    return min((float(np.linalg.eigvalsh(part / 2 + part.T / 2)[0]) for part in parts if len(part)), default=0.0)
 
 
 def diagonal_blocks(M: Sparse) -> list[Array]:
