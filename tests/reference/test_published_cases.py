@@ -179,7 +179,7 @@ def test_flexible_joint_arm_follows_the_published_law_where_it_can_act(config: s
     ("config", "error"),
     [
         ("flexible_joint_motor", r"task\.opposite_speeds: relative degree above 1.*use law.kind: input_output"),
-        ("scara_as_printed", r"violates task\.heading by 1\.902 \(109 deg.*first command would be tau1 = "),
+        ("scara_as_printed", r"violates task\.heading by 1\.902 rad \(109 deg.*first command would be tau1 = "),
     ],
 )
 def test_published_runs_that_cannot_work_give_the_reason(config: str, error: str) -> None:
