@@ -52,8 +52,6 @@ def run(
     with announced(loaded.name, "compiling"):
         loaded.prepare(wait=False)
     phases.end("compiling")
-    if loaded.loop.compiles:
-        note("the run starts on engine vm and goes over to c when the compiler is done")
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or fresh_folder(loaded.name)
