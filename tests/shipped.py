@@ -5,9 +5,6 @@ from servoctl.config import shipped_configs
 REFUSED = {"flexible_joint_motor", "scara_as_printed"}
 """Published tasks that cannot be done: loading them is an error that says why."""
 
-NUMPY = {"swarm_50"}
-"""A hundred rows are not unrolled: the law runs in NumPy."""
-
 OPEN_LOOP = {"four_bars", "parallelogram", "parallelogram_flat", "projectile"}
 """`law: none`."""
 
@@ -24,5 +21,4 @@ LOWER_PRIORITY = {"arm_path", "crane_rope", "elbow_above_table", "two_arms_box"}
 """A task of priority 2 asks for more than the inputs can give."""
 
 LOADED = [name for name in shipped_configs() if name not in REFUSED]
-COMPILED = [name for name in LOADED if name not in NUMPY]
 CONSTRAINT_FOLLOWING = [name for name in LOADED if name not in OPEN_LOOP | RAISED]

@@ -215,7 +215,7 @@ REFUSED = {
             "run: {seed: null, duration: 1}",
             "run.seed: expected an integer >= 0, got nothing (leave the key out for its default)",
         ),
-        ("law", "", "c.yaml: law: missing (the control law, or none for an open-loop run)"),
+        ("law", "", "c.yaml: law: missing (the control law, or none: then `inputs` says what the actuators do)"),
         (
             "law",
             LAW_FIELD.format("kind: input_outpt"),

@@ -63,6 +63,9 @@ OPPOSITE = 2.0
 CERTAIN = 5.0
 """A fall counts if it differs by so many times its noise."""
 
+HIDDEN = 4.0
+"""A response counts as that of the wrong polarity if it is so many times its error beyond; 3 where speeds show it."""
+
 JUDGED = 4
 """Ticks after which a round is judged again."""
 
@@ -380,12 +383,14 @@ class TorqueProof:
         impulse, momentum = self._balance()
         response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
         # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
-        # they contradict nothing, and then only by a response of the model's size.
+        # they contradict nothing, and then only by a response of the model's size, far beyond its error.
         size = np.abs(response) if over else response
-        shows = (np.ptp(momentum, axis=0) > CERTAIN * self._noise) | ((size > SMALLEST) & (size < LARGEST))
+        seen = np.ptp(momentum, axis=0) > CERTAIN * self._noise
+        shows = seen | ((size > SMALLEST) & (size < LARGEST))
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
-        worst = min(group.drives, key=lambda i: response[i] + 3.0 * error[i])
-        if response[worst] + 3.0 * error[worst] < REVERSED:
+        highest = response + np.where(seen, 3.0, HIDDEN) * error
+        worst = min(group.drives, key=lambda i: highest[i])
+        if highest[worst] < REVERSED:
             self.axes[worst].error = float(error[worst])
             return [self._disproved(worst, EventKind.REVERSED, float(response[worst]))]
         if not over:

@@ -37,7 +37,7 @@ def test_the_files_commands_and_code_of_the_readme_run_in_order(tmp_path: Path) 
     [
         ("run on drives", 0, "full"),
         ("fault", 3, "over-current"),
-        ("wrong model", 0, "object_y          0.0004974  8.449e-05  9.219e-06"),
+        ("wrong model", 0, "0.0004974  8.449e-05  9.219e-06"),
     ],
 )
 def test_the_runs_of_the_readme_end_as_described(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shipped import COMPILED
+from shipped import LOADED
 
 import servoctl
 from servoctl.engine import cache, compiler
@@ -51,7 +51,7 @@ OPTIMISED = {
 """Their C is optimised: every kind of law and plant is among them; of all others only its numbers are new."""
 
 MARKS = {**dict.fromkeys(OPTIMISED, pytest.mark.optimised), **dict.fromkeys(LARGE, pytest.mark.slow)}
-NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in COMPILED]
+NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in LOADED]
 
 
 @pytest.fixture(autouse=True)

@@ -109,10 +109,3 @@ def test_only_derivatives_of_lookups_count_as_zero() -> None:
     name = table().name
     assert is_lookup_derivative(f"fwd1_{name}") and is_lookup_derivative(f"fwd1_adj1_{name}")
     assert not is_lookup_derivative(name) and not is_lookup_derivative("fwd1_decompose_2x3")
-
-
-def test_tables_do_not_count_as_code_that_takes_long_to_compile() -> None:
-    large, given = table(5000, 13), inputs({"t": (1,)})
-    kernel = Kernel.compile("row", given, {"row": from_sx(large.function(given["t"][0].sx))})
-    program = Program([kernel.function])
-    assert len(program.source) > 1_000_000 and program.length < 40_000

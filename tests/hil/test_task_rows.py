@@ -25,5 +25,5 @@ def test_a_task_of_several_rows_has_each_with_what_the_loop_explains_of_it(
     say_figures(rows, rows.summary(), {"mine.0": 0.001, "mine.1": 0.002}, {})
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
     first, second = (next(line for line in table if line[:1] == [f"mine.{i}"]) for i in (0, 1))
-    assert (first[3], second[3]) == ("0.001", "0.002")
-    assert float(second[1]) == pytest.approx(2.0 * float(first[1]), rel=1e-3)
+    assert (first[4], second[4]) == ("0.001", "0.002")
+    assert float(second[2]) == pytest.approx(2.0 * float(first[2]), rel=1e-3)
