@@ -18,6 +18,9 @@ def test_every_room_is_in_the_table() -> None:
     single_files = {"servoctl.types", "servoctl.errors", "servoctl.version", "servoctl.input_file", "servoctl.__main__"}
     for room in {room for level in LEVELS for room in level} - single_files:
         assert room in named or room.removeprefix("servoctl.") in named, room
+    for name in (name for name in named if name.startswith(("hil.", "servoctl."))):
+        place = ROOT / name.replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").is_file(), name
 
 
 def test_every_path_that_it_names_is_there() -> None:
