@@ -369,10 +369,10 @@ class Drive(Node):
 
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:
-        """Frames, besides commands, that feed the watchdog of the drive; equal ones go out once per bus and tick."""
+        """Frames that feed the watchdog of the drive and are no commands; equal ones go out once per bus and tick."""
 
     def routine_frames(self) -> list[Frame]:
-        """Frames of this tick besides commands: `alive_frames`, and of `polls` those that are due."""
+        """Frames of this tick that are no commands: `alive_frames`, and of `polls` those that are due."""
         frames = [*self.alive_frames()]
         if self.condition is Condition.ENABLED:
             frames += [poll.frame for poll in self.polls if self.fed % poll.every == poll.at]

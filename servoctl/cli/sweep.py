@@ -73,7 +73,7 @@ def sweep(
     folder = study_folder(f"{loaded.name}-sweep", out, resume, SWEEP.file)
     points = points_of(varies, sample, samples, seed)
     identity = identity_of(loaded, varies, sample, seed, len(points))
-    with connected(cluster, jobs) as workers, RowStore.open(folder, identity, len(points), resume) as store:
+    with connected(cluster, jobs) as workers, RowStore(folder, identity, len(points), resume) as store:
         make_folder(folder)
         with ProgressBar(loaded.name, "compiling and starting the runs") as progress:
             study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers, store)

@@ -97,14 +97,19 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
         if prefix == "u":
             _draw_limits(axes, trajectory, lines, shades)
         axes.set_ylabel(axis_label(prefix, unit))
-        axes.margins(y=0.08)
-        leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
-        time_axis(axes, trajectory.t)
-        if i == 0:
-            axes.set_title(title)
-        if i < len(groups) - 1:
-            axes.set_xlabel("")
-            axes.tick_params(labelbottom=False)
+        _finish(axes, trajectory, lines.values(), "" if i else title, i == len(groups) - 1)
+
+
+def _finish(axes: "Axes", trajectory: Trajectory, lines: Iterable[Array], title: str, last: bool) -> None:
+    """Ranges, title and time axis of a panel in a stack; only the last one names the time."""
+    axes.margins(y=0.08)
+    leave_out_runaway(axes, {"": (trajectory.t, lines)})
+    time_axis(axes, trajectory.t)
+    if title:
+        axes.set_title(title)
+    if not last:
+        axes.set_xlabel("")
+        axes.tick_params(labelbottom=False)
 
 
 def _draw_limits(axes: "Axes", trajectory: Trajectory, inputs: Mapping[str, Array], shades: dict[str, str]) -> None:
@@ -161,14 +166,7 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
             line.set_linewidth(1.2 if len(shown) <= 8 else 0.7)
         shade_stages(axes, trajectory)
         axes.set_ylabel(axis_label("error", unit))
-        axes.margins(y=0.08)
-        leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
-        time_axis(axes, trajectory.t)
-        if i == 0:
-            axes.set_title(title)
-        if i < len(units) - 1:
-            axes.set_xlabel("")
-            axes.tick_params(labelbottom=False)
+        _finish(axes, trajectory, lines.values(), "" if i else title, i == len(units) - 1)
     if few and shown:
         axes.text(1, -0.2, few, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUIET)
     elif few:

@@ -41,7 +41,7 @@ class RowStore:
     """The rows of one sweep or search; a context manager that closes the file.
 
     Args:
-        folder: An existing folder.
+        folder: The folder; without `resume`, it is created if it is missing.
         identity: What identifies it, as by `identity_of`.
         planned: Number of rows when it is complete; None: there may always be more.
         resume: Whether to keep existing rows; False: they are replaced, unless they belong to an unfinished sweep.
@@ -54,7 +54,8 @@ class RowStore:
         seconds: Time that they took, in all sessions together [s].
 
     Raises:
-        ConfigError: With `resume`: there are no rows, or those of another sweep. Without: those of an unfinished one.
+        ConfigError: With `resume`: there are no rows, or those of another sweep. Without: those of an unfinished one,
+            or the folder holds a single run, whose files would be overwritten.
         RunFolderError: The file is damaged, in use by another program, or cannot be written.
     """
 
@@ -67,6 +68,9 @@ class RowStore:
         stored: Stored = SWEEP,
         valid: Callable[[Row], bool] = _any,
     ) -> None:
+        if resume and not (folder / stored.file).exists():
+            raise _nothing_to_resume(folder, stored.noun)
+        study_folder(folder)
         self.path, self._stored, self._valid = folder / stored.file, stored, valid
         self.rows: list[Row] = []
         self.seconds = 0.0
@@ -83,26 +87,6 @@ class RowStore:
         except BaseException:
             self._file.close()
             raise
-
-    @classmethod
-    def open(
-        cls,
-        folder: Path,
-        identity: dict[str, Any],
-        planned: int | None,
-        resume: bool,
-        stored: Stored = SWEEP,
-        valid: Callable[[Row], bool] = _any,
-    ) -> "RowStore":
-        """Opens the rows in a folder; without `resume`, creates the folder if it is missing. Arguments: of the class.
-
-        Raises:
-            ConfigError: As for the class; or the folder holds a single run, whose files would be overwritten.
-            RunFolderError: As for the class; or the folder cannot be created.
-        """
-        if resume and not (folder / stored.file).exists():
-            raise _nothing_to_resume(folder, stored.noun)
-        return cls(study_folder(folder), identity, planned, resume, stored, valid)
 
     def _begin(self, identity: dict[str, Any], planned: int | None, resume: bool) -> None:
         self._file.seek(0)

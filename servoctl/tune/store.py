@@ -37,7 +37,7 @@ class TrialStore:
 
     def __init__(self, folder: Path, problem: SearchProblem, resume: bool) -> None:
         self._problem = problem
-        self._rows = RowStore.open(folder, identity(problem), None, resume, STUDY, self._valid)
+        self._rows = RowStore(folder, identity(problem), None, resume, STUDY, self._valid)
         self.trials = [Trial.of_row(number, row) for number, row in enumerate(self._rows.rows)]
 
     @property
