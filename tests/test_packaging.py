@@ -319,3 +319,12 @@ def test_every_tool_of_pyproject_runs_in_ci() -> None:
 def test_casadi_is_bounded_on_both_sides_by_what_is_tried() -> None:
     (bound,) = [each for each in PROJECT["project"]["dependencies"] if each.startswith("casadi")]
     assert ">=3.7" in bound and "<" in bound  # 3.6.7 cannot follow references from files
+
+
+def test_nothing_else_stands_at_the_top() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a clone")
+    top = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    known = {"pyproject.toml", "servoctl", "plants", "configs", "hil", "tests", "README.md", "LICENSE", "CHANGELOG.md"}
+    assert {name for name in top if not name.startswith(".")} == known

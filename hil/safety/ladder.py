@@ -87,6 +87,10 @@ class Ladder:
         if drive.settings.brake and (must or drive.holds_while_braking):
             self._lower(number, Rung.BRAKE, now)
 
+    def fail(self, number: int, now: int) -> None:
+        """A drive has switched itself off for a fault: it gets no torque any more, even if its fault goes away."""
+        self._lower(number, Rung.OFF, now)
+
     def distrust(self, number: int) -> None:
         """The encoder of a drive is not trusted from now on."""
         self.distrusted.add(number)

@@ -240,6 +240,10 @@ class Stages:
     def _react(self, now: int) -> None:
         """Enters the phase that the worst event so far demands, and takes drives in doubt out of the loop."""
         worst = self._monitor.worst
+        if self.mode in (*WORKING, *ENDING):
+            for number, drive in enumerate(self._rig.drives):
+                if drive.condition is Condition.FAULT:
+                    self._rig.ladder.fail(number, now)
         if self.mode in WORKING:
             self._judge(now)
         if self.mode in ENDING or worst < Reaction.STOP:

@@ -207,3 +207,13 @@ def test_the_drives_of_a_dead_bus_stop_by_themselves_and_those_of_the_other_unde
     assert played.rows_in("stopping").sum() * 0.0025 > 0.2  # the others are led to rest
     assert left_when_off(played) < 0.05
     assert (played.group("true_brake")[-1] == 1).all()
+
+
+@pytest.mark.parametrize(("rig", "drive"), [("S", "F4"), ("V rack", "F"), ("V rack moteus", "F"), ("S cia402", "F4")])
+def test_a_drive_whose_fault_goes_away_by_itself_makes_no_torque_again(rig: str, drive: str) -> None:
+    gone = {"kind": "drive_fault", "at": 0.1, "drive": drive, "clear": True, "for": 0.04}
+    played = play(rig, faults=[gone], duration=0.2)
+    off = int(np.argmax(played[f"true_on.{drive}"][1:] < played[f"true_on.{drive}"][:-1])) + 1
+    assert "drive_fault" in played.kinds and not played.unconfirmed
+    assert not played[f"true_on.{drive}"][off:].any()
+    assert not played.emulator.observer.report()
