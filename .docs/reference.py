@@ -152,12 +152,14 @@ def _options(kind: type[BaseModel]) -> str:
 
 
 def _attribute(kind: type, name: str) -> str:
-    """The text about an attribute from the docstring of a class or of its base classes."""
+    """The comment beside a field of a class or of its base classes: `# [unit] meaning`."""
     for each in kind.__mro__:
-        found = re.search(rf"^ +{name}: (.*(?:\n {{5,}}.*)*)", inspect.getdoc(each) or "", re.MULTILINE)
-        if found and "Attributes:" in (each.__doc__ or ""):
-            return " ".join(found[1].split())
-    raise LookupError(f"{kind.__name__}.{name}: its docstring does not say what it is")
+        source = "" if each.__module__ in ("builtins", "pydantic.main") else inspect.getsource(each)
+        field = re.search(rf"((?:^    # .*\n)*)^    {name}: .*?(?:  # (.*))?$", source, re.MULTILINE)
+        if field and (said := field[2] or " ".join(re.findall("# (.*)", field[1]))):
+            unit, text = re.fullmatch(r"(?:\[(.*?)\] )?(.*)", said).groups()
+            return f"{text[0].upper()}{text[1:]}{f' [{unit}]' if unit else ''}."
+    raise LookupError(f"{kind.__name__}.{name}: no comment beside it says what it is")
 
 
 def _faults() -> Iterator[str]:

@@ -10,19 +10,7 @@ FD_SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 
 
 class Frame:
-    """An immutable CAN frame, classic or FD.
-
-    Attributes:
-        id: Arbitration id, 11 bits, or 29 if `extended`; for an error frame the class bits of SocketCAN.
-        data: Payload, 0 to 8 bytes; for an FD frame as many as one of `FD_SIZES`.
-        extended: Whether the id has 29 bits.
-        remote: Whether it asks for data: the payload is empty, and `length` is the number of bytes asked for.
-        error: Whether it is the controller's report of an error, and not a frame from the wire.
-        length: Data length code of a remote frame; for other frames len(data) holds.
-        time: Time at which it was received, on the run's clock [ns]; 0 if it was not received.
-        fd: Whether it is an FD frame.
-        brs: Whether an FD frame carries its data at the bus's data bit rate (bit rate switch).
-    """
+    """An immutable CAN frame, classic or FD."""
 
     __slots__ = ("brs", "data", "error", "extended", "fd", "id", "length", "remote", "time")
 
@@ -38,15 +26,17 @@ class Frame:
         fd: bool = False,
         brs: bool = False,
     ) -> None:
+        # arbitration id, 11 bits, or 29 if `extended`; for an error frame the class bits of SocketCAN
         self.id: Final = id
-        self.data: Final = data
-        self.extended: Final = extended
+        self.data: Final = data  # payload, 0 to 8 bytes; for an FD frame as many as one of `FD_SIZES`
+        self.extended: Final = extended  # whether the id has 29 bits
+        # whether it asks for data: the payload is empty, and `length` is the number of bytes asked for
         self.remote: Final = remote
-        self.error: Final = error
-        self.length: Final = length
-        self.time: Final = time
-        self.fd: Final = fd
-        self.brs: Final = brs
+        self.error: Final = error  # whether it is the controller's report of an error, and not a frame from the wire
+        self.length: Final = length  # data length code of a remote frame; for other frames len(data) holds
+        self.time: Final = time  # time at which it was received, on the run's clock [ns]; 0 if it was not received
+        self.fd: Final = fd  # whether it is an FD frame
+        self.brs: Final = brs  # whether an FD frame carries its data at the bus's data bit rate (bit rate switch)
 
     def at(self, time: int) -> "Frame":
         """The same frame, received at this time [ns]."""

@@ -31,26 +31,19 @@ class ServoctlError(Exception):
 
 
 class ConfigError(ServoctlError, ValueError):
-    """A config, a flag or a file is wrong.
-
-    Attributes:
-        problems: One sentence per problem, `<where>: <field>: <what> (<remedy>)`.
-    """
+    """A config, a flag or a file is wrong."""
 
     def __init__(self, problems: str | Sequence[str]) -> None:
+        # one sentence per problem, `<where>: <field>: <what> (<remedy>)`
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
 
 
 class ExpressionError(ServoctlError, ValueError):
-    """An equation or a constant expression cannot be read.
-
-    Attributes:
-        position: Index in the text of the first character that is wrong.
-    """
+    """An equation or a constant expression cannot be read."""
 
     def __init__(self, message: str, position: int = 0) -> None:
-        self.position = position
+        self.position = position  # index in the text of the first character that is wrong
         super().__init__(message)
 
 
@@ -63,14 +56,10 @@ class TaskError(ServoctlError, ValueError):
 
 
 class TraceError(ServoctlError, TypeError):
-    """NumPy code met an operation that symbols cannot follow.
-
-    Attributes:
-        location: `file:line` of the user's code; None if it is not known.
-    """
+    """NumPy code met an operation that symbols cannot follow."""
 
     def __init__(self, message: str, location: str | None = None) -> None:
-        self.location = location
+        self.location = location  # `file:line` of the user's code; None if it is not known
         super().__init__(message if location is None else f"{location}: {message}")
 
 

@@ -29,30 +29,19 @@ class TamperedController(Controller):
 
 @dataclass(frozen=True)
 class Environment:
-    """Buses and clock of a run.
+    """Buses and clock of a run."""
 
-    Attributes:
-        buses: Name -> open bus.
-        clock: Clock of the run.
-        emulated: Whether the drives are emulated.
-        lockstep: Whether time is virtual.
-        truth: Returns the columns `true_*` now, in order; None: not known.
-        settled: Returns whether the emulated drives are off, their brakes closed and the machine at rest.
-        facts: Returns further entries of the summary; called at the end.
-        engaged: Called once, when the task begins.
-        faults: Scripted faults of the loop itself; None: none.
-        emulator_lateness: Returns the largest lateness of an emulator in another process [s]; None: not known.
-        guided: Called once, when a calibration begins, with its duration [s]: an emulated hand moves the machine.
-    """
-
-    buses: Mapping[str, Bus]
-    clock: Clock
-    emulated: bool
-    lockstep: bool
-    truth: Callable[[], list[float]] | None = None
+    buses: Mapping[str, Bus]  # name -> open bus
+    clock: Clock  # clock of the run
+    emulated: bool  # whether the drives are emulated
+    lockstep: bool  # whether time is virtual
+    truth: Callable[[], list[float]] | None = None  # returns the columns `true_*` now, in order; None: not known
+    # returns whether the emulated drives are off, their brakes closed and the machine at rest
     settled: Callable[[], bool] = lambda: True
-    facts: Callable[[], dict[str, Any]] = dict
-    engaged: Callable[[], None] = lambda: None
-    faults: HostFaults | None = None
+    facts: Callable[[], dict[str, Any]] = dict  # returns further entries of the summary; called at the end
+    engaged: Callable[[], None] = lambda: None  # called once, when the task begins
+    faults: HostFaults | None = None  # scripted faults of the loop itself; None: none
+    # returns the largest lateness of an emulator in another process [s]; None: not known
     emulator_lateness: Callable[[], float | None] = lambda: None
+    # called once, when a calibration begins, with its duration [s]: an emulated hand moves the machine
     guided: Callable[[float], None] = lambda duration: None

@@ -61,21 +61,13 @@ class Rig(Protocol):
 
 
 class Fall(NamedTuple):
-    """How a machine falls.
+    """How a machine falls."""
 
-    Attributes:
-        start: Pose that it falls from.
-        drive: Number of the drive whose joint falls.
-        after: Time after which this joint is fast, or far [s].
-        speed: Its speed then [joint unit/s].
-        travel: Its way until then [joint unit].
-    """
-
-    start: State
-    drive: int
-    after: float
-    speed: float
-    travel: float
+    start: State  # pose that it falls from
+    drive: int  # number of the drive whose joint falls
+    after: float  # [s] time after which this joint is fast, or far
+    speed: float  # [joint unit/s] its speed then
+    travel: float  # [joint unit] its way until then
 
 
 def task_states(setup: Rig) -> list[State]:

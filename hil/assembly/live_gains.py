@@ -27,23 +27,14 @@ EXPECTED = "law.correction.<kind>.<gain> or task.<name>.correction.<kind>.<gain>
 
 @dataclass(frozen=True)
 class Gain:
-    """A number of a correction.
+    """A number of a correction."""
 
-    Attributes:
-        path: Path in the config.
-        task: Task whose own correction holds it; None: the common correction.
-        field: Field of the correction.
-        keys: Keys from the field to the number: a task's name, or an index.
-        lower: Smallest value.
-        upper: Largest value.
-    """
-
-    path: str
-    task: str | None
-    field: str
-    keys: tuple[str | int, ...]
-    lower: float
-    upper: float
+    path: str  # path in the config
+    task: str | None  # task whose own correction holds it; None: the common correction
+    field: str  # field of the correction
+    keys: tuple[str | int, ...]  # keys from the field to the number: a task's name, or an index
+    lower: float  # smallest value
+    upper: float  # largest value
 
     def correction(self, law: ConstraintFollowing) -> Correction | None:
         """The correction that holds the number."""
@@ -86,11 +77,6 @@ class LiveGains:
         model: Plant and task to which the law is bound.
         bound: The bound law.
 
-    Attributes:
-        gains: In the order of the config.
-        values: Present values, in that order.
-        ramp: Number of ticks of a change.
-
     Raises:
         ConfigError: A path is not a gain, its bounds exclude the config's value, or a value within the bounds is
             unstable at the period; every problem at once.
@@ -102,9 +88,9 @@ class LiveGains:
         problems.check()
         assert hil is not None
         self._model, self._period, self._spacing = model, hil.period, Spacing.on_drives(hil)
-        self.ramp = max(1, round(hil.live_ramp / hil.period))
-        self.gains: tuple[Gain, ...] = ()
-        self.values: tuple[float, ...] = ()
+        self.ramp = max(1, round(hil.live_ramp / hil.period))  # number of ticks of a change
+        self.gains: tuple[Gain, ...] = ()  # in the order of the config
+        self.values: tuple[float, ...] = ()  # present values, in that order
         self._left = 0
         if not hil.live:
             return

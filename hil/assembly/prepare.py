@@ -57,39 +57,22 @@ LONGEST_WATCHDOG = 0.1
 
 @dataclass(frozen=True)
 class RigSetup:
-    """Everything that a run on drives needs.
+    """Everything that a run on drives needs."""
 
-    Attributes:
-        run: Law, plant and task, as for a simulation.
-        settings: Section `hil` of the config, checked.
-        start: Start pose, at rest.
-        drives: In the order of the plant's actuators.
-        sensors: Encoder nodes.
-        sensing: Computes q and v from samples.
-        prediction: Predicts the state at which a torque acts.
-        gravity_compensation: Computes the torques that hold a pose.
-        falls: Whether the machine moves from rest without torque.
-        bounds: Limits beyond which an event is reported.
-        rules: What is judged at every tick.
-        live_gains: Gains that the operator may change.
-        notes: What the operator should know before the run.
-        reseeded: Seed that replaces the config's; None: the config's.
-    """
-
-    run: Run
-    settings: HilSettings
-    start: State
-    drives: tuple[Drive, ...]
-    sensors: tuple[Node, ...]
-    sensing: Sensing
-    prediction: Prediction
-    gravity_compensation: GravityCompensation
-    falls: bool
-    bounds: SafetyBounds
-    rules: tuple[Rule, ...]
-    live_gains: LiveGains
-    notes: tuple[str, ...]
-    reseeded: int | None = None
+    run: Run  # law, plant and task, as for a simulation
+    settings: HilSettings  # section `hil` of the config, checked
+    start: State  # start pose, at rest
+    drives: tuple[Drive, ...]  # in the order of the plant's actuators
+    sensors: tuple[Node, ...]  # encoder nodes
+    sensing: Sensing  # computes q and v from samples
+    prediction: Prediction  # predicts the state at which a torque acts
+    gravity_compensation: GravityCompensation  # computes the torques that hold a pose
+    falls: bool  # whether the machine moves from rest without torque
+    bounds: SafetyBounds  # limits beyond which an event is reported
+    rules: tuple[Rule, ...]  # what is judged at every tick
+    live_gains: LiveGains  # gains that the operator may change
+    notes: tuple[str, ...]  # what the operator should know before the run
+    reseeded: int | None = None  # seed that replaces the config's; None: the config's
 
     @property
     def loop(self) -> Loop:

@@ -46,21 +46,13 @@ Settings = TypeVar("Settings", bound=SensorSettings)
 
 @dataclass(frozen=True)
 class HilSettings:
-    """The rig of a config.
+    """The rig of a config."""
 
-    Attributes:
-        values: Section `hil`.
-        drives: One per actuator, in the plant's order.
-        sensors: Encoder nodes.
-        buses: Name -> interface, bit rate and further keys of python-can.
-        loads: Name -> load of the bus.
-    """
-
-    values: Hil
-    drives: tuple[DriveSettings, ...]
-    sensors: tuple[SensorSettings, ...]
-    buses: Mapping[str, Mapping[str, Any]]
-    loads: Mapping[str, BusLoad]
+    values: Hil  # section `hil`
+    drives: tuple[DriveSettings, ...]  # one per actuator, in the plant's order
+    sensors: tuple[SensorSettings, ...]  # encoder nodes
+    buses: Mapping[str, Mapping[str, Any]]  # name -> interface, bit rate and further keys of python-can
+    loads: Mapping[str, BusLoad]  # name -> load of the bus
 
     @property
     def lockstep(self) -> bool:

@@ -27,21 +27,13 @@ SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower spee
 
 
 class Stop(NamedTuple):
-    """A controlled stop.
+    """A controlled stop."""
 
-    Attributes:
-        start: State that it begins in.
-        speeds: Speed of each joint there, shape (m,) [joint unit/s].
-        times: Time until each joint stands still, shape (m,) [s]; infinite: longer than `LONGEST`.
-        travels: Way of each joint until then, shape (m,) [joint unit].
-        largest: Largest speed of each joint on the way, shape (m,) [joint unit/s].
-    """
-
-    start: State
-    speeds: Array
-    times: Array
-    travels: Array
-    largest: Array
+    start: State  # state that it begins in
+    speeds: Array  # [joint unit/s] speed of each joint there, shape (m,)
+    times: Array  # time until each joint stands still, shape (m,) [s]; infinite: longer than `LONGEST`
+    travels: Array  # [joint unit] way of each joint until then, shape (m,)
+    largest: Array  # [joint unit/s] largest speed of each joint on the way, shape (m,)
 
 
 def describe_stops(setup: RigSetup) -> list[str]:

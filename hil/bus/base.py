@@ -30,29 +30,17 @@ class Link(Enum):
 
 
 class Health(NamedTuple):
-    """Health of a bus.
+    """Health of a bus."""
 
-    Attributes:
-        link: Worst state of the controller according to error frames; it stays.
-        reason: Why, as a sentence; for an active link the last error, or empty.
-        sent: Number of frames handed to the controller.
-        received: Number of frames received, without echoes and error frames.
-        echoes: Number of own frames that came back and were dropped.
-        errors: Number of error frames.
-        refused: Number of frames that the controller did not accept.
-        invalid: Number of records that are no frames of this bus: FD on a classic bus, too long, unreadable.
-        lost: Number of frames that arrived while the receive buffer was full; 0 if the bus cannot tell.
-    """
-
-    link: Link = Link.ACTIVE
-    reason: str = ""
-    sent: int = 0
-    received: int = 0
-    echoes: int = 0
-    errors: int = 0
-    refused: int = 0
-    invalid: int = 0
-    lost: int = 0
+    link: Link = Link.ACTIVE  # worst state of the controller according to error frames; it stays
+    reason: str = ""  # why, as a sentence; for an active link the last error, or empty
+    sent: int = 0  # number of frames handed to the controller
+    received: int = 0  # number of frames received, without echoes and error frames
+    echoes: int = 0  # number of own frames that came back and were dropped
+    errors: int = 0  # number of error frames
+    refused: int = 0  # number of frames that the controller did not accept
+    invalid: int = 0  # number of records that are no frames of this bus: FD on a classic bus, too long, unreadable
+    lost: int = 0  # number of frames that arrived while the receive buffer was full; 0 if the bus cannot tell
 
 
 class Bus(ABC):
@@ -61,12 +49,9 @@ class Bus(ABC):
     Design: frames that go out at once may be more than the queue of the controller holds (SocketCAN: 10 by default).
     The rest are sent as room comes. A queue without room for `PATIENCE` counts as down, and is not waited for again
     until a frame gets through.
-
-    Attributes:
-        name: Its name in the config.
     """
 
-    name: str
+    name: str  # its name in the config
 
     @abstractmethod
     def send(self, frame: Frame) -> None:

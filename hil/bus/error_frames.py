@@ -65,15 +65,10 @@ _SEVERITY = {link: severity for severity, link in enumerate(Link)}
 
 
 class Report(NamedTuple):
-    """Content of one error frame.
+    """Content of one error frame."""
 
-    Attributes:
-        link: The worst state of the controller in it; ACTIVE if it has none.
-        sentence: Its content in words.
-    """
-
-    link: Link
-    sentence: str
+    link: Link  # the worst state of the controller in it; ACTIVE if it has none
+    sentence: str  # its content in words
 
 
 def worse(one: Link, other: Link) -> Link:

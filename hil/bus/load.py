@@ -12,21 +12,13 @@ ROUNDING = 1e-12
 
 
 class FrameTraffic(NamedTuple):
-    """Frames of one kind on a bus.
+    """Frames of one kind on a bus."""
 
-    Attributes:
-        size: Bytes of payload.
-        rate: Frames per second [1/s].
-        extended: Whether the id has 29 bits.
-        fd: Whether they are FD frames.
-        brs: Whether FD frames carry their data at the data bit rate.
-    """
-
-    size: int
-    rate: float
-    extended: bool = False
-    fd: bool = False
-    brs: bool = False
+    size: int  # bytes of payload
+    rate: float  # [1/s] frames per second
+    extended: bool = False  # whether the id has 29 bits
+    fd: bool = False  # whether they are FD frames
+    brs: bool = False  # whether FD frames carry their data at the data bit rate
 
     @property
     def worst_bits(self) -> PhaseBits:
@@ -40,21 +32,14 @@ def worst_load(traffic: Iterable[FrameTraffic], rates: BusRates) -> float:
 
 
 class BusLoad(NamedTuple):
-    """Load of a bus, against what is allowed.
+    """Load of a bus, against what is allowed."""
 
-    Attributes:
-        load: Worst-case fraction of the bus that is used.
-        frames: Frames per second [1/s].
-        allowed: Largest fraction that may be used.
-        highest_rate: Highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much.
-        sentence: The load in words, with the remedies if it does not fit.
-    """
-
-    load: float
-    frames: float
-    allowed: float
+    load: float  # worst-case fraction of the bus that is used
+    frames: float  # [1/s] frames per second
+    allowed: float  # largest fraction that may be used
+    # highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much
     highest_rate: float
-    sentence: str
+    sentence: str  # the load in words, with the remedies if it does not fit
 
     @property
     def fits(self) -> bool:

@@ -5,29 +5,18 @@ from typing import Any, NamedTuple
 
 
 class PhaseBits(NamedTuple):
-    """Bits of a frame by the bit rate that they are sent at.
+    """Bits of a frame by the bit rate that they are sent at."""
 
-    Attributes:
-        nominal: Bits at the nominal bit rate: all of a classic frame, the beginning and the end of an FD frame.
-        data: Bits at the data bit rate: from the FD frame's ESI bit to its CRC, if it switches the bit rate.
-    """
-
-    nominal: int
-    data: int = 0
+    nominal: int  # bits at the nominal bit rate: all of a classic frame, the beginning and the end of an FD frame
+    data: int = 0  # bits at the data bit rate: from the FD frame's ESI bit to its CRC, if it switches the bit rate
 
 
 class BusRates(NamedTuple):
-    """Bit rates of a bus.
+    """Bit rates of a bus."""
 
-    Attributes:
-        nominal: Nominal bit rate [bit/s].
-        data: Data bit rate [bit/s]; the nominal one if the bus has no other.
-        fd: Whether the bus carries FD frames.
-    """
-
-    nominal: int
-    data: int
-    fd: bool = False
+    nominal: int  # [bit/s] nominal bit rate
+    data: int  # data bit rate [bit/s]; the nominal one if the bus has no other
+    fd: bool = False  # whether the bus carries FD frames
 
     @classmethod
     def classic(cls, bitrate: int) -> "BusRates":

@@ -53,30 +53,19 @@ CLEAR = 0.01
 
 @dataclass(frozen=True)
 class CalibratedAxis:
-    """What was found out about one drive.
+    """What was found out about one drive."""
 
-    Attributes:
-        name: Name of the actuator.
-        sign: 1 or -1.
-        offset: Displacement where the encoder reads 0 [joint unit].
-        position_limits: Range seen [joint unit].
-        residual: Largest disagreement with the other encoders, and between touches of its stops [steps of its own]; NaN
-            where nothing checks it.
-        moved_at: When it first moved [s]; NaN: never.
-        evidence: What its sign follows from.
-        problem: Why it is refused; empty if it is not.
-        zero_from: What its offset follows from.
-    """
-
-    name: str
-    sign: int
-    offset: float
-    position_limits: tuple[float, float]
+    name: str  # name of the actuator
+    sign: int  # 1 or -1
+    offset: float  # [joint unit] displacement where the encoder reads 0
+    position_limits: tuple[float, float]  # [joint unit] range seen
+    # largest disagreement with the other encoders, and between touches of its stops [steps of its own]; NaN where
+    # nothing checks it
     residual: float
-    moved_at: float
-    evidence: str
-    problem: str = ""
-    zero_from: str = "the start pose"
+    moved_at: float  # when it first moved [s]; NaN: never
+    evidence: str  # what its sign follows from
+    problem: str = ""  # why it is refused; empty if it is not
+    zero_from: str = "the start pose"  # what its offset follows from
 
 
 class Calibrator:

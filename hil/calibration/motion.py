@@ -21,17 +21,14 @@ class HandMotion:
 
     Args:
         nodes: Drives in the order of the actuators, then encoder nodes.
-
-    Attributes:
-        settings: Settings of the nodes.
-        steps: Smallest visible step of each node, shape (nodes,) [joint unit].
-        synced: Whether all nodes sample at the same instant.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = list(nodes)
-        self.settings: list[SensorSettings] = [node.settings for node in nodes]
+        self.settings: list[SensorSettings] = [node.settings for node in nodes]  # settings of the nodes
+        # [joint unit] smallest visible step of each node, shape (nodes,)
         self.steps = np.array([node.visible() for node in nodes])
+        # whether all nodes sample at the same instant
         self.synced = all(node.feedback is Feedback.SYNC for node in nodes)
         self._rows: list[list[float]] = []
 

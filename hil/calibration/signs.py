@@ -23,19 +23,12 @@ Misfit = Callable[[Array], float]
 
 @dataclass(frozen=True)
 class FittingSigns:
-    """The signs that fit best.
+    """The signs that fit best."""
 
-    Attributes:
-        signs: One per node, shape (nodes,).
-        misfit: Their misfit.
-        rival: The second best misfit.
-        unclear: Indices of the nodes whose signs the second best combination turns.
-    """
-
-    signs: Array
+    signs: Array  # one per node, shape (nodes,)
     misfit: float
-    rival: float
-    unclear: tuple[int, ...]
+    rival: float  # the second best misfit
+    unclear: tuple[int, ...]  # indices of the nodes whose signs the second best combination turns
 
 
 def fitting_signs(misfit: Misfit, start: Array, judged: Sequence[int]) -> FittingSigns:

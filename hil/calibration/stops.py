@@ -26,17 +26,11 @@ STEPS = 3.0
 
 @dataclass(frozen=True)
 class StopZero:
-    """What the stops of a joint say about its zero.
+    """What the stops of a joint say about its zero."""
 
-    Attributes:
-        zero: Displacement where the motor coordinate is 0 [joint unit].
-        residual: Largest difference of a touch from that [joint unit].
-        problem: Why it is refused; empty if it is not.
-    """
-
-    zero: float
-    residual: float
-    problem: str = ""
+    zero: float  # [joint unit] displacement where the motor coordinate is 0
+    residual: float  # [joint unit] largest difference of a touch from that
+    problem: str = ""  # why it is refused; empty if it is not
 
 
 def zero_by_stops(

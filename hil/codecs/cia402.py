@@ -137,21 +137,13 @@ _STATES = tuple(_decoded(word) for word in range(0x80))
 
 
 class Cia402Status(NamedTuple):
-    """Content of TPDO2.
+    """Content of TPDO2."""
 
-    Attributes:
-        state: State of the drive.
-        remote: Whether the drive obeys the controlword (statusword bit 9).
-        limited: Whether an internal limit is active, so that the torque is less than the target (statusword bit 11).
-        torque: Actual torque [1/1000 of the rated torque].
-        error: Error code of the last fault.
-    """
-
-    state: Cia402State
-    remote: bool
-    limited: bool
-    torque: int
-    error: int
+    state: Cia402State  # state of the drive
+    remote: bool  # whether the drive obeys the controlword (statusword bit 9)
+    limited: bool  # whether an internal limit is active, so that the torque is less than the target (statusword bit 11)
+    torque: int  # [1/1000 of the rated torque] actual torque
+    error: int  # error code of the last fault
 
 
 def state_of(statusword: int) -> Cia402State | None:

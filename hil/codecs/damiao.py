@@ -34,15 +34,10 @@ _REQUEST = struct.Struct("<HBB4x")
 
 
 class RegisterValue(NamedTuple):
-    """The value of a register in an answer.
+    """The value of a register in an answer."""
 
-    Attributes:
-        register: Its number.
-        value: Its value; whole numbers are exact.
-    """
-
-    register: int
-    value: float
+    register: int  # its number
+    value: float  # its value; whole numbers are exact
 
 
 def read(node: int, register: int) -> bytes:

@@ -7,23 +7,14 @@ from typing import Literal, NamedTuple
 
 
 class Field(NamedTuple):
-    """An integer, or a float of single precision, in a payload.
+    """An integer, or a float of single precision, in a payload."""
 
-    Attributes:
-        first: Its first byte; -4 to -1 are the bytes of the frame's id, the highest first.
-        size: Its bytes.
-        kind: `unsigned`, `signed` or `float`.
-        big: Whether its highest byte comes first.
-        shift: Bits of its last byte that belong to the next number.
-        bits: Its bits after the shift; 0: all.
-    """
-
-    first: int
-    size: int
-    kind: str = "unsigned"
-    big: bool = False
-    shift: int = 0
-    bits: int = 0
+    first: int  # its first byte; -4 to -1 are the bytes of the frame's id, the highest first
+    size: int  # its bytes
+    kind: str = "unsigned"  # `unsigned`, `signed` or `float`
+    big: bool = False  # whether its highest byte comes first
+    shift: int = 0  # bits of its last byte that belong to the next number
+    bits: int = 0  # its bits after the shift; 0: all
 
     @property
     def code(self) -> str:

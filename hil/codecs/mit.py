@@ -64,39 +64,23 @@ DAMIAO_FAULTS = {
 
 
 class Ranges(NamedTuple):
-    """Largest values in the frames of a motor: position, velocity and torque are symmetric, gains start at 0.
+    """Largest values in the frames of a motor: position, velocity and torque are symmetric, gains start at 0."""
 
-    Attributes:
-        position: Position [rad].
-        velocity: Velocity [rad/s].
-        torque: Torque [N m].
-        kp: Stiffness [N m/rad].
-        kd: Damping [N m s/rad].
-    """
-
-    position: float
-    velocity: float
-    torque: float
-    kp: float
-    kd: float
+    position: float  # [rad] position
+    velocity: float  # [rad/s] velocity
+    torque: float  # [N m] torque
+    kp: float  # [N m/rad] stiffness
+    kd: float  # [N m s/rad] damping
 
 
 class Reply(NamedTuple):
-    """Content of a reply.
+    """Content of a reply."""
 
-    Attributes:
-        first: First byte: the id of the motor; for Damiao its upper four bits are the status.
-        position: Position [rad].
-        velocity: Velocity [rad/s].
-        torque: Torque [N m].
-        rest: The bytes that differ by maker: none or two.
-    """
-
-    first: int
-    position: float
-    velocity: float
-    torque: float
-    rest: bytes
+    first: int  # first byte: the id of the motor; for Damiao its upper four bits are the status
+    position: float  # [rad] position
+    velocity: float  # [rad/s] velocity
+    torque: float  # [N m] torque
+    rest: bytes  # the bytes that differ by maker: none or two
 
 
 def special(code: int) -> bytes:

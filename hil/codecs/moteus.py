@@ -93,21 +93,13 @@ LIMITING = {
 
 
 class MoteusState(NamedTuple):
-    """Content of the answer to `QUERY`.
+    """Content of the answer to `QUERY`."""
 
-    Attributes:
-        mode: Mode, an index of `MODES`.
-        position: Position of the output shaft [rev].
-        velocity: Its velocity [rev/s].
-        torque: Torque at the output shaft [N m].
-        fault: Key of `FAULTS` or `LIMITING`; 0: none.
-    """
-
-    mode: int
-    position: float
-    velocity: float
-    torque: float
-    fault: int
+    mode: int  # mode, an index of `MODES`
+    position: float  # [rev] position of the output shaft
+    velocity: float  # [rev/s] its velocity
+    torque: float  # [N m] torque at the output shaft
+    fault: int  # key of `FAULTS` or `LIMITING`; 0: none
 
 
 def identifier(node: int, source: int = 0, reply: bool = True) -> int:

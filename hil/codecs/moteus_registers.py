@@ -60,15 +60,10 @@ LARGEST_TORQUE = _MOST[INT16] * MAX_TORQUE_STEP
 
 
 class Registers(NamedTuple):
-    """Content of a reply.
+    """Content of a reply."""
 
-    Attributes:
-        values: Register -> value, in its unit.
-        unknown: Registers that the drive does not know.
-    """
-
-    values: dict[int, float]
-    unknown: tuple[int, ...]
+    values: dict[int, float]  # register -> value, in its unit
+    unknown: tuple[int, ...]  # registers that the drive does not know
 
 
 def padded(data: bytes) -> bytes:

@@ -93,19 +93,12 @@ class Version(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Content of Heartbeat.
+    """Content of Heartbeat."""
 
-    Attributes:
-        error: Active errors, bits of `ERRORS`.
-        state: Axis state, an index of `STATES`.
-        result: Result of the last procedure.
-        done: Whether the trajectory is done.
-    """
-
-    error: int
-    state: int
-    result: int
-    done: bool
+    error: int  # active errors, bits of `ERRORS`
+    state: int  # axis state, an index of `STATES`
+    result: int  # result of the last procedure
+    done: bool  # whether the trajectory is done
 
 
 def identifier(node: int, command: int) -> int:

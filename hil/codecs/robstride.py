@@ -64,37 +64,22 @@ _MIDDLE = 0x7FFF
 
 
 class FeedbackFrame(NamedTuple):
-    """Content of a feedback frame.
+    """Content of a feedback frame."""
 
-    Attributes:
-        mode: Index of `MODES`.
-        faults: Bits of `FAULTS`.
-        position: Position [rad].
-        velocity: Velocity [rad/s].
-        torque: Torque [N m].
-        temperature: Temperature [degree C].
-    """
-
-    mode: int
-    faults: int
-    position: float
-    velocity: float
-    torque: float
-    temperature: float
+    mode: int  # index of `MODES`
+    faults: int  # bits of `FAULTS`
+    position: float  # [rad] position
+    velocity: float  # [rad/s] velocity
+    torque: float  # [N m] torque
+    temperature: float  # [degree C] temperature
 
 
 class Parameter(NamedTuple):
-    """Content of the answer to a read.
+    """Content of the answer to a read."""
 
-    Attributes:
-        number: The parameter.
-        known: Whether the motor has it.
-        value: Its 32 bits, as an unsigned integer.
-    """
-
-    number: int
-    known: bool
-    value: int
+    number: int  # the parameter
+    known: bool  # whether the motor has it
+    value: int  # its 32 bits, as an unsigned integer
 
 
 def identifier(kind: int, data: int, target: int) -> int:

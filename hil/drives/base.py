@@ -47,51 +47,32 @@ class Feedback(Enum):
 
 
 class HandshakeStep(NamedTuple):
-    """One step of a handshake.
+    """One step of a handshake."""
 
-    Attributes:
-        send: Frames to send at once, in this order.
-        done: Whether the step is over; called after every tick.
-        limit: Longest time that the step may take [s].
-        expected: What the step waits for, for the error: "axle1: <expected> within 0.5 s".
-    """
-
-    send: Sequence[Frame]
-    done: Callable[[], bool]
-    limit: float
-    expected: str
+    send: Sequence[Frame]  # frames to send at once, in this order
+    done: Callable[[], bool]  # whether the step is over; called after every tick
+    limit: float  # [s] longest time that the step may take
+    expected: str  # what the step waits for, for the error: "axle1: <expected> within 0.5 s"
 
 
 class FrameEnds(NamedTuple):
     """The largest numbers that the frames of a drive can say of the shaft that they describe, to either side of zero.
 
     A number at the end of its range counts as beyond it: whatever is larger looks like it.
-
-    Attributes:
-        position: Angle [rad].
-        speed: Speed [rad/s].
-        torque: Torque [N m].
     """
 
-    position: float = inf
-    speed: float = inf
-    torque: float = inf
+    position: float = inf  # [rad] angle
+    speed: float = inf  # [rad/s] speed
+    torque: float = inf  # [N m] torque
 
 
 class StopSteps(NamedTuple):
-    """What a protocol does on each step from torque to off, in words for the operator and the documentation.
+    """What a protocol does on each step from torque to off, in words for the operator and the documentation."""
 
-    Attributes:
-        ramp: How the drive brakes by its own control.
-        brake: When a brake on its axis closes.
-        off: How it goes off, and what proves it.
-        silence: What it does when nothing comes from the loop any more, and what the test of the watchdog proves.
-    """
-
-    ramp: str
-    brake: str
-    off: str
-    silence: str
+    ramp: str  # how the drive brakes by its own control
+    brake: str  # when a brake on its axis closes
+    off: str  # how it goes off, and what proves it
+    silence: str  # what it does when nothing comes from the loop any more, and what the test of the watchdog proves
 
 
 Steps = Generator[HandshakeStep, None, None]
@@ -99,13 +80,9 @@ Steps = Generator[HandshakeStep, None, None]
 
 
 class Exchange(ABC):
-    """The bus of one node before the loop runs, for a handshake that waits for answers within a step (SDO).
+    """The bus of one node before the loop runs, for a handshake that waits for answers within a step (SDO)."""
 
-    Attributes:
-        listeners: Called with every frame received, in addition to the nodes.
-    """
-
-    listeners: list[Callable[[Frame], None]]
+    listeners: list[Callable[[Frame], None]]  # called with every frame received, in addition to the nodes
 
     @abstractmethod
     def send(self, frame: Frame) -> None:

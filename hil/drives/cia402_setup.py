@@ -207,41 +207,35 @@ LONGEST_WATCHDOG = 65.0
 
 
 class Cia402EncoderOptions(Section):
-    """Options of an encoder node.
+    """Options of an encoder node."""
 
-    Attributes:
-        counts_per_turn: Counts of 0x6064 per turn of the motor.
-        velocity_unit: Speed of the motor per count of 0x606C [rad/s]; no default, since vendors differ (EPOS4: rpm).
-    """
-
+    # counts of 0x6064 per turn of the motor
     counts_per_turn: Annotated[
         int, NumberField("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
     ]
+    # speed of the motor per count of 0x606C [rad/s]; no default, since vendors differ (EPOS4: rpm)
     velocity_unit: Annotated[
         float, NumberField("the unit of 0x606C in rad/s, above 0, such as rpm or 2*pi/65536", above=0.0)
     ]
 
 
 class Cia402Options(Cia402EncoderOptions):
-    """Options of a drive.
+    """Options of a drive."""
 
-    Attributes:
-        master: Node id of the heartbeat that the loop sends.
-        status_every: Number of SYNCs from one status (TPDO2) to the next.
-        drive_watchdog: Whether the drive watches our heartbeat (0x1016); false lets in one that cannot: it keeps its
-            last torque when the loop dies.
-        acceleration_unit: Acceleration of the motor per count of 0x6085 [rad/s^2]; None: velocity_unit per second.
-        monitor_period: Time between two questions over SDO for the bus voltage, 0x6079, and `monitor_objects` [s];
-            None: they are not asked for.
-        monitor_objects: `temperature`, `motor_temperature`, `supply` or `load` -> index, subindex and unit of the
-            object that holds it; makers differ, so only the bus voltage has a default, 0x6079 in mV.
-    """
-
+    # node id of the heartbeat that the loop sends
     master: Annotated[int, NumberField("a node id from 1 to 127", least=1, below=128, whole=True)] = 127
+    # number of SYNCs from one status (TPDO2) to the next
     status_every: Annotated[int, NumberField("a number of SYNCs from 1 to 240", least=1, below=241, whole=True)] = 10
+    # whether the drive watches our heartbeat (0x1016); false lets in one that cannot: it keeps its last torque when the
+    # loop dies
     drive_watchdog: Flag = True
+    # acceleration of the motor per count of 0x6085 [rad/s^2]; None: velocity_unit per second
     acceleration_unit: Annotated[float | None, NumberField("the unit of 0x6085 in rad/s^2, above 0", above=0.0)] = None
+    # time between two questions over SDO for the bus voltage, 0x6079, and `monitor_objects` [s]; None: they are not
+    # asked for
     monitor_period: MonitorPeriod = None
+    # `temperature`, `motor_temperature`, `supply` or `load` -> index, subindex and unit of the object that holds it;
+    # makers differ, so only the bus voltage has a default, 0x6079 in mV
     monitor_objects: Annotated[
         Mapping[Quantity, MonitoredObject], PlainValidator(read_objects), Field(description=MONITORED)
     ] = {}

@@ -13,13 +13,10 @@ class GaugeReads:
 
     Args:
         reads: Where they are, and from the number there to the gauge's unit: `TIMES`, `OVER`, `PLUS`.
-
-    Attributes:
-        reads: The same, for `Drive.wire`.
     """
 
     def __init__(self, *reads: Reads) -> None:
-        self.reads = reads
+        self.reads = reads  # the same, for `Drive.wire`
         self._parts = [(each.quantity - FIRST_GAUGE, _reader(each.field), each.chain) for each in reads]
 
     def take(self, data: bytes, gauges: list[float]) -> None:

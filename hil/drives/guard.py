@@ -13,16 +13,12 @@ from hil.frame import Frame
 
 
 class Feed:
-    """Which command to repeat for a drive whose watchdog, or whose replies, depend on commands alone.
-
-    Attributes:
-        fed: Whether a frame that the drive answers was encoded since the last call of `frames`: a command, or a stop.
-        seed: Command to repeat while the drive is being enabled; None at all other times.
-    """
+    """Which command to repeat for a drive whose watchdog, or whose replies, depend on commands alone."""
 
     def __init__(self) -> None:
+        # whether a frame that the drive answers was encoded since the last call of `frames`: a command, or a stop
         self.fed = False
-        self.seed: Frame | None = None
+        self.seed: Frame | None = None  # command to repeat while the drive is being enabled; None at all other times
 
     def frames(self, zero: Frame, enabled: bool) -> Sequence[Frame]:
         """The command that is missing in this tick, if one is.

@@ -4,14 +4,9 @@ from typing import NamedTuple
 
 
 class IdFamily(NamedTuple):
-    """Ids of 29 bits that hold data: all that agree in some bits.
+    """Ids of 29 bits that hold data: all that agree in some bits."""
 
-    Attributes:
-        mask: Those bits.
-        value: Their value.
-    """
-
-    mask: int
+    mask: int  # those bits
     value: int
 
     def __contains__(self, identity: object) -> bool:
@@ -19,12 +14,7 @@ class IdFamily(NamedTuple):
 
 
 class Ids(NamedTuple):
-    """Ids of one node; those above 0x7FF have 29 bits.
+    """Ids of one node; those above 0x7FF have 29 bits."""
 
-    Attributes:
-        exclusive: Ids that no other node may use.
-        shared: Ids that nodes of the same protocol may share.
-    """
-
-    exclusive: frozenset[int]
-    shared: frozenset[int] = frozenset()
+    exclusive: frozenset[int]  # ids that no other node may use
+    shared: frozenset[int] = frozenset()  # ids that nodes of the same protocol may share

@@ -50,14 +50,11 @@ def tables() -> Mapping[str, Ranges]:
 
 
 class RangeOptions(Section):
-    """Options of a drive whose numbers are linear over ranges.
+    """Options of a drive whose numbers are linear over ranges."""
 
-    Attributes:
-        motor: Name of the motor in the table of ranges; None if `ranges` are given.
-        ranges: Ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`.
-    """
-
+    # name of the motor in the table of ranges; None if `ranges` are given
     motor: Annotated[str | None, Word("a motor of the table", tuple(tables()))] = None
+    # ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`
     ranges: Annotated[Ranges | None, PlainValidator(read_ranges), Field(description=EXPECTED)] = None
 
     @property
@@ -70,15 +67,11 @@ class RangeOptions(Section):
 
 
 class MitOptions(RangeOptions):
-    """Options of a drive.
+    """Options of a drive."""
 
-    Attributes:
-        host: Id of its replies, as it is set in the motor; on one bus each motor needs another.
-        status: Kind of status in a reply: `cubemars`, `damiao` or `none`.
-        drive_watchdog: Whether the drive stops by itself when commands stop; None: unknown, which is refused on a real
-            bus.
-    """
-
+    # id of its replies, as it is set in the motor; on one bus each motor needs another
     host: Annotated[int, NumberField("an id from 0 to 2047", least=0, below=2048, whole=True)] = 0
+    # kind of status in a reply: `cubemars`, `damiao` or `none`
     status: Annotated[str, Word("cubemars, damiao or none", ("cubemars", "damiao", "none"))] = "none"
+    # whether the drive stops by itself when commands stop; None: unknown, which is refused on a real bus
     drive_watchdog: MaybeFlag = None

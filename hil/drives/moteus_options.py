@@ -27,21 +27,17 @@ def _timeout_mode(value: Any) -> int:
 
 
 class MoteusOptions(Section):
-    """Options of a drive.
+    """Options of a drive."""
 
-    Attributes:
-        timeout_mode: `servo.timeout_mode` as it is set in the drive: what it does when commands stop. 15 brakes, 10
-            holds; 0 and 12 let a shaft coast that was commanded by torque, and need a brake.
-        home: Least home state: `output`, `rotor` (known within one turn of the rotor) or `relative`.
-        source: Id of the loop on the bus.
-        encoder_bits: Bits per turn of the output shaft; None: the resolution of single precision.
-        monitor_period: Time between two questions for bus voltage and temperatures [s]; None: they are not asked for.
-    """
-
+    # `servo.timeout_mode` as it is set in the drive: what it does when commands stop. 15 brakes, 10 holds; 0 and 12 let
+    # a shaft coast that was commanded by torque, and need a brake
     timeout_mode: Annotated[int, PlainValidator(_timeout_mode), Field(description="0, 10, 12 or 15")] = 15
+    # least home state: `output`, `rotor` (known within one turn of the rotor) or `relative`
     home: Annotated[str, Word("output, rotor or relative", tuple(codec.HOME_STATES))] = "output"
+    # id of the loop on the bus
     source: Annotated[int, NumberField("an id from 0 to 126", least=0, below=127, whole=True)] = 0
-    encoder_bits: EncoderBits = None
+    encoder_bits: EncoderBits = None  # bits per turn of the output shaft; None: the resolution of single precision
+    # time between two questions for bus voltage and temperatures [s]; None: they are not asked for
     monitor_period: MonitorPeriod = None
 
 

@@ -45,23 +45,19 @@ SPEED_MARGIN = 1.2
 
 
 class OdriveOptions(OdriveEncoderOptions):
-    """Options of a drive.
+    """Options of a drive."""
 
-    Attributes:
-        heartbeat_period: Period of the heartbeat [s].
-        current_limit: Current limit of the motor [A]; None: the current and speed limits in the drive stay.
-        vel_limit: Speed limit that is saved in the drive [turn/s]; None: not stated, so that the maker's 2 is assumed.
-        monitor_period: Period of Get_Temperature and Get_Bus_Voltage_Current, as set in the drive [s]; None: it sends
-            neither.
-        vel_gain: Velocity gain that is saved in the drive [N m per turn/s].
-    """
-
+    # [s] period of the heartbeat
     heartbeat_period: Annotated[
         float, NumberField("a period above 0 and at most 0.15 [s]", above=0.0, below=0.1501)
     ] = 0.1
+    # current limit of the motor [A]; None: the current and speed limits in the drive stay
     current_limit: Annotated[float | None, NumberField("a current above 0 [A]", above=0.0)] = None
+    # speed limit that is saved in the drive [turn/s]; None: not stated, so that the maker's 2 is assumed
     vel_limit: Annotated[float | None, NumberField("a speed above 0 [turn/s]", above=0.0)] = None
+    # period of Get_Temperature and Get_Bus_Voltage_Current, as set in the drive [s]; None: it sends neither
     monitor_period: MonitorPeriod = None
+    # [N m per turn/s] velocity gain that is saved in the drive
     vel_gain: Annotated[float, NumberField("a gain above 0 [N m per turn/s]", above=0.0)] = 1 / 6
 
 

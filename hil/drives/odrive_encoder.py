@@ -27,17 +27,12 @@ COARSE = 12
 
 
 class OdriveEncoderOptions(Section):
-    """Options of an encoder node.
+    """Options of an encoder node."""
 
-    Attributes:
-        feedback_period: Period of the encoder estimates [s].
-        encoder_bits: Bits per turn of the encoder; None: the resolution of single precision.
-        fd: Whether it speaks CAN FD: `can.config.data_baud_rate` is set in it.
-    """
-
+    # [s] period of the encoder estimates
     feedback_period: Annotated[float, NumberField("a period above 0 [s]", above=0.0)] = 0.001
-    encoder_bits: EncoderBits = None
-    fd: Flag = False
+    encoder_bits: EncoderBits = None  # bits per turn of the encoder; None: the resolution of single precision
+    fd: Flag = False  # whether it speaks CAN FD: `can.config.data_baud_rate` is set in it
 
 
 class OdriveEncoder(Node):

@@ -19,15 +19,10 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Word:
-    """Type of an option that is one of some words.
+    """Type of an option that is one of some words."""
 
-    Attributes:
-        expected: The expected value, for messages.
-        known: The words.
-    """
-
-    expected: str
-    known: tuple[str, ...]
+    expected: str  # the expected value, for messages
+    known: tuple[str, ...]  # the words
 
     def read(self, value: Any) -> str:
         """The word.

@@ -32,19 +32,12 @@ SAG, RISE = 0.85, 1.1
 
 
 class Gauge(NamedTuple):
-    """A quantity that drives show.
-
-    Attributes:
-        quantity: What it is.
-        name: Its column, with the name of the drive: `temperature.u1`.
-        unit: Its unit.
-        meaning: What it is, in words.
-    """
+    """A quantity that drives show."""
 
     quantity: Quantity
-    name: str
+    name: str  # its column, with the name of the drive: `temperature.u1`
     unit: str
-    meaning: str
+    meaning: str  # what it is, in words
 
     @property
     def place(self) -> int:
@@ -64,19 +57,13 @@ GAUGES = (
 
 @dataclass(frozen=True)
 class GaugeLimits:
-    """From where on a drive is reported: below its own limits, so that there is time to stop.
+    """From where on a drive is reported: below its own limits, so that there is time to stop."""
 
-    Attributes:
-        temperature: Temperature of the drive [degree C].
-        motor_temperature: Temperature of the motor [degree C].
-        supply: Lowest and highest bus voltage [V]; None: `SAG` and `RISE` of the first one seen.
-        load: Load of the motor; 1 is what the drive allows for long.
-    """
-
-    temperature: float = 70.0
-    motor_temperature: float = 90.0
+    temperature: float = 70.0  # [degree C] temperature of the drive
+    motor_temperature: float = 90.0  # [degree C] temperature of the motor
+    # lowest and highest bus voltage [V]; None: `SAG` and `RISE` of the first one seen
     supply: tuple[float, float] | None = None
-    load: float = 0.9
+    load: float = 0.9  # load of the motor; 1 is what the drive allows for long
 
     def limits(self, gauge: Gauge, first: float) -> tuple[float, float]:
         """Lower and upper limit of a gauge whose first value was this one; infinite: none."""

@@ -40,17 +40,12 @@ _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
 
 class RobstrideOptions(RangeOptions):
-    """Options of a drive.
+    """Options of a drive."""
 
-    Attributes:
-        host: Id of the loop.
-        drive_watchdog: Whether to set the motor's canTimeout; false: it is off, and the motor goes on when commands
-            stop.
-        monitor_period: Time between two questions for the bus voltage [s]; None: it is not asked for.
-    """
-
-    host: Annotated[int, NumberField("an id from 0 to 255", least=0, below=256, whole=True)] = 0xFD
+    host: Annotated[int, NumberField("an id from 0 to 255", least=0, below=256, whole=True)] = 0xFD  # id of the loop
+    # whether to set the motor's canTimeout; false: it is off, and the motor goes on when commands stop
     drive_watchdog: Flag = True
+    # time between two questions for the bus voltage [s]; None: it is not asked for
     monitor_period: MonitorPeriod = None
 
 

@@ -20,32 +20,19 @@ class SensorSettings:
 
     The displacement of the joint is `sign * motor / gear + offset`. Its unit is that of the coordinate, or for an
     actuator the one whose product with the actuator unit is an energy.
-
-    Attributes:
-        name: Name of the actuator, or of the coordinate for an encoder node.
-        bus: Name of its bus.
-        protocol: Name of its protocol, one of `hil.protocols.registry.entries`.
-        node: Its address.
-        gear: Radians of the motor per unit of the joint: a ratio, or [rad/m] for a sliding joint.
-        sign: 1, or -1 if the motor turns against the joint.
-        offset: Displacement of the joint at which the encoder reads zero [joint unit].
-        options: Options of its protocol: key -> value.
-        fd: Whether its bus carries CAN FD: its frames are FD frames then.
-        brs: Whether they carry their data at the data bit rate of the bus.
-        start_tolerance: Largest difference from the start pose [joint unit].
     """
 
-    name: str
-    bus: str
-    protocol: str
-    node: int
-    gear: float = 1.0
-    sign: int = 1
-    offset: float = 0.0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    fd: bool = False
-    brs: bool = False
-    start_tolerance: float = inf
+    name: str  # name of the actuator, or of the coordinate for an encoder node
+    bus: str  # name of its bus
+    protocol: str  # name of its protocol, one of `hil.protocols.registry.entries`
+    node: int  # its address
+    gear: float = 1.0  # radians of the motor per unit of the joint: a ratio, or [rad/m] for a sliding joint
+    sign: int = 1  # 1, or -1 if the motor turns against the joint
+    offset: float = 0.0  # [joint unit] displacement of the joint at which the encoder reads zero
+    options: Mapping[str, Any] = field(default_factory=dict)  # options of its protocol: key -> value
+    fd: bool = False  # whether its bus carries CAN FD: its frames are FD frames then
+    brs: bool = False  # whether they carry their data at the data bit rate of the bus
+    start_tolerance: float = inf  # [joint unit] largest difference from the start pose
 
     def joint(self, motor: float) -> float:
         """Displacement of the joint at a motor angle [rad]."""
@@ -66,33 +53,21 @@ class SensorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DriveSettings(SensorSettings):
-    """Settings of a drive.
+    """Settings of a drive."""
 
-    Attributes:
-        rated_torque: Rated torque of the motor [N m]; `cia402` sends torques as fractions of it.
-        torque_limit: Largest |u|, at the joint [actuator unit].
-        torque_rate_limit: Largest |du/dt|, at the joint [actuator unit/s].
-        speed_limit: Largest |speed| of the joint [joint unit/s].
-        position_limits: Lower and upper limit of the joint [joint unit].
-        watchdog: Time without commands after which the drive must stop by itself [s].
-        brake: Whether a brake holds the joint while the drive is not enabled.
-        brake_time: Time that this brake takes to close [s].
-        deceleration: Deceleration with which it brakes by its own control [joint unit/s^2]; None: `speed_limit` within
-            `RAMP`.
-        stops: Displacement at the lower and at the upper mechanical stop [joint unit]; infinite: not known.
-        warn_at: From where on temperatures, supply and load are reported.
-    """
-
-    torque_limit: float
-    torque_rate_limit: float
-    speed_limit: float
-    position_limits: tuple[float, float]
-    rated_torque: float | None = None
-    watchdog: float = 0.05
-    brake: bool = False
-    brake_time: float = 0.1
+    torque_limit: float  # [actuator unit] largest |u|, at the joint
+    torque_rate_limit: float  # [actuator unit/s] largest |du/dt|, at the joint
+    speed_limit: float  # [joint unit/s] largest |speed| of the joint
+    position_limits: tuple[float, float]  # [joint unit] lower and upper limit of the joint
+    rated_torque: float | None = None  # rated torque of the motor [N m]; `cia402` sends torques as fractions of it
+    watchdog: float = 0.05  # [s] time without commands after which the drive must stop by itself
+    brake: bool = False  # whether a brake holds the joint while the drive is not enabled
+    brake_time: float = 0.1  # [s] time that this brake takes to close
+    # deceleration with which it brakes by its own control [joint unit/s^2]; None: `speed_limit` within `RAMP`
     deceleration: float | None = None
+    # displacement at the lower and at the upper mechanical stop [joint unit]; infinite: not known
     stops: tuple[float, float] = (-inf, inf)
+    # from where on temperatures, supply and load are reported
     warn_at: GaugeLimits = field(default_factory=GaugeLimits)
 
     @property

@@ -2,18 +2,12 @@
 
 
 class Unwrapping:
-    """Follows a position over the ends of its range, from `-most` to `most` [rad].
-
-    Attributes:
-        span: Length of the range [rad].
-        last: Last position in the range [rad]; None before the first.
-        added: What is added to it [rad].
-    """
+    """Follows a position over the ends of its range, from `-most` to `most` [rad]."""
 
     def __init__(self, most: float) -> None:
-        self.span = 2 * most
-        self.last: float | None = None
-        self.added = 0.0
+        self.span = 2 * most  # [rad] length of the range
+        self.last: float | None = None  # last position in the range [rad]; None before the first
+        self.added = 0.0  # [rad] what is added to it
 
     def __call__(self, position: float) -> float:
         """Motor angle without the jumps from one end of its range to the other [rad]."""

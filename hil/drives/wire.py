@@ -47,53 +47,31 @@ class Rounding(IntEnum):
 
 
 class Reads(NamedTuple):
-    """A number that a frame brings.
+    """A number that a frame brings."""
 
-    Attributes:
-        field: Where it is.
-        quantity: What it is.
-        chain: From the number in the frame to the joint.
-    """
-
-    field: Field
+    field: Field  # where it is
     quantity: Quantity
-    chain: Chain
+    chain: Chain  # from the number in the frame to the joint
 
 
 class Expects(NamedTuple):
-    """Bits of a frame that have a known value while the node works.
+    """Bits of a frame that have a known value while the node works."""
 
-    Attributes:
-        field: Where they are.
-        mask: The bits.
-        value: Their value.
-    """
-
-    field: Field
-    mask: int
+    field: Field  # where they are
+    mask: int  # the bits
     value: int
 
 
 class Message(NamedTuple):
-    """A frame that a healthy node sends in a run.
+    """A frame that a healthy node sends in a run."""
 
-    Attributes:
-        id: Its id; above 0x7FF it has 29 bits.
-        length: Its bytes.
-        reads: The numbers that it brings.
-        expects: What the driver expects in it.
-        selects: What tells it from frames of other nodes with the same id.
-        sample: Whether it is a sample: the last position, velocity and torque become one.
-        alive: Whether it proves that the drive is alive.
-    """
-
-    id: int
-    length: int
-    reads: tuple[Reads, ...] = ()
-    expects: tuple[Expects, ...] = ()
-    selects: tuple[Expects, ...] = ()
-    sample: bool = False
-    alive: bool = False
+    id: int  # its id; above 0x7FF it has 29 bits
+    length: int  # its bytes
+    reads: tuple[Reads, ...] = ()  # the numbers that it brings
+    expects: tuple[Expects, ...] = ()  # what the driver expects in it
+    selects: tuple[Expects, ...] = ()  # what tells it from frames of other nodes with the same id
+    sample: bool = False  # whether it is a sample: the last position, velocity and torque become one
+    alive: bool = False  # whether it proves that the drive is alive
 
 
 class Encoding(NamedTuple):
@@ -120,30 +98,19 @@ class Encoding(NamedTuple):
 
 
 class Feeds(NamedTuple):
-    """A frame other than a command that goes to an enabled drive: it feeds its watchdog, or asks it.
-
-    Attributes:
-        frame: The frame.
-        every: It is sent every so many ticks.
-        at: The first of them.
-    """
+    """A frame other than a command that goes to an enabled drive: it feeds its watchdog, or asks it."""
 
     frame: Frame
-    every: int
-    at: int = 0
+    every: int  # it is sent every so many ticks
+    at: int = 0  # the first of them
 
 
 class Wire(NamedTuple):
-    """The frames of a node.
+    """The frames of a node."""
 
-    Attributes:
-        messages: Frames that it sends.
-        command: Its command; None for an encoder node.
-        feeds: What `Drive.routine_frames` gives while the drive is enabled; None: it is not known.
-    """
-
-    messages: tuple[Message, ...]
-    command: Encoding | None = None
+    messages: tuple[Message, ...]  # frames that it sends
+    command: Encoding | None = None  # its command; None for an encoder node
+    # what `Drive.routine_frames` gives while the drive is enabled; None: it is not known
     feeds: tuple[Feeds, ...] | None = None
 
 

@@ -14,17 +14,11 @@ from servoctl.simulation.realism import remaining
 
 @dataclass(frozen=True)
 class ActuatorOptions:
-    """Properties of an actuator.
+    """Properties of an actuator."""
 
-    Attributes:
-        lag: Time constant of the current loop [s].
-        coulomb: Dry friction at the joint [actuator unit].
-        viscous: Friction at the joint in proportion to its speed [actuator unit per its speed].
-    """
-
-    lag: float = 0.001
-    coulomb: float = 0.0
-    viscous: float = 0.0
+    lag: float = 0.001  # [s] time constant of the current loop
+    coulomb: float = 0.0  # [actuator unit] dry friction at the joint
+    viscous: float = 0.0  # [actuator unit per its speed] friction at the joint in proportion to its speed
 
 
 class Actuator:

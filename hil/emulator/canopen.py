@@ -29,12 +29,7 @@ HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT, RPDO_TIMEOUT = 0x8130, 0x
 
 
 class CanOpen:
-    """Communication of one node.
-
-    Attributes:
-        values: Key -> value of every object.
-        nmt: State of network management.
-    """
+    """Communication of one node."""
 
     def __init__(self, node: Profile, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
         """Prepares the communication of a node.
@@ -46,8 +41,8 @@ class CanOpen:
         """
         self._node, self._entries, self._wait = node, dict(entries), wait_for_sync
         self._id, self._world = node.settings.node, node.world
-        self.values: dict[Key, int] = {}
-        self.nmt = BOOT_UP
+        self.values: dict[Key, int] = {}  # key -> value of every object
+        self.nmt = BOOT_UP  # state of network management
         self._heartbeat = Timer(self._world, self._send_heartbeat)
         self._masters: dict[int, tuple[int, Watchdog]] = {}
         self._handlers: dict[int, Callable[[bytes], None]] = {}

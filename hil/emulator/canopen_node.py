@@ -22,12 +22,9 @@ class CanOpenNode(Profile):
     """A node on CANopen.
 
     Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
-
-    Attributes:
-        canopen: Its communication.
     """
 
-    canopen: CanOpen
+    canopen: CanOpen  # its communication
 
     def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
         """Prepares communication and units; arguments as of `CanOpen`."""

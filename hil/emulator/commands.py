@@ -22,36 +22,22 @@ GRACE = 100_000_000
 
 
 class Violation(NamedTuple):
-    """A command that must not be on the wire.
+    """A command that must not be on the wire."""
 
-    Attributes:
-        time: Time of the frame [ns].
-        drive: Name of the drive.
-        what: What is wrong, in words.
-        frame: The frame.
-    """
-
-    time: int
-    drive: str
-    what: str
+    time: int  # [ns] time of the frame
+    drive: str  # name of the drive
+    what: str  # what is wrong, in words
     frame: Frame
 
 
 @dataclass
 class CommandFindings:
-    """What the readers of all drives have found.
+    """What the readers of all drives have found."""
 
-    Attributes:
-        violations: Violations so far.
-        jitter: Commands may come this much closer together than they were computed [ns].
-        commands: Number of torque commands that were read.
-        largest: Drive -> largest commanded torque, at the joint.
-    """
-
-    violations: list[Violation] = field(default_factory=list)
-    jitter: int = JITTER
-    commands: int = 0
-    largest: dict[str, float] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)  # violations so far
+    jitter: int = JITTER  # [ns] commands may come this much closer together than they were computed
+    commands: int = 0  # number of torque commands that were read
+    largest: dict[str, float] = field(default_factory=dict)  # drive -> largest commanded torque, at the joint
 
 
 class CommandReader(ABC):

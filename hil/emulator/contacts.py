@@ -31,23 +31,14 @@ Matrices = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 
 
 class Settled(NamedTuple):
-    """State after a step.
+    """State after a step."""
 
-    Attributes:
-        x: q and v, shape (2n,).
-        still: Whether nothing moves, and nothing can while torques stay as they are.
-    """
-
-    x: Array
-    still: bool
+    x: Array  # q and v, shape (2n,)
+    still: bool  # whether nothing moves, and nothing can while torques stay as they are
 
 
 class Contacts:
-    """Friction and brakes of all joints.
-
-    Attributes:
-        pressed: Joint -> torque or force at which each of its brakes slides [actuator unit]; infinite: never.
-    """
+    """Friction and brakes of all joints."""
 
     def __init__(self, matrices: Matrices, displacements: TrueDisplacements, coulomb: Array, viscous: Array) -> None:
         """Starts with open brakes.
@@ -61,6 +52,7 @@ class Contacts:
         self._matrices, self._displacements = matrices, displacements
         self._coulomb, self._viscous = coulomb, viscous
         self._rubs = bool(coulomb.any() or viscous.any())
+        # joint -> torque or force at which each of its brakes slides [actuator unit]; infinite: never
         self.pressed: dict[int, list[float]] = {}
         self._places: dict[int, float] = {}
 

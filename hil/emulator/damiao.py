@@ -43,9 +43,6 @@ class EmulatedRegisters:
         position: Position of the shaft [rad].
         refresh: Sends a reply as to a command.
         written: Called after a write with the register.
-
-    Attributes:
-        values: Register -> value.
     """
 
     def __init__(
@@ -57,6 +54,7 @@ class EmulatedRegisters:
         written: Callable[[int], None],
     ) -> None:
         self._node, self._position, self._refresh, self._written = node, position, refresh, written
+        # register -> value
         self.values: dict[int, float] = {**dict.fromkeys(_KNOWN, 0.0), **_USUAL, ESC_ID: node, **values}
 
     def answer(self, data: bytes) -> bytes | None:

@@ -27,14 +27,11 @@ class Delivery:
         world: Its time.
         stations: All stations; may change.
         disturbances: Disturbances that act now; may change.
-
-    Attributes:
-        taps: Functions that see every frame.
     """
 
     def __init__(self, world: World, stations: Sequence[Station], disturbances: Sequence[Disturbance]) -> None:
         self._world, self._stations, self._disturbances = world, stations, disturbances
-        self.taps: list[Tap] = []
+        self.taps: list[Tap] = []  # functions that see every frame
         self._routes: dict[int, list[Station]] = {}
 
     def rerouted(self) -> None:

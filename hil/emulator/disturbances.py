@@ -20,19 +20,12 @@ class Disturbance:
 
 
 class Selection(NamedTuple):
-    """The frames that a disturbance concerns.
+    """The frames that a disturbance concerns."""
 
-    Attributes:
-        random: Random numbers of the disturbance.
-        direction: `any`, `to_host` or `from_host`.
-        identity: Id of the frames under the mask; None: all ids.
-        mask: Bits of the id that count.
-    """
-
-    random: Random
-    direction: str
-    identity: int | None
-    mask: int
+    random: Random  # random numbers of the disturbance
+    direction: str  # `any`, `to_host` or `from_host`
+    identity: int | None  # id of the frames under the mask; None: all ids
+    mask: int  # bits of the id that count
 
     def has(self, frame: Frame, sender: Station, receiver: Station | None) -> bool:
         """Whether a frame is one of the selected ones; a receiver of None stands for all stations."""

@@ -37,45 +37,30 @@ STEPS_PER_PERIOD = 4
 
 @dataclass(frozen=True)
 class EmulatedRig:
-    """What is emulated: a machine with its drives, and what happens to them.
+    """What is emulated: a machine with its drives, and what happens to them."""
 
-    Attributes:
-        system: System with the plant; task and law are not used.
-        start: Pose and velocity at power-on.
-        period: Period of the loop [s].
-        drives: One per actuator.
-        twins: Protocol -> its emulation.
-        sensors: Nodes that only measure.
-        actuators: Drive -> its actuator; default: `ActuatorOptions()`.
-        encoders: Drive or sensor -> its encoder; default: `EncoderModel()`.
-        brake_time: Time that a brake takes to close [s].
-        brake_torque: Torque at which a closed brake slides [torque limit].
-        quirks: Drive or sensor -> further options of its emulation: option -> value.
-        configured: The drives as the loop knows them, in whose terms commands are checked; empty: as `drives`.
-        supply: Supply of all drives; None: each has one of its own.
-        thermal: How the motors warm up.
-        faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
-        seed: Seed of all random numbers.
-        engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
-    """
-
-    system: System
-    start: State
-    period: float
-    drives: Sequence[DriveSettings]
-    twins: Mapping[str, Twin]
-    sensors: Sequence[SensorSettings] = ()
+    system: System  # system with the plant; task and law are not used
+    start: State  # pose and velocity at power-on
+    period: float  # [s] period of the loop
+    drives: Sequence[DriveSettings]  # one per actuator
+    twins: Mapping[str, Twin]  # protocol -> its emulation
+    sensors: Sequence[SensorSettings] = ()  # nodes that only measure
+    # drive -> its actuator; default: `ActuatorOptions()`
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
+    # drive or sensor -> its encoder; default: `EncoderModel()`
     encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
-    brake_time: float = BRAKE_TIME / SECOND
-    brake_torque: float = BRAKE_TORQUE
+    brake_time: float = BRAKE_TIME / SECOND  # [s] time that a brake takes to close
+    brake_torque: float = BRAKE_TORQUE  # [torque limit] torque at which a closed brake slides
+    # drive or sensor -> further options of its emulation: option -> value
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # the drives as the loop knows them, in whose terms commands are checked; empty: as `drives`
     configured: Sequence[DriveSettings] = ()
-    supply: SupplyOptions | None = None
-    thermal: ThermalOptions = field(default_factory=ThermalOptions)
+    supply: SupplyOptions | None = None  # supply of all drives; None: each has one of its own
+    thermal: ThermalOptions = field(default_factory=ThermalOptions)  # how the motors warm up
+    # fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`
     faults: Sequence[Fault] = ()
-    seed: int = 0
-    engine: str = "auto"
+    seed: int = 0  # seed of all random numbers
+    engine: str = "auto"  # engine of the simulated plant: `auto`, `c`, `vm` or `numpy`
 
     def plant(self) -> SimulatedPlant:
         """The machine, at rest in its start pose."""

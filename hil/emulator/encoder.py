@@ -16,15 +16,10 @@ from servoctl.simulation.realism import quantised
 
 @dataclass(frozen=True)
 class EncoderModel:
-    """Properties of an encoder, at the motor.
+    """Properties of an encoder, at the motor."""
 
-    Attributes:
-        resolution: Smallest step of position [rad]; 0: none.
-        noise: Standard deviation of position [rad].
-    """
-
-    resolution: float = 0.0
-    noise: float = 0.0
+    resolution: float = 0.0  # smallest step of position [rad]; 0: none
+    noise: float = 0.0  # [rad] standard deviation of position
 
 
 class Encoder:

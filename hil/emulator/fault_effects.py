@@ -40,23 +40,14 @@ ATTRIBUTES: dict[str, tuple[str, str | None]] = {
 
 
 class FaultTargets(Protocol):
-    """Interface of the emulated drives to faults; `Emulator` has it.
+    """Interface of the emulated drives to faults; `Emulator` has it."""
 
-    Attributes:
-        world: Time of the drives.
-        plant: The machine.
-        nodes: Name -> drive or encoder node.
-        wires: Name -> emulated wire.
-        buses: Name -> the host's controller on that wire.
-        host_faults: Faults of the loop itself.
-    """
-
-    world: World
-    plant: SimulatedPlant
-    nodes: dict[str, EmulatedNode]
-    wires: dict[str, EmulatedWire]
-    buses: dict[str, EmulatedBus]
-    host_faults: HostFaults
+    world: World  # time of the drives
+    plant: SimulatedPlant  # the machine
+    nodes: dict[str, EmulatedNode]  # name -> drive or encoder node
+    wires: dict[str, EmulatedWire]  # name -> emulated wire
+    buses: dict[str, EmulatedBus]  # name -> the host's controller on that wire
+    host_faults: HostFaults  # faults of the loop itself
 
     def drive(self, name: str) -> EmulatedDrive:
         """The drive of that name."""

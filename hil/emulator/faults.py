@@ -13,55 +13,35 @@ from servoctl.expression.suggest import remedy
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of the script.
+    """One fault of the script."""
 
-    Attributes:
-        kind: One of `KINDS`.
-        at: When it begins [s].
-        duration: How long it lasts [s]; None: to the end.
-        since: Start of the time `at`: `power_on`, or `engaged`.
-        drive: Name of the node that it acts on; None: none, or all.
-        bus: Name of the bus that it acts on; None: none, or all.
-        parameters: Name -> value, for all parameters of its kind.
-    """
-
-    kind: str
-    at: float
-    duration: float | None
-    since: str
-    drive: str | None
-    bus: str | None
-    parameters: Mapping[str, Any]
+    kind: str  # one of `KINDS`
+    at: float  # [s] when it begins
+    duration: float | None  # how long it lasts [s]; None: to the end
+    since: str  # start of the time `at`: `power_on`, or `engaged`
+    drive: str | None  # name of the node that it acts on; None: none, or all
+    bus: str | None  # name of the bus that it acts on; None: none, or all
+    parameters: Mapping[str, Any]  # name -> value, for all parameters of its kind
 
 
 Reader = Callable[[Any], Any]
 
 
 class Option(NamedTuple):
-    """A parameter of a fault.
+    """A parameter of a fault."""
 
-    Attributes:
-        read: Checks a value; raises ValueError with a sentence.
-        default: Value if it is left out.
-    """
-
-    read: Reader
-    default: Any
+    read: Reader  # checks a value; raises ValueError with a sentence
+    default: Any  # value if it is left out
 
 
 class FaultKind(NamedTuple):
-    """Target and parameters of a kind of fault.
+    """Target and parameters of a kind of fault."""
 
-    Attributes:
-        target: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
-            host, unless a node is named; `host`: neither.
-        options: Its parameters.
-        special: Whether only nodes have it whose emulation names it.
-    """
-
+    # `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the host,
+    # unless a node is named; `host`: neither
     target: str
-    options: Mapping[str, Option] = {}
-    special: bool = False
+    options: Mapping[str, Option] = {}  # its parameters
+    special: bool = False  # whether only nodes have it whose emulation names it
 
 
 def _number(expected: str, default: float | None, **bounds: Any) -> Option:

@@ -10,21 +10,13 @@ from hil.loop.virtual_time import Event, World, cancel
 
 
 class ImpedanceCommand(NamedTuple):
-    """What the motor follows; its torque is `kp (position - p) + kd (velocity - v) + torque`.
+    """What the motor follows; its torque is `kp (position - p) + kd (velocity - v) + torque`."""
 
-    Attributes:
-        position: Position [rad].
-        velocity: Velocity [rad/s].
-        kp: Stiffness [N m/rad].
-        kd: Damping [N m s/rad].
-        torque: Feedforward torque [N m].
-    """
-
-    position: float = 0.0
-    velocity: float = 0.0
-    kp: float = 0.0
-    kd: float = 0.0
-    torque: float = 0.0
+    position: float = 0.0  # [rad] position
+    velocity: float = 0.0  # [rad/s] velocity
+    kp: float = 0.0  # [N m/rad] stiffness
+    kd: float = 0.0  # [N m s/rad] damping
+    torque: float = 0.0  # [N m] feedforward torque
 
 
 class Impedance:

@@ -32,31 +32,18 @@ _SERIAL, _UUID = 0x120, 0x150
 
 @dataclass
 class MoteusCommand:
-    """A command; its defaults are what a write of the mode resets it to.
-
-    Attributes:
-        mode: Mode.
-        position: Position [rev]; NaN: where the shaft is.
-        velocity: Velocity [rev/s].
-        torque: Feedforward torque [N m].
-        kp_scale: Factor of the stiffness.
-        kd_scale: Factor of the damping.
-        max_torque: Largest torque [N m].
-        timeout: Watchdog [s]; 0: that of the settings; NaN: none.
-        ilimit_scale: Factor of the limit of the integral, which is 0 in the default settings.
-        ignore_bounds: Whether the bounds of the position do not count.
-    """
+    """A command; its defaults are what a write of the mode resets it to."""
 
     mode: int
-    position: float = 0.0
-    velocity: float = 0.0
-    torque: float = 0.0
-    kp_scale: float = 1.0
-    kd_scale: float = 1.0
-    max_torque: float = inf
-    timeout: float = 0.0
-    ilimit_scale: float = 1.0
-    ignore_bounds: float = 0.0
+    position: float = 0.0  # position [rev]; NaN: where the shaft is
+    velocity: float = 0.0  # [rev/s] velocity
+    torque: float = 0.0  # [N m] feedforward torque
+    kp_scale: float = 1.0  # factor of the stiffness
+    kd_scale: float = 1.0  # factor of the damping
+    max_torque: float = inf  # [N m] largest torque
+    timeout: float = 0.0  # watchdog [s]; 0: that of the settings; NaN: none
+    ilimit_scale: float = 1.0  # factor of the limit of the integral, which is 0 in the default settings
+    ignore_bounds: float = 0.0  # whether the bounds of the position do not count
 
     def write(self, register: int, value: float) -> bool:
         """Writes a register of the command; returns whether there is one."""

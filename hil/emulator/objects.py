@@ -14,23 +14,14 @@ NO_SUBINDEX, OUT_OF_RANGE = 0x0609_0011, 0x0609_0030
 
 @dataclass(frozen=True)
 class ObjectEntry:
-    """One object.
+    """One object."""
 
-    Attributes:
-        form: Its type.
-        value: Its value at power-on.
-        access: `rw`, `ro` or `const`.
-        mappable: Whether a PDO may carry it.
-        low: Smallest allowed value; None: no limit.
-        high: Largest allowed value; None: no limit.
-    """
-
-    form: struct.Struct
-    value: int = 0
-    access: str = "rw"
-    mappable: bool = False
-    low: int | None = None
-    high: int | None = None
+    form: struct.Struct  # its type
+    value: int = 0  # its value at power-on
+    access: str = "rw"  # `rw`, `ro` or `const`
+    mappable: bool = False  # whether a PDO may carry it
+    low: int | None = None  # smallest allowed value; None: no limit
+    high: int | None = None  # largest allowed value; None: no limit
 
     def refusal(self, value: int) -> int:
         """Abort code of a write of this value; 0: none."""

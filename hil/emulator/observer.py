@@ -23,14 +23,11 @@ class CommandObserver:
         world: Its time.
         drives: Settings of the drives.
         kinds: Protocol -> class that reads commands to its drives.
-
-    Attributes:
-        findings: What it has found so far.
     """
 
     def __init__(self, world: World, drives: Sequence[DriveSettings], kinds: Mapping[str, type[CommandReader]]) -> None:
         self._world = world
-        self.findings = CommandFindings(largest={drive.name: 0.0 for drive in drives})
+        self.findings = CommandFindings(largest={drive.name: 0.0 for drive in drives})  # what it has found so far
         self._readers = [kinds[drive.protocol](self.findings, drive) for drive in drives]
 
     def watch(self, wire: EmulatedWire) -> None:

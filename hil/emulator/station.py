@@ -33,14 +33,9 @@ def key(frame: Frame) -> int:
 
 
 class KeyFamily(NamedTuple):
-    """Keys that agree in some bits: those of ids that hold data.
+    """Keys that agree in some bits: those of ids that hold data."""
 
-    Attributes:
-        mask: Those bits.
-        value: Their value.
-    """
-
-    mask: int
+    mask: int  # those bits
     value: int
 
     def __contains__(self, number: object) -> bool:

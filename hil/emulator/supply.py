@@ -16,18 +16,12 @@ PERIOD = 0.001
 
 @dataclass(frozen=True)
 class SupplyOptions:
-    """Properties of a supply.
+    """Properties of a supply."""
 
-    Attributes:
-        voltage: Voltage below which it gives current; it takes none back [V].
-        capacitance: Capacitance between it and the drives [F].
-        trip: Voltage at which the drives switch off [V].
-        resistor: Resistor that is on above the mean of `voltage` and `trip` [ohm]; None: there is none.
-    """
-
-    voltage: float
-    capacitance: float
-    trip: float
+    voltage: float  # voltage below which it gives current; it takes none back [V]
+    capacitance: float  # [F] capacitance between it and the drives
+    trip: float  # [V] voltage at which the drives switch off
+    # resistor that is on above the mean of `voltage` and `trip` [ohm]; None: there is none
     resistor: float | None = None
 
 
@@ -41,16 +35,13 @@ class Supply:
         plant: The machine.
         drives: All drives on it.
         options: Its properties.
-
-    Attributes:
-        voltage: Voltage now [V].
     """
 
     def __init__(
         self, world: World, plant: SimulatedPlant, drives: Sequence[EmulatedDrive], options: SupplyOptions
     ) -> None:
         self._world, self._plant, self._drives, self._options = world, plant, drives, options
-        self.voltage = options.voltage
+        self.voltage = options.voltage  # [V] voltage now
         self._timer = Timer(world, self._step)
         self._timer.start(nanoseconds(PERIOD))
         for drive in drives:

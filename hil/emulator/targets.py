@@ -11,23 +11,15 @@ ANY_CODE = (0, 0xFFFF_FFFF)
 
 
 class Target(NamedTuple):
-    """A node that a fault can act on.
-
-    Attributes:
-        protocol: Its protocol.
-        drive: Whether it makes torque.
-        fd: Whether its frames are FD frames.
-        special_faults: Kinds of fault that it can have, apart from those that every node can have; None: all.
-        codes: First and last error code that its frames can hold.
-        status: How it reports its status, if the protocol has several ways; empty otherwise.
-    """
+    """A node that a fault can act on."""
 
     protocol: str
-    drive: bool
-    fd: bool
+    drive: bool  # whether it makes torque
+    fd: bool  # whether its frames are FD frames
+    # kinds of fault that it can have, apart from those that every node can have; None: all
     special_faults: frozenset[str] | None
-    codes: tuple[int, int]
-    status: str
+    codes: tuple[int, int]  # first and last error code that its frames can hold
+    status: str  # how it reports its status, if the protocol has several ways; empty otherwise
 
     def has(self, kind: str) -> bool:
         """Whether it can have a kind of fault that not every node can have."""

@@ -11,19 +11,12 @@ NEAR = 10.0
 
 @dataclass(frozen=True)
 class ThermalOptions:
-    """How the motors warm up: `time load' = (torque / torque_limit)^2 - load`, temperature `ambient + rise load`.
+    """How the motors warm up: `time load' = (torque / torque_limit)^2 - load`, temperature `ambient + rise load`."""
 
-    Attributes:
-        ambient: Temperature without load [degree C].
-        rise: Rise of the temperature at load 1, after a long time [K].
-        time: Time constant [s].
-        trip: Temperature at which a drive switches off [degree C].
-    """
-
-    ambient: float = 25.0
-    rise: float = 40.0
-    time: float = 60.0
-    trip: float = inf
+    ambient: float = 25.0  # [degree C] temperature without load
+    rise: float = 40.0  # [K] rise of the temperature at load 1, after a long time
+    time: float = 60.0  # [s] time constant
+    trip: float = inf  # [degree C] temperature at which a drive switches off
 
 
 class Thermal:

@@ -6,15 +6,11 @@ from hil.loop.virtual_time import Event, World, cancel
 
 
 class Watchdog:
-    """Acts when it is not fed for its timeout.
-
-    Attributes:
-        timeout: Its timeout [ns]; 0: off.
-    """
+    """Acts when it is not fed for its timeout."""
 
     def __init__(self, world: World, expired: Callable[[], None]) -> None:
         self._world, self._expired = world, expired
-        self.timeout = 0
+        self.timeout = 0  # its timeout [ns]; 0: off
         self._fed = 0
         self._event: Event | None = None
 
@@ -47,16 +43,12 @@ class Watchdog:
 
 
 class Timer:
-    """Acts at a period of the node's own clock, which may drift.
-
-    Attributes:
-        drift: Drift of that clock [ppm]; positive: it is slow.
-    """
+    """Acts at a period of the node's own clock, which may drift."""
 
     def __init__(self, world: World, action: Callable[[], None]) -> None:
         self._world, self._action = world, action
         self._origin = self._count = self._period = 0
-        self.drift = 0.0
+        self.drift = 0.0  # drift of that clock [ppm]; positive: it is slow
         self._event: Event | None = None
 
     def start(self, period: int, phase: int = 0) -> None:

@@ -7,14 +7,8 @@ from hil.emulator.node import EmulatedDrive, EmulatedNode
 
 
 class Twin(NamedTuple):
-    """The emulation of a protocol.
+    """The emulation of a protocol."""
 
-    Attributes:
-        drive: Class of an emulated drive.
-        reader: Class that reads the loop's commands to a drive; it shares no code with `drive`.
-        sensor: Class of an emulated encoder node; None if the protocol has none.
-    """
-
-    drive: type[EmulatedDrive]
-    reader: type[CommandReader]
-    sensor: type[EmulatedNode] | None = None
+    drive: type[EmulatedDrive]  # class of an emulated drive
+    reader: type[CommandReader]  # class that reads the loop's commands to a drive; it shares no code with `drive`
+    sensor: type[EmulatedNode] | None = None  # class of an emulated encoder node; None if the protocol has none

@@ -25,14 +25,10 @@ class Clock(ABC):
 
 
 class WallClock(Clock):
-    """The machine's monotonic clock, 0 when it is made.
-
-    Attributes:
-        origin: Time of the machine's clock at 0 [ns].
-    """
+    """The machine's monotonic clock, 0 when it is made."""
 
     def __init__(self) -> None:
-        self.origin = time.monotonic_ns()
+        self.origin = time.monotonic_ns()  # [ns] time of the machine's clock at 0
 
     def now(self) -> int:
         return time.monotonic_ns() - self.origin

@@ -37,17 +37,11 @@ class RealtimeError(ServoctlError, PermissionError):
 
 @dataclass(frozen=True)
 class Grant:
-    """The answer to one request.
+    """The answer to one request."""
 
-    Attributes:
-        name: What was requested: `memory`, `cpu`, `priority` ...
-        granted: Whether it was granted.
-        sentence: What was granted; or why it was not, and the remedy.
-    """
-
-    name: str
-    granted: bool
-    sentence: str
+    name: str  # what was requested: `memory`, `cpu`, `priority` ...
+    granted: bool  # whether it was granted
+    sentence: str  # what was granted; or why it was not, and the remedy
 
 
 @dataclass(frozen=True)

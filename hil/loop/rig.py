@@ -8,51 +8,32 @@ from servoctl.types import Array
 
 
 class Implausibility(NamedTuple):
-    """A measurement or a motion that is not plausible.
+    """A measurement or a motion that is not plausible."""
 
-    Attributes:
-        channel: Name of the drive or encoder.
-        reason: Explanation for the operator, with numbers.
-        stops: True: the machine must stop. False: the sample was rejected once.
-        motion: True: the machine does not move as its model predicts. False: a sample is wrong.
-        torqueless: True: none of the drive's torque arrives, so its own control cannot stop it either.
-    """
-
-    channel: str
-    reason: str
+    channel: str  # name of the drive or encoder
+    reason: str  # explanation for the operator, with numbers
+    # true: the machine must stop. False: the sample was rejected once
     stops: bool
+    # true: the machine does not move as its model predicts. False: a sample is wrong
     motion: bool = False
-    torqueless: bool = False
+    torqueless: bool = False  # true: none of the drive's torque arrives, so its own control cannot stop it either
 
 
 class Reading(NamedTuple):
-    """State of the machine at one tick.
+    """State of the machine at one tick."""
 
-    Attributes:
-        q: Coordinates, shape (n,).
-        v: Velocities, shape (n,).
-        ages: Age of each node's last accepted sample, shape (nodes,) [s]; infinite before the first.
-        valid: Whether q and v may be used.
-        residual: Largest disagreement of redundant measurements [joint unit].
-        positions: Displacement of each drive's joint, in the order of the actuators [joint unit]; NaN: not known.
-        speeds: Speed of each drive's joint [joint unit/s]; NaN: not known.
-        findings: Implausible samples and motions at this tick.
-        silences: Time since the last sign of life of each drive [s]; 0 before the first.
-        torques: Torque in each drive's last sample [actuator unit]; NaN: not known.
-        gauges: Temperatures, supply and load of each drive, in the order of `hil.drives.quantities.GAUGES`; NaN: not
-            known.
-    """
-
-    q: Array
-    v: Array
-    ages: Array
-    valid: bool = True
-    residual: float = 0.0
+    q: Array  # coordinates, shape (n,)
+    v: Array  # velocities, shape (n,)
+    ages: Array  # age of each node's last accepted sample, shape (nodes,) [s]; infinite before the first
+    valid: bool = True  # whether q and v may be used
+    residual: float = 0.0  # [joint unit] largest disagreement of redundant measurements
+    # displacement of each drive's joint, in the order of the actuators [joint unit]; NaN: not known
     positions: Sequence[float] = ()
-    speeds: Sequence[float] = ()
-    findings: Sequence[Implausibility] = ()
-    silences: Sequence[float] = ()
-    torques: Sequence[float] = ()
+    speeds: Sequence[float] = ()  # speed of each drive's joint [joint unit/s]; NaN: not known
+    findings: Sequence[Implausibility] = ()  # implausible samples and motions at this tick
+    silences: Sequence[float] = ()  # time since the last sign of life of each drive [s]; 0 before the first
+    torques: Sequence[float] = ()  # torque in each drive's last sample [actuator unit]; NaN: not known
+    # temperatures, supply and load of each drive, in the order of `hil.drives.quantities.GAUGES`; NaN: not known
     gauges: Sequence[Sequence[float]] = ()
 
 

@@ -39,15 +39,11 @@ class StopSignals:
 
     Args:
         suspend: Whether Ctrl-Z is one of them.
-
-    Attributes:
-        first: Name of the first signal that came; empty before.
-        heard: Called with the name of each signal; None: no call.
     """
 
     def __init__(self, suspend: bool) -> None:
-        self.first = ""
-        self.heard: Callable[[str], None] | None = None
+        self.first = ""  # name of the first signal that came; empty before
+        self.heard: Callable[[str], None] | None = None  # called with the name of each signal; None: no call
         self._suspend = suspend
         self._before: dict[int, object] = {}
 

@@ -16,21 +16,13 @@ LONGEST_ELAPSED = 3
 
 
 class Tick(NamedTuple):
-    """Times of a tick, on the run's clock.
+    """Times of a tick, on the run's clock."""
 
-    Attributes:
-        number: Its number, from 0.
-        deadline: When it was due [ns].
-        began: When it began [ns].
-        elapsed: Time since the last tick as the law is told [ns]: whole periods, 3 at most.
-        skipped: Number of periods without a tick before this one.
-    """
-
-    number: int
-    deadline: int
-    began: int
-    elapsed: int
-    skipped: int
+    number: int  # its number, from 0
+    deadline: int  # [ns] when it was due
+    began: int  # [ns] when it began
+    elapsed: int  # time since the last tick as the law is told [ns]: whole periods, 3 at most
+    skipped: int  # number of periods without a tick before this one
 
     @property
     def lateness(self) -> int:
@@ -54,15 +46,10 @@ Log = Callable[[Tick, Reading, Array, TickTimes], None]
 
 
 class Ahead(NamedTuple):
-    """Ticks that were done ahead of the loop.
+    """Ticks that were done ahead of the loop."""
 
-    Attributes:
-        ticks: Number of them.
-        began: When the next tick began, whose rest is left to the loop [ns]; None: it has not begun.
-    """
-
-    ticks: int = 0
-    began: int | None = None
+    ticks: int = 0  # number of them
+    began: int | None = None  # when the next tick began, whose rest is left to the loop [ns]; None: it has not begun
 
 
 class TickLoop:

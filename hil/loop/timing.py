@@ -27,18 +27,12 @@ _PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 
 
 class Distribution:
-    """Distribution of durations of one kind [ns]; negative ones count as zero.
-
-    Attributes:
-        n: Number of durations.
-        least: The smallest [ns]; 0 if there is none.
-        most: The largest [ns]; 0 if there is none.
-    """
+    """Distribution of durations of one kind [ns]; negative ones count as zero."""
 
     def __init__(self) -> None:
-        self.n = 0
-        self.least = 0
-        self.most = 0
+        self.n = 0  # number of durations
+        self.least = 0  # the smallest [ns]; 0 if there is none
+        self.most = 0  # the largest [ns]; 0 if there is none
         self._sum = 0
         self._squares = 0
         self._bins = [0] * _BINS
@@ -106,29 +100,19 @@ class Timing:
     Args:
         period: Nominal period of the loop [ns].
         names: Names of the drives whose samples have ages.
-
-    Attributes:
-        lateness: Time from the deadline of a tick to its beginning.
-        period: Time from the beginning of a tick to that of the next.
-        execution: Time from the beginning of a tick to its end.
-        ages: Name -> ages of the samples when they were used.
-        skipped: Number of periods without a tick.
-        late: Number of ticks before which periods were skipped.
-        nominal: Nominal period [ns].
-        longest_late: Largest number of such ticks in a row.
-        marks: Beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now. The
-            tick in C keeps them up to date too.
     """
 
     def __init__(self, period: int, names: Sequence[str] = ()) -> None:
-        self.lateness = Distribution()
-        self.period = Distribution()
-        self.execution = Distribution()
-        self.ages = {name: Distribution() for name in names}
-        self.skipped = 0
-        self.late = 0
-        self.longest_late = 0
-        self.nominal = period
+        self.lateness = Distribution()  # time from the deadline of a tick to its beginning
+        self.period = Distribution()  # time from the beginning of a tick to that of the next
+        self.execution = Distribution()  # time from the beginning of a tick to its end
+        self.ages = {name: Distribution() for name in names}  # name -> ages of the samples when they were used
+        self.skipped = 0  # number of periods without a tick
+        self.late = 0  # number of ticks before which periods were skipped
+        self.longest_late = 0  # largest number of such ticks in a row
+        self.nominal = period  # [ns] nominal period
+        # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now. The tick
+        # in C keeps them up to date too
         self.marks = array("q", (-1, _UNKNOWN, 0))
         self._adders = [each.add for each in self.ages.values()]
 

@@ -17,14 +17,10 @@ Event = list[Any]
 
 
 class World:
-    """A queue of events.
-
-    Attributes:
-        now: Time since the start, for emulated drives since power-on [ns].
-    """
+    """A queue of events."""
 
     def __init__(self) -> None:
-        self.now = 0
+        self.now = 0  # [ns] time since the start, for emulated drives since power-on
         self._queue: list[Event] = []
         self._count = 0
         self._until, self._inbox = 0, cast(Sized, ())

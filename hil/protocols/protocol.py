@@ -13,22 +13,15 @@ from servoctl.errors import ConfigError
 
 @dataclass(frozen=True)
 class Protocol:
-    """The classes of a protocol, each as `module:Class`; a class is imported when it is needed.
+    """The classes of a protocol, each as `module:Class`; a class is imported when it is needed."""
 
-    Attributes:
-        drive: Driver of a drive, a `hil.drives.base.Drive`.
-        emulated_drive: Emulated drive, a `hil.emulator.node.EmulatedDrive`.
-        reader: Reads the loop's commands on an emulated bus to check them, a `hil.emulator.commands.CommandReader`.
-            It shares no code with `drive` and `emulated_drive`, so that an error in theirs shows.
-        sensor: Driver of an encoder node, a `hil.drives.base.Node`; empty if the protocol has none.
-        emulated_sensor: Emulated encoder node, a `hil.emulator.node.EmulatedNode`; empty if it has none.
-    """
-
-    drive: str
-    emulated_drive: str
+    drive: str  # driver of a drive, a `hil.drives.base.Drive`
+    emulated_drive: str  # emulated drive, a `hil.emulator.node.EmulatedDrive`
+    # reads the loop's commands on an emulated bus to check them, a `hil.emulator.commands.CommandReader`. It shares no
+    # code with `drive` and `emulated_drive`, so that an error in theirs shows
     reader: str
-    sensor: str = ""
-    emulated_sensor: str = ""
+    sensor: str = ""  # driver of an encoder node, a `hil.drives.base.Node`; empty if the protocol has none
+    emulated_sensor: str = ""  # emulated encoder node, a `hil.emulator.node.EmulatedNode`; empty if it has none
 
     def drive_class(self) -> type[Drive]:
         """The driver of a drive.

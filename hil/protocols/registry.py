@@ -55,17 +55,11 @@ BUILT_IN = {
 
 
 class ProtocolEntry(NamedTuple):
-    """A protocol that a config can name.
-
-    Attributes:
-        name: Its name.
-        origins: The packages that bring it, with their versions; a usable protocol has one.
-        place: Place of its `Protocol` as `module:name`; empty for servoctl's own.
-    """
+    """A protocol that a config can name."""
 
     name: str
-    origins: tuple[str, ...]
-    place: str = ""
+    origins: tuple[str, ...]  # the packages that bring it, with their versions; a usable protocol has one
+    place: str = ""  # place of its `Protocol` as `module:name`; empty for servoctl's own
 
     def load(self) -> Protocol:
         """The protocol.

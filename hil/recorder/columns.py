@@ -28,15 +28,6 @@ class ColumnLayout:
         drives: Number of drives.
         emulated: Whether there is a simulated plant whose true state is known.
         live: Paths of gains that may change while the loop runs.
-
-    Attributes:
-        units: Column -> unit, in order.
-        truth: Column -> unit of those that only a simulated plant has: see `Emulator.truth`.
-        parts: Arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
-            loop's row), and views of its last three parts.
-        gauges: Place in `Drive.gauges` and number of the drive for each column of temperatures, supply and load.
-        source: Index into all these numbers for each column that a simulated run has too; these come first.
-        values: The row of the last tick.
     """
 
     def __init__(
@@ -49,6 +40,7 @@ class ColumnLayout:
         numbers = np.arange(1 + loop.size + loop.layout.size, dtype=float)
         chunk = Chunk(numbers[:1], numbers[None, 1 : 1 + loop.size], numbers[None, 1 + loop.size :])
         source = {name: int(column[0]) for name, column in base.of(chunk).items()}
+        # index into all these numbers for each column that a simulated run has too; these come first
         self.source = np.array(list(source.values()))
         actuators, coordinates = dict(plant.actuators), dict(plant.coordinates)
         extra: dict[str, str] = {
@@ -70,8 +62,10 @@ class ColumnLayout:
             for i, node in enumerate(nodes)
             if isinstance(node, Drive) and gauge.quantity in node.shows
         ]
+        # place in `Drive.gauges` and number of the drive for each column of temperatures, supply and load
         self.gauges = [(gauge.place, i) for gauge, i, _ in shown]
         extra |= {f"{gauge.name}.{name}": gauge.unit for gauge, _, name in shown}
+        # column -> unit of those that only a simulated plant has: see `Emulator.truth`
         self.truth = {
             **{f"true_q.{name}": unit for name, unit in coordinates.items()},
             **{f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()},
@@ -80,10 +74,13 @@ class ColumnLayout:
         }
         extra |= self.truth if emulated else {}
         extra |= {f"{LIVE}.{path}": "" for path in live}
+        # column -> unit, in order
         self.units: Mapping[str, str] = {name: units.get(name, "") for name in source} | extra
-        self.values = np.zeros(len(self.units))
+        self.values = np.zeros(len(self.units))  # the row of the last tick
         self._numbers = np.zeros(len(numbers))
         state, command = 1 + loop.size, 1 + loop.size + loop.layout.command_size
+        # arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
+        # loop's row), and views of its last three parts
         self.parts = self._numbers, self._numbers[1:state], self._numbers[state:command], self._numbers[command:]
 
     def row(self, extra: Sequence[float]) -> Array:

@@ -50,18 +50,14 @@ class EventLog:
 
     Raises:
         OSError: It cannot be made.
-
-    Attributes:
-        first: The first `kept` events, for the summary.
-        count: Number of events.
     """
 
     kept = 1000
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (open until `close`)
-        self.first: list[dict[str, Any]] = []
-        self.count = 0
+        self.first: list[dict[str, Any]] = []  # the first `kept` events, for the summary
+        self.count = 0  # number of events
 
     def add(self, lines: list[bytes]) -> None:
         """Writes lines.

@@ -17,17 +17,14 @@ class InMemory:
     Args:
         columns: Column -> unit, in the order of a row.
         metadata: What is known about the run at its start: see `Trajectory.metadata`.
-
-    Attributes:
-        frames: (index of the bus, whether it was sent, frame, time [ns]), in order.
-        events: (kind, text, time [ns]), in order.
     """
 
     problem: str | None = None
 
     def __init__(self, columns: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
+        # (index of the bus, whether it was sent, frame, time [ns]), in order
         self.frames: list[tuple[int, bool, Frame, int]] = []
-        self.events: list[tuple[str, str, int]] = []
+        self.events: list[tuple[str, str, int]] = []  # (kind, text, time [ns]), in order
         self._columns, self._metadata = dict(columns), dict(metadata)
         self._rows: list[Array] = []
 

@@ -35,17 +35,12 @@ PROBLEM = 1024
 
 
 class Capacity(NamedTuple):
-    """Sizes of the rings, for the time that the recorder may wait for the disk.
+    """Sizes of the rings, for the time that the recorder may wait for the disk."""
 
-    Attributes:
-        rows: Number of rows; by default those of four seconds at 1 kHz.
-        frames: Number of frames; by default those of five seconds on two full buses (1 Mbit/s, 6500 frames/s each).
-        events: Size of the events [byte].
-    """
-
-    rows: int = 4096
+    rows: int = 4096  # number of rows; by default those of four seconds at 1 kHz
+    # number of frames; by default those of five seconds on two full buses (1 Mbit/s, 6500 frames/s each)
     frames: int = 65536
-    events: int = 1 << 20
+    events: int = 1 << 20  # [byte] size of the events
 
 
 class SharedRings:

@@ -34,27 +34,16 @@ KILLED = {"status": "killed", "error": "the loop's process ended without closing
 
 
 class RecorderSettings(NamedTuple):
-    """What the process of the recorder is started with.
+    """What the process of the recorder is started with."""
 
-    Attributes:
-        memory: File descriptor of the shared memory.
-        capacity: Sizes of its rings.
-        folder: The run folder to make.
-        columns: Column -> unit, in the order of a row.
-        metadata: What is known about the run at its start.
-        config_text: Content of `config.yaml`.
-        lossless: Whether the loop waits for room, and files must not depend on wall time.
-        parent: Process id of the loop.
-    """
-
-    memory: int
-    capacity: Capacity
-    folder: str
-    columns: dict[str, str]
-    metadata: dict[str, Any]
-    config_text: str
-    lossless: bool
-    parent: int
+    memory: int  # file descriptor of the shared memory
+    capacity: Capacity  # sizes of its rings
+    folder: str  # the run folder to make
+    columns: dict[str, str]  # column -> unit, in the order of a row
+    metadata: dict[str, Any]  # what is known about the run at its start
+    config_text: str  # content of `config.yaml`
+    lossless: bool  # whether the loop waits for room, and files must not depend on wall time
+    parent: int  # process id of the loop
 
 
 def main(descriptor: int) -> None:

@@ -41,56 +41,32 @@ CONFIG, FRAMES = "config.yaml", "can.blf"
 
 @dataclass(frozen=True)
 class Difference:
-    """One value that differs.
+    """One value that differs."""
 
-    Attributes:
-        row: Row, counted from 0.
-        t: Time of the row [s].
-        actuator: Name of the actuator.
-        logged: Value in the run [actuator unit].
-        recomputed: Value that the law gives now [actuator unit].
-    """
-
-    row: int
-    t: float
-    actuator: str
-    logged: float
-    recomputed: float
+    row: int  # row, counted from 0
+    t: float  # [s] time of the row
+    actuator: str  # name of the actuator
+    logged: float  # [actuator unit] value in the run
+    recomputed: float  # [actuator unit] value that the law gives now
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Result of the comparison.
+    """Result of the comparison."""
 
-    Attributes:
-        rows: Number of compared rows.
-        skipped: Number of rows of a run on drives in which the law was not evaluated.
-        differing: Number of rows in which an input differs by more than the tolerance.
-        largest: Actuator -> largest difference [its unit]; NaN if only one of the two values is NaN.
-        units: Actuator -> unit.
-        first: First difference beyond the tolerance; None: no difference.
-        engine: Engine of the recomputation.
-        logged_engine: Engine of the run.
-        tolerance: Relative to the largest |u| of each actuator; 0: to the bit.
-        samples: Number of drive positions decoded again from `can.blf`; 0 if the folder has no such file.
-        other_samples: Number of those that differ from the logged positions.
-        sent: Comparison of torques and frames sent; None if the run was not on drives.
-        missing: Number of frames that the run recorded and `can.blf` does not hold: the file was cut or deleted.
-    """
-
-    rows: int
-    skipped: int
-    differing: int
-    largest: dict[str, float]
-    units: dict[str, str]
-    first: Difference | None
-    engine: str
-    logged_engine: str
-    tolerance: float
-    samples: int = 0
-    other_samples: int = 0
-    sent: Sent | None = None
-    missing: int = 0
+    rows: int  # number of compared rows
+    skipped: int  # number of rows of a run on drives in which the law was not evaluated
+    differing: int  # number of rows in which an input differs by more than the tolerance
+    largest: dict[str, float]  # actuator -> largest difference [its unit]; NaN if only one of the two values is NaN
+    units: dict[str, str]  # actuator -> unit
+    first: Difference | None  # first difference beyond the tolerance; None: no difference
+    engine: str  # engine of the recomputation
+    logged_engine: str  # engine of the run
+    tolerance: float  # relative to the largest |u| of each actuator; 0: to the bit
+    samples: int = 0  # number of drive positions decoded again from `can.blf`; 0 if the folder has no such file
+    other_samples: int = 0  # number of those that differ from the logged positions
+    sent: Sent | None = None  # comparison of torques and frames sent; None if the run was not on drives
+    missing: int = 0  # number of frames that the run recorded and `can.blf` does not hold: the file was cut or deleted
 
     @property
     def agrees(self) -> bool:

@@ -26,21 +26,13 @@ _WORKING = [STAGES.index(mode.value) for mode in WORKING]
 
 @dataclass(frozen=True)
 class Sent:
-    """Result of the comparison.
+    """Result of the comparison."""
 
-    Attributes:
-        torques: Number of torques of stage `full` that were compared with the law's.
-        other_torques: Number of those that neither the law nor a limit explains.
-        frames: Number of torque frames that were compared with the logged torques.
-        other_frames: Number of those that hold another torque.
-        first: The first difference; empty: no difference.
-    """
-
-    torques: int
-    other_torques: int
-    frames: int
-    other_frames: int
-    first: str
+    torques: int  # number of torques of stage `full` that were compared with the law's
+    other_torques: int  # number of those that neither the law nor a limit explains
+    frames: int  # number of torque frames that were compared with the logged torques
+    other_frames: int  # number of those that hold another torque
+    first: str  # the first difference; empty: no difference
 
 
 def compare_sent(run: Trajectory, folder: str | PathLike[str], drives: Sequence[Drive], buses: Sequence[str]) -> Sent:

@@ -14,16 +14,11 @@ BURST = 5
 
 
 class StepInProgress(NamedTuple):
-    """A step that is not finished.
-
-    Attributes:
-        step: The step.
-        left: Frames that are still to be sent.
-        deadline: The step must be finished by then [ns]; it counts from the last frame. 0: no frame was sent yet.
-    """
+    """A step that is not finished."""
 
     step: HandshakeStep
-    left: Sequence[Frame]
+    left: Sequence[Frame]  # frames that are still to be sent
+    # the step must be finished by then [ns]; it counts from the last frame. 0: no frame was sent yet
     deadline: int
 
 

@@ -22,15 +22,12 @@ class SwitchOff:
         dispatch: Carries frames between buses and drives.
         drives: The drives.
         period: Period of the loop [s].
-
-    Attributes:
-        failures: Name of a drive ('' if unknown) -> exception raised meanwhile.
     """
 
     def __init__(self, dispatch: Dispatch, drives: Sequence[Drive], period: float) -> None:
         self._dispatch, self._drives, self._period = dispatch, drives, nanoseconds(period)
         self._rounds = 0
-        self.failures: dict[str, str] = {}
+        self.failures: dict[str, str] = {}  # name of a drive ('' if unknown) -> exception raised meanwhile
 
     @property
     def confirmed(self) -> bool:

@@ -16,17 +16,12 @@ REACTION = 0.02
 
 
 class LetGo(NamedTuple):
-    """What a drive may do while its watchdog is tested.
+    """What a drive may do while its watchdog is tested."""
 
-    Attributes:
-        acceleration: Acceleration of the axis without torque, while the brakes hold the others [joint unit/s^2].
-        travel: Largest motion without torque up to which it is tested [joint unit].
-        unit: Unit of its displacement.
-    """
-
+    # [joint unit/s^2] acceleration of the axis without torque, while the brakes hold the others
     acceleration: float = 0.0
-    travel: float = inf
-    unit: str = ""
+    travel: float = inf  # [joint unit] largest motion without torque up to which it is tested
+    unit: str = ""  # unit of its displacement
 
 
 def fall(drive: Drive, let_go: LetGo) -> float:

@@ -13,15 +13,10 @@ from servoctl.types import Array
 
 
 class DriveRig(Rig):
-    """A rig whose drives are enabled before the task and disabled after it.
+    """A rig whose drives are enabled before the task and disabled after it."""
 
-    Attributes:
-        ladder: On which step from torque to off each drive is; `write` sends the frames of these steps.
-        testing: Whether stage zero tests the drives: it judges the motion itself meanwhile.
-    """
-
-    ladder: Ladder
-    testing = False
+    ladder: Ladder  # on which step from torque to off each drive is; `write` sends the frames of these steps
+    testing = False  # whether stage zero tests the drives: it judges the motion itself meanwhile
 
     @property
     @abstractmethod

@@ -128,19 +128,12 @@ def kind_of(finding: Implausibility) -> EventKind:
 
 
 class Event(NamedTuple):
-    """One event of a run.
+    """One event of a run."""
 
-    Attributes:
-        time: Time on the run's clock [ns]; never before the event that was reported last.
-        kind: Kind of event.
-        subject: Name of the drive, bus or row that it concerns; may be empty.
-        detail: Numbers with units; may be empty.
-    """
-
-    time: int
-    kind: EventKind
-    subject: str
-    detail: str
+    time: int  # time on the run's clock [ns]; never before the event that was reported last
+    kind: EventKind  # kind of event
+    subject: str  # name of the drive, bus or row that it concerns; may be empty
+    detail: str  # numbers with units; may be empty
 
     def __str__(self) -> str:
         """The event as a sentence for the operator."""

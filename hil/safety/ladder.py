@@ -56,22 +56,17 @@ class Ladder:
 
     Args:
         drives: In the order of the actuators.
-
-    Attributes:
-        rungs: Step of each drive.
-        distrusted: Numbers of the drives whose encoder is not trusted.
-        misled: Numbers of the drives whose torque acts otherwise than they compute, or not at all: their own control
-            would drive the axis, or wait for a standstill that does not come.
-        doubtful: Numbers of the drives whose brake closes first.
     """
 
     def __init__(self, drives: Sequence[Drive]) -> None:
         self._drives = drives
-        self.rungs = [Rung.LOOP] * len(drives)
+        self.rungs = [Rung.LOOP] * len(drives)  # step of each drive
         self._since = [0] * len(drives)
-        self.distrusted: set[int] = set()
+        self.distrusted: set[int] = set()  # numbers of the drives whose encoder is not trusted
+        # numbers of the drives whose torque acts otherwise than they compute, or not at all: their own control would
+        # drive the axis, or wait for a standstill that does not come
         self.misled: set[int] = set()
-        self.doubtful: set[int] = set()
+        self.doubtful: set[int] = set()  # numbers of the drives whose brake closes first
         self._still, self._fastest = [0] * len(drives), 0.0
         self._growing, self._entered = [0] * len(drives), [0.0] * len(drives)
 

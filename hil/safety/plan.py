@@ -69,39 +69,25 @@ LEARNING = 0.6
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Stages, times and auxiliary torques of a run.
+    """Stages, times and auxiliary torques of a run."""
 
-    Attributes:
-        stage: Last stage.
-        duration: Time in the last stage [s]; in `FULL` it is task time.
-        zero_time: Time in `ZERO` before `RAMP` [s].
-        ramp_time: Time of the blend in `RAMP` [s].
-        stop_time: Longest controlled stop [s].
-        engage_tolerance: The task starts when every violation and its rate are below this.
-        stop_rate: Rate at which speeds decay in a controlled stop [1/s].
-        stands: Whether the pose is held before the task.
-        hold: (q, v) -> torques that cancel the forces by the model, and the inertia that the motors see.
-        errors: (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none.
-        stops_on: Codes of the law's statuses that end the run.
-        resolved: Task row -> smallest steps of its violation and of its rate that the samples resolve.
-        guiding: How the machine feels in the hand; None unless `stage` is `FLOAT`.
-        proof: How the drives are tested in `ZERO`; None: they are not.
-    """
-
-    stage: Stage
-    duration: float
-    zero_time: float
-    ramp_time: float
-    stop_time: float
-    engage_tolerance: float
-    stop_rate: float
-    stands: bool
+    stage: Stage  # last stage
+    duration: float  # time in the last stage [s]; in `FULL` it is task time
+    zero_time: float  # [s] time in `ZERO` before `RAMP`
+    ramp_time: float  # [s] time of the blend in `RAMP`
+    stop_time: float  # [s] longest controlled stop
+    engage_tolerance: float  # the task starts when every violation and its rate are below this
+    stop_rate: float  # [1/s] rate at which speeds decay in a controlled stop
+    stands: bool  # whether the pose is held before the task
+    # (q, v) -> torques that cancel the forces by the model, and the inertia that the motors see
     hold: Callable[[Array, Array], Hold]
+    # (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
-    stops_on: frozenset[int] = frozenset()
+    stops_on: frozenset[int] = frozenset()  # codes of the law's statuses that end the run
+    # task row -> smallest steps of its violation and of its rate that the samples resolve
     resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    guiding: Guiding | None = None
-    proof: ProofPlan | None = None
+    guiding: Guiding | None = None  # how the machine feels in the hand; None unless `stage` is `FLOAT`
+    proof: ProofPlan | None = None  # how the drives are tested in `ZERO`; None: they are not
 
     @property
     def time_in_zero(self) -> float:

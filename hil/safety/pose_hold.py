@@ -52,17 +52,11 @@ ANCHOR = 2.0
 
 @dataclass(frozen=True)
 class Guiding:
-    """How a machine feels in the hand.
+    """How a machine feels in the hand."""
 
-    Attributes:
-        damping: Rate s at which its motion decays when it is let go [1/s].
-        limits: Largest torque of each drive, below its torque_limit [actuator unit].
-        grip: Torque of each drive at which the spring slips [actuator unit].
-    """
-
-    damping: float
-    limits: Sequence[float]
-    grip: Sequence[float]
+    damping: float  # [1/s] rate s at which its motion decays when it is let go
+    limits: Sequence[float]  # [actuator unit] largest torque of each drive, below its torque_limit
+    grip: Sequence[float]  # [actuator unit] torque of each drive at which the spring slips
 
 
 class PoseHold:
@@ -74,11 +68,6 @@ class PoseHold:
         period: Period of the loop [s].
         stop_rate: Rate s at which speeds decay in a stop [1/s].
         guiding: How the machine feels in the hand; None: `guide` is not used.
-
-    Attributes:
-        blind: Number of a motor whose measurement is not trusted any more -> its rate by the model, from its last
-            trusted one [joint unit/s]: `stop` brings it to rest blindly.
-        sound: Last pose at which every measurement was sound, shape (n,); None before the first.
     """
 
     def __init__(
@@ -96,11 +85,14 @@ class PoseHold:
         width = WALL * (upper - lower)
         self._lower, self._upper = lower + width, upper - width
         self._held: Array | None = None
+        # last pose at which every measurement was sound, shape (n,); None before the first
         self.sound: Array | None = None
         self._path = self._slowing = np.zeros(len(drives))
         self._followed = np.zeros(len(drives), dtype=bool)
         self._integral = self._bias = self._at_release = np.zeros(len(drives))
         self._limits = np.array([drive.torque_limit for drive in drives])
+        # number of a motor whose measurement is not trusted any more -> its rate by the model, from its last trusted
+        # one [joint unit/s]: `stop` brings it to rest blindly
         self.blind: dict[int, float] = {}
 
     def begin(self, positions: Sequence[float]) -> None:

@@ -99,28 +99,18 @@ def zero_limits(drives: Sequence[DriveSettings], held: Array, dry: Array) -> lis
 
 @dataclass(frozen=True)
 class ProofPlan:
-    """What the test of the drives depends on; arrays have shape (m,).
+    """What the test of the drives depends on; arrays have shape (m,)."""
 
-    Attributes:
-        dry: Dry friction that the model has [actuator units].
-        position_step: Smallest visible motion [joint units].
-        speed_step: Smallest step of the speed [joint unit/s].
-        torque_step: Smallest step of the torque [actuator units].
-        travel: Largest motion of the test [joint units].
-        quarter: Shortest time for which a torque of the test keeps its sign [s]; more than `LATE` periods, or one that
-            acts late looks like one with the wrong sign.
-        units: Units of the displacements.
-        measures_speed: Whether speeds are measured, not computed from positions.
-    """
-
-    dry: Array
-    position_step: Array
-    speed_step: Array
-    torque_step: Array
-    travel: Array
+    dry: Array  # [actuator units] dry friction that the model has
+    position_step: Array  # [joint units] smallest visible motion
+    speed_step: Array  # [joint unit/s] smallest step of the speed
+    torque_step: Array  # [actuator units] smallest step of the torque
+    travel: Array  # [joint units] largest motion of the test
+    # shortest time for which a torque of the test keeps its sign [s]; more than `LATE` periods, or one that acts late
+    # looks like one with the wrong sign
     quarter: float
-    units: Sequence[str]
-    measures_speed: bool = True
+    units: Sequence[str]  # units of the displacements
+    measures_speed: bool = True  # whether speeds are measured, not computed from positions
 
 
 class Finding(NamedTuple):
@@ -142,19 +132,12 @@ class State(Enum):
 
 @dataclass
 class AxisProof:
-    """What is known of one drive.
+    """What is known of one drive."""
 
-    Attributes:
-        state: What the test has shown.
-        response: Torque that acts, as a share of that sent; NaN: not known.
-        error: Standard error of `response`.
-        position: Motion by the positions, as a share of that by the speeds; NaN: not visible, or one follows from the
-            other.
-    """
-
-    state: State = State.UNKNOWN
-    response: float = float("nan")
-    error: float = float("nan")
+    state: State = State.UNKNOWN  # what the test has shown
+    response: float = float("nan")  # torque that acts, as a share of that sent; NaN: not known
+    error: float = float("nan")  # standard error of `response`
+    # motion by the positions, as a share of that by the speeds; NaN: not visible, or one follows from the other
     position: float = float("nan")
 
     def as_dict(self) -> dict[str, float | str | None]:

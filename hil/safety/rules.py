@@ -77,23 +77,14 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class SafetyBounds:
-    """Limits beyond which an event is reported.
+    """Limits beyond which an event is reported."""
 
-    Attributes:
-        period: Period of the loop [s].
-        stale: Age of a sample that stops the machine [s].
-        lost: Age of a sample that disables the drives [s].
-        late_ticks: Largest number of consecutive ticks with skipped periods before them.
-        late_share: Largest share of skipped periods within 1 s.
-        clamped_stop: Whether long clamping stops the machine.
-    """
-
-    period: float
-    stale: float
-    lost: float
-    late_ticks: int = 5
-    late_share: float = 0.05
-    clamped_stop: bool = False
+    period: float  # [s] period of the loop
+    stale: float  # [s] age of a sample that stops the machine
+    lost: float  # [s] age of a sample that disables the drives
+    late_ticks: int = 5  # largest number of consecutive ticks with skipped periods before them
+    late_share: float = 0.05  # largest share of skipped periods within 1 s
+    clamped_stop: bool = False  # whether long clamping stops the machine
 
     @property
     def missed_age(self) -> int:

@@ -28,29 +28,18 @@ NOTHING = 0.1
 
 
 class Half(NamedTuple):
-    """Means over half a window.
+    """Means over half a window."""
 
-    Attributes:
-        d: Disturbance torques, shape (m,).
-        u: Torques sent, shape (m,).
-    """
-
-    d: Array
-    u: Array
+    d: Array  # disturbance torques, shape (m,)
+    u: Array  # torques sent, shape (m,)
 
 
 class Cause(NamedTuple):
-    """What explains a disturbance best.
+    """What explains a disturbance best."""
 
-    Attributes:
-        drive: Index of the drive that shows it most.
-        words: The cause for the operator.
-        load: Whether it is a load, which a machine may carry on with.
-    """
-
-    drive: int
-    words: str
-    load: bool = False
+    drive: int  # index of the drive that shows it most
+    words: str  # the cause for the operator
+    load: bool = False  # whether it is a load, which a machine may carry on with
 
 
 def cause_of(

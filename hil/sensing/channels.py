@@ -25,37 +25,22 @@ LEAST_WEIGHT = 1e-3
 
 @dataclass(frozen=True)
 class Channel:
-    """One measured displacement, at the joint.
+    """One measured displacement, at the joint."""
 
-    Attributes:
-        name: Name of the actuator or, for an encoder node, of the coordinate.
-        resolution: Smallest step of the position [joint unit].
-        encoder: Whether it is an encoder node on a coordinate; False: a drive.
-        speed_limit: Largest speed of the joint [joint unit/s]; infinite: the measured and predicted speeds are used.
-        leap: Further motion allowed between two samples of a joint without a speed limit [joint unit].
-        turn: Displacement after which a wrapping encoder starts again [joint unit].
-        interval: Longest ordinary time between two samples [s].
-        feedback: When it is sampled.
-        visible: Smallest motion that certainly changes the sample [joint unit]; 0: the resolution.
-        held: Acceleration that friction may take from the model's [joint unit/s^2].
-        torque_step: Smallest step of the torque in a sample [actuator unit].
-        position_error: Largest error of a position by quantisation and noise [joint unit].
-        speed_error: Largest error of a speed likewise [joint unit/s].
-    """
-
-    name: str
-    resolution: float
-    encoder: bool = False
+    name: str  # name of the actuator or, for an encoder node, of the coordinate
+    resolution: float  # [joint unit] smallest step of the position
+    encoder: bool = False  # whether it is an encoder node on a coordinate; False: a drive
+    # largest speed of the joint [joint unit/s]; infinite: the measured and predicted speeds are used
     speed_limit: float = np.inf
-    leap: float = np.inf
-    turn: float = np.inf
-    interval: float = np.inf
-    feedback: Feedback = Feedback.CYCLIC
-    visible: float = 0.0
-    held: float = 0.0
-    torque_step: float = 0.0
-    position_error: float = 0.0
-    speed_error: float = 0.0
+    leap: float = np.inf  # [joint unit] further motion allowed between two samples of a joint without a speed limit
+    turn: float = np.inf  # [joint unit] displacement after which a wrapping encoder starts again
+    interval: float = np.inf  # [s] longest ordinary time between two samples
+    feedback: Feedback = Feedback.CYCLIC  # when it is sampled
+    visible: float = 0.0  # smallest motion that certainly changes the sample [joint unit]; 0: the resolution
+    held: float = 0.0  # [joint unit/s^2] acceleration that friction may take from the model's
+    torque_step: float = 0.0  # [actuator unit] smallest step of the torque in a sample
+    position_error: float = 0.0  # [joint unit] largest error of a position by quantisation and noise
+    speed_error: float = 0.0  # [joint unit/s] largest error of a speed likewise
 
 
 class Displacements:
@@ -66,20 +51,13 @@ class Displacements:
         channels: What is measured.
         around: State at which the motor displacements are checked.
 
-    Attributes:
-        channels: In order.
-        units: Units of the displacements.
-        weights: Weight of each channel in the least squares, shape (m,): finest resolution / own resolution.
-        errors: Largest error of each sample at standstill, shape (m,) [joint unit].
-        rows: Coordinate and factor of each nonzero entry of the rows of the Jacobian; None: it is not constant.
-
     Raises:
         ConfigError: A channel names no actuator or coordinate, or its resolution is not positive.
         PlantError: The displacements of the plant's motors are not known, or not conjugate to the inputs.
     """
 
     def __init__(self, plant: Plant, channels: Sequence[Channel], around: State) -> None:
-        self.channels = tuple(channels)
+        self.channels = tuple(channels)  # in order
         actuators, coordinates = list(plant.actuators), list(plant.coordinates)
         problems = []
         for c in channels:
@@ -103,16 +81,19 @@ class Displacements:
         self._order = np.argsort(stacked)
         if self._motors:
             check_motor_positions(plant, around)
+        # units of the displacements
         self.units = tuple(
             plant.coordinates[c.name] if c.encoder else displacement_unit(plant, c.name) for c in channels
         )
         self._constant = self._constant_jacobian(plant, around)
+        # coordinate and factor of each nonzero entry of the rows of the Jacobian; None: it is not constant
         self.rows = None if self._constant is None else [_nonzero(row) for row in self._constant.tolist()]
         derived = type(plant).motor_positions is Plant.motor_positions
         self._plant, self._linear = plant, self._constant if derived else None
         resolutions = np.array([c.resolution for c in channels], dtype=float)
+        # weight of each channel in the least squares, shape (m,): finest resolution / own resolution
         self.weights = np.maximum(resolutions.min(initial=np.inf) / resolutions, LEAST_WEIGHT)
-        self.errors = resolutions
+        self.errors = resolutions  # [joint unit] largest error of each sample at standstill, shape (m,)
 
     def __call__(self, plant: Plant, q: Array) -> Array:
         """h(q), on numbers or on symbols."""

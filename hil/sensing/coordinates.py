@@ -40,40 +40,24 @@ MEASURED_TOLERANCE = 1e-6
 
 
 class CoordinateEstimate(NamedTuple):
-    """State of the machine, and how well the samples determine it.
+    """State of the machine, and how well the samples determine it."""
 
-    Attributes:
-        q: Coordinates, shape (n,).
-        v: Velocities, shape (n,).
-        residual: y - h(q) of each channel, shape (m,) [joint unit]; zero without redundant measurements.
-        bound: Largest residual while every sample is within its error, shape (m,) [joint unit].
-        redundancy: Share of a channel's error that remains in its own residual, shape (m,); 0: no other channel
-            checks it.
-        rank: Number of directions that passive constraints and channels determine; n if all.
-        closure: Largest violation of a passive constraint.
-    """
-
-    q: Array
-    v: Array
-    residual: Array
-    bound: Array
+    q: Array  # coordinates, shape (n,)
+    v: Array  # velocities, shape (n,)
+    residual: Array  # y - h(q) of each channel, shape (m,) [joint unit]; zero without redundant measurements
+    bound: Array  # [joint unit] largest residual while every sample is within its error, shape (m,)
+    # share of a channel's error that remains in its own residual, shape (m,); 0: no other channel checks it
     redundancy: Array
-    rank: int
-    closure: float
+    rank: int  # number of directions that passive constraints and channels determine; n if all
+    closure: float  # largest violation of a passive constraint
 
 
 class Decompositions(NamedTuple):
-    """Decompositions of the passive and the measured rows at one q.
+    """Decompositions of the passive and the measured rows at one q."""
 
-    Attributes:
-        passive: Decomposition of Ahat.
-        measured: Decomposition of W H N.
-        G: W H, shape (m, n).
-    """
-
-    passive: Decomposition
-    measured: Decomposition
-    G: Array
+    passive: Decomposition  # decomposition of Ahat
+    measured: Decomposition  # decomposition of W H N
+    G: Array  # W H, shape (m, n)
 
     def change(self, violation: Array, missing: Array) -> Array:
         """The smallest change of q or v that cancels the violations first, then fits the measurements.

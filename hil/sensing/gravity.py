@@ -24,17 +24,12 @@ AT_REST = 1e-6
 
 
 class Hold(NamedTuple):
-    """Inputs that hold a pose.
+    """Inputs that hold a pose."""
 
-    Attributes:
-        u: Smallest inputs with the smallest acceleration, shape (m,) [actuator units].
-        acceleration: Remaining acceleration, shape (n,); not zero if the motors cannot hold the machine.
-        inertia: W = (B^T Phi B)^+, shape (m, m): `W a` are the smallest inputs that accelerate the motor displacements
-            by a, or as near to a as the machine allows [actuator unit per its acceleration].
-    """
-
-    u: Array
-    acceleration: Array
+    u: Array  # [actuator units] smallest inputs with the smallest acceleration, shape (m,)
+    acceleration: Array  # remaining acceleration, shape (n,); not zero if the motors cannot hold the machine
+    # [actuator unit per its acceleration] W = (B^T Phi B)^+, shape (m, m): `W a` are the smallest inputs that
+    # accelerate the motor displacements by a, or as near to a as the machine allows
     inertia: Array
 
     @property
@@ -44,17 +39,11 @@ class Hold(NamedTuple):
 
 
 class StaticBalance(NamedTuple):
-    """Whether a machine stays at rest without torque.
+    """Whether a machine stays at rest without torque."""
 
-    Attributes:
-        falls: Whether it starts to move.
-        acceleration: Largest acceleration of any coordinate [its unit/s^2].
-        coordinate: Name of that coordinate.
-    """
-
-    falls: bool
-    acceleration: float
-    coordinate: str
+    falls: bool  # whether it starts to move
+    acceleration: float  # [its unit/s^2] largest acceleration of any coordinate
+    coordinate: str  # name of that coordinate
 
 
 class GravityCompensation:

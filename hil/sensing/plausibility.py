@@ -39,21 +39,13 @@ IN_A_ROW = 2
 
 
 class AxisMemory(NamedTuple):
-    """State of an axis between two samples.
+    """State of an axis between two samples."""
 
-    Attributes:
-        accepted: Last accepted sample; None before the first.
-        seen: Time of the last sample, accepted or not [ns].
-        rejected: Number of consecutive rejected samples.
-        travel: Motion that the model predicts since the encoder last moved [joint unit].
-        moved: When the encoder last moved [ns].
-    """
-
-    accepted: Sample | None = None
-    seen: int = -1
-    rejected: int = 0
-    travel: float = 0.0
-    moved: int = 0
+    accepted: Sample | None = None  # last accepted sample; None before the first
+    seen: int = -1  # [ns] time of the last sample, accepted or not
+    rejected: int = 0  # number of consecutive rejected samples
+    travel: float = 0.0  # [joint unit] motion that the model predicts since the encoder last moved
+    moved: int = 0  # [ns] when the encoder last moved
 
 
 def judge(

@@ -7,29 +7,21 @@ from hil.loop.clock import SECOND
 
 
 class Track(NamedTuple):
-    """State of the filter for one displacement.
+    """State of the filter for one displacement."""
 
-    Attributes:
-        time: Time of the last sample [ns].
-        position: Filtered position [joint unit].
-        rate: Estimated speed [joint unit/s].
-    """
-
-    time: int
-    position: float
-    rate: float
+    time: int  # [ns] time of the last sample
+    position: float  # [joint unit] filtered position
+    rate: float  # [joint unit/s] estimated speed
 
 
 class RateFilter:
     """An alpha-beta observer with a double pole at `exp(-2 T / tau)`; T is the actual time between two samples.
 
-    Attributes:
-        tau: Time constant [s], positive. The rate lags by tau - T/2.
-
     Source: Benedict, Bordner 1962; alpha and beta of critical damping, `alpha = 1 - p^2`, `beta = (1 - p)^2`.
     """
 
     def __init__(self, tau: float) -> None:
+        # time constant [s], positive. The rate lags by tau - T/2
         self.tau = tau
 
     def gains(self, elapsed: float) -> tuple[float, float]:

@@ -36,21 +36,13 @@ IN_A_ROW = 2
 
 
 class ScaleMemory(NamedTuple):
-    """What a window has gathered.
+    """What a window has gathered."""
 
-    Attributes:
-        since: When it began [ns].
-        position: Displacement then [joint unit].
-        moved: Integral of the speed [joint unit].
-        path: Integral of its size [joint unit].
-        beyond: Windows in a row before it in which the two disagreed.
-    """
-
-    since: int = 0
-    position: float = 0.0
-    moved: float = 0.0
-    path: float = 0.0
-    beyond: int = 0
+    since: int = 0  # [ns] when it began
+    position: float = 0.0  # [joint unit] displacement then
+    moved: float = 0.0  # [joint unit] integral of the speed
+    path: float = 0.0  # [joint unit] integral of its size
+    beyond: int = 0  # windows in a row before it in which the two disagreed
 
 
 def compare(

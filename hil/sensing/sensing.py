@@ -37,23 +37,14 @@ SAMPLING = 2
 
 
 class Measurement(NamedTuple):
-    """State of the machine by the samples of one tick.
+    """State of the machine by the samples of one tick."""
 
-    Attributes:
-        estimate: Coordinates and velocities.
-        ages: Age of each channel's last good sample, shape (m,) [s]; infinite before the first.
-        findings: Implausible samples and motions.
-        positions: Displacement of each channel at the present instant [joint unit].
-        rates: Speed of each channel [joint unit/s].
-        valid: Whether every channel has sent a sample, all directions are measured and all numbers are finite.
-    """
-
-    estimate: CoordinateEstimate
-    ages: Array
-    findings: Sequence[Implausibility]
-    positions: Sequence[float]
-    rates: Sequence[float]
-    valid: bool
+    estimate: CoordinateEstimate  # coordinates and velocities
+    ages: Array  # age of each channel's last good sample, shape (m,) [s]; infinite before the first
+    findings: Sequence[Implausibility]  # implausible samples and motions
+    positions: Sequence[float]  # [joint unit] displacement of each channel at the present instant
+    rates: Sequence[float]  # [joint unit/s] speed of each channel
+    valid: bool  # whether every channel has sent a sample, all directions are measured and all numbers are finite
 
 
 class SensingState(NamedTuple):

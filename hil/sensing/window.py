@@ -7,31 +7,19 @@ from servoctl.types import Array
 
 
 class Window(NamedTuple):
-    """The disturbance in a window.
+    """The disturbance in a window."""
 
-    Attributes:
-        d: Disturbance torques, shape (m,).
-        swing: Largest swing of a torque, relative to its limit.
-        used: Largest torque, relative to its limit.
-    """
-
-    d: Array
-    swing: float
-    used: float
+    d: Array  # disturbance torques, shape (m,)
+    swing: float  # largest swing of a torque, relative to its limit
+    used: float  # largest torque, relative to its limit
 
 
 class Quick(NamedTuple):
-    """What a window has gathered to judge which torques arrive.
+    """What a window has gathered to judge which torques arrive."""
 
-    Attributes:
-        elapsed: Its length so far [s].
-        moved: Sum of v - v-, shape (n,).
-        sent: Torque times time, shape (m,).
-    """
-
-    elapsed: float
-    moved: Array
-    sent: Array
+    elapsed: float  # [s] its length so far
+    moved: Array  # sum of v - v-, shape (n,)
+    sent: Array  # torque times time, shape (m,)
 
 
 class WindowState(NamedTuple):

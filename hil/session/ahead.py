@@ -34,9 +34,6 @@ class TicksAhead:
         stages, monitor, logbook, missed, outliers, operator: They take note of the ticks.
         recorder: Gets rows and frames from C.
         wait: Longest time after the beginning of a tick to wait for samples [ns].
-
-    Attributes:
-        last: The last of the ticks that were done by the last call; None: it did none.
     """
 
     def __init__(
@@ -54,7 +51,7 @@ class TicksAhead:
     ) -> None:
         self._rig, self._stages, self._monitor, self._operator = rig, stages, monitor, operator
         self._live_gains, self._missed, self._outliers = setup.live_gains, missed, outliers
-        self.last: Tick | None = None
+        self.last: Tick | None = None  # the last of the ticks that were done by the last call; None: it did none
         period = setup.settings.values.period
         self._most_with_view = max(1, round(VIEW_TIME / period))
         log, machine, sockets, feeds = logbook.in_c, rig.machine, rig.sockets, rig.feeds

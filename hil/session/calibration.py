@@ -76,15 +76,12 @@ class HandCalibration:
 
     Args:
         setup: The config, ready for drives.
-
-    Attributes:
-        axes: What was found about each drive; empty before `judge`.
     """
 
     def __init__(self, setup: RigSetup) -> None:
         self._setup, self._motion = setup, HandMotion((*setup.drives, *setup.sensors))
         self.take = self._motion.add
-        self.axes: list[CalibratedAxis] = []
+        self.axes: list[CalibratedAxis] = []  # what was found about each drive; empty before `judge`
 
     def judge(self) -> list[tuple[str, str]]:
         """Drive and reason for each drive whose calibration is refused."""

@@ -23,23 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outcome of a run.
+    """Outcome of a run."""
 
-    Attributes:
-        exit_code: 0, 3, 4 or 130.
-        events: Recorded events, in order.
-        unconfirmed: Drives that did not confirm that they are off; empty in shadow.
-        trajectory: Recorded rows.
-        calibration: What a calibration found, per drive; empty in other stages.
-        patch: The file that a calibration wrote; None: none.
-    """
-
-    exit_code: int
-    events: tuple[Event, ...]
-    unconfirmed: tuple[str, ...]
-    trajectory: Trajectory
-    calibration: tuple[CalibratedAxis, ...] = ()
-    patch: Path | None = None
+    exit_code: int  # 0, 3, 4 or 130
+    events: tuple[Event, ...]  # recorded events, in order
+    unconfirmed: tuple[str, ...]  # drives that did not confirm that they are off; empty in shadow
+    trajectory: Trajectory  # recorded rows
+    calibration: tuple[CalibratedAxis, ...] = ()  # what a calibration found, per drive; empty in other stages
+    patch: Path | None = None  # the file that a calibration wrote; None: none
 
 
 @dataclass

@@ -34,11 +34,6 @@ class Logbook:
         table: Columns of a row.
         recording: Receives the rows.
         emulated: Whether the rows hold the true state of a simulated plant.
-
-    Attributes:
-        timing: Lateness and sample ages.
-        parts: Durations of `read`, `law` and `write`.
-        in_c: Records the ticks that are done in C; None: there are none.
     """
 
     def __init__(
@@ -57,12 +52,13 @@ class Logbook:
         log = loop.log_call(*table.parts[1:])
         self._evaluate_log = log.evaluate
         names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
-        self.timing = Timing(nanoseconds(setup.settings.values.period), names)
+        self.timing = Timing(nanoseconds(setup.settings.values.period), names)  # lateness and sample ages
+        # durations of `read`, `law` and `write`
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()
         self._inputs, self._disturbance = loop.layout.slices["u"], loop.layout.slices["disturbance"]
         self._modes = {mode: number for number, mode in enumerate(Phase)}
-        self.in_c: TickLog | None = None
+        self.in_c: TickLog | None = None  # records the ticks that are done in C; None: there are none
         if rig.machine is not None and log.entry is not None:
             self.in_c = TickLog(
                 rig.machine, controller, table, log, log.entry, self._modes[Phase.FULL], self.timing,

@@ -13,14 +13,11 @@ class MissedTicks:
     Args:
         loop: The closed loop of the law.
         band: Violations below this count as met [units of the row].
-
-    Attributes:
-        codes: Codes of the statuses with which a tick may miss a task.
     """
 
     def __init__(self, loop: Loop, band: float) -> None:
         self._band, self._ticks = band, 0
-        self.codes = {status.code for status in OUT_OF_REACH}
+        self.codes = {status.code for status in OUT_OF_REACH}  # codes of the statuses with which a tick may miss a task
         slices, command = loop.layout.slices, loop.layout.command_size
         self._status, self._residual = slices["status"].start, slices["residual"].start
         self._violation = slice(slices["violation"].start - command, slices["violation"].stop - command)

@@ -36,10 +36,6 @@ class OperatorLink:
         reporter: Receives events.
         lockstep: Whether time is virtual.
         signals: Signals that request the stop, already handled; None: they are handled during `listen`.
-
-    Attributes:
-        stop_reason: First request to stop; empty before.
-        view: The live page; None without one.
     """
 
     def __init__(
@@ -54,8 +50,8 @@ class OperatorLink:
     ) -> None:
         self._stages, self._rig, self._live_gains, self._controller = stages, rig, setup.live_gains, controller
         self._reporter, self._lockstep, self._signals = reporter, lockstep, signals
-        self.stop_reason = ""
-        self.view: LivePage | None = None
+        self.stop_reason = ""  # first request to stop; empty before
+        self.view: LivePage | None = None  # the live page; None without one
 
     @contextmanager
     def listen(self) -> Iterator[None]:

@@ -18,15 +18,12 @@ class Reporter:
         monitor: Counts events and keeps the recorded ones.
         recorder: Writes the run folder.
         clock: Clock of the run.
-
-    Attributes:
-        listener: Called with every recorded event.
     """
 
     def __init__(self, monitor: Monitor, recorder: Recorder | InMemory, clock: Clock) -> None:
         self._monitor, self._recorder, self._clock = monitor, recorder, clock
         self._passed = 0
-        self.listener: Callable[[Event], None] = lambda event: None
+        self.listener: Callable[[Event], None] = lambda event: None  # called with every recorded event
 
     def report(self, kind: EventKind, subject: str = "", detail: str = "") -> None:
         """Reports an event that happens now."""

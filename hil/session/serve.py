@@ -17,15 +17,11 @@ from servoctl.errors import ConfigError
 
 
 class Served:
-    """Emulated drives, powered on, on open buses.
-
-    Attributes:
-        notes: One line per bus with the drives on it.
-    """
+    """Emulated drives, powered on, on open buses."""
 
     def __init__(self, setup: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
         self._server, self._buses = server, buses
-        self.notes = [_line(setup, name) for name in buses]
+        self.notes = [_line(setup, name) for name in buses]  # one line per bus with the drives on it
 
     def run(self, say: Callable[[str], None]) -> None:
         """Serves until a signal ends it, with real-time priority where granted (below the priority of a loop).

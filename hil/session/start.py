@@ -56,31 +56,18 @@ BARE_TIME = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """Options of `servoctl hil`.
+    """Options of `servoctl hil`."""
 
-    Attributes:
-        config: A path, or the bare name of a shipped config.
-        overrides: `PATH=VALUE`.
-        stage: Last stage; None: full on emulated drives, shadow on real ones.
-        duration: Time in the last stage [s]; None: that of the config.
-        armed: Whether real drives may make torque.
-        require_rt: Whether to refuse a run without real-time rights.
-        engine: `auto`, `c`, `vm` or `numpy`.
-        cpu: CPU on which the loop runs in real time; None: any.
-        record: File for the guided motion of stage float; None: none.
-        calibrate: Whether a hand moves the machine and no drive is enabled; `stage` is None then.
-    """
-
-    config: str | Path
-    overrides: tuple[Override, ...] = ()
-    stage: str | None = None
-    duration: float | None = None
-    armed: bool = False
-    require_rt: bool = False
-    engine: str = "auto"
-    cpu: int | None = None
-    record: Path | None = None
-    calibrate: bool = False
+    config: str | Path  # a path, or the bare name of a shipped config
+    overrides: tuple[Override, ...] = ()  # `PATH=VALUE`
+    stage: str | None = None  # last stage; None: full on emulated drives, shadow on real ones
+    duration: float | None = None  # time in the last stage [s]; None: that of the config
+    armed: bool = False  # whether real drives may make torque
+    require_rt: bool = False  # whether to refuse a run without real-time rights
+    engine: str = "auto"  # `auto`, `c`, `vm` or `numpy`
+    cpu: int | None = None  # CPU on which the loop runs in real time; None: any
+    record: Path | None = None  # file for the guided motion of stage float; None: none
+    calibrate: bool = False  # whether a hand moves the machine and no drive is enabled; `stage` is None then
 
 
 class ReadyRun:

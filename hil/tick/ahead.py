@@ -8,13 +8,9 @@ from servoctl.types import Array
 
 
 class AheadRig(TickRig):
-    """Drives and encoder nodes on CAN; arguments as of `TickRig`.
+    """Drives and encoder nodes on CAN; arguments as of `TickRig`."""
 
-    Attributes:
-        stretch: Does several ticks in one call; None: there is none.
-    """
-
-    stretch: Stretch | None = None
+    stretch: Stretch | None = None  # does several ticks in one call; None: there is none
     _left: int | None = None
 
     def read(self, due: int, wait: int) -> Reading:

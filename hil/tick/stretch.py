@@ -41,9 +41,6 @@ class Stretch:
         period: Period of the ticks [ns].
         wait: Longest time after the beginning of a tick to wait for samples [ns].
         duration: Time of the task [s].
-
-    Attributes:
-        struct: The struct in C.
     """
 
     def __init__(
@@ -59,7 +56,7 @@ class Stretch:
         duration: float,
     ) -> None:
         self._machine, self._sockets, self._log, self._rings = machine, sockets, log, rings
-        self.struct: Any = machine.ffi.new("tick_stretch *")
+        self.struct: Any = machine.ffi.new("tick_stretch *")  # the struct in C
         struct = self.struct
         struct.period, struct.wait, struct.duration, struct.wake = period, wait, duration, -1
         for ring, place in zip(rings, (struct.rows, struct.frames), strict=True):

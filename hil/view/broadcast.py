@@ -7,14 +7,10 @@ from typing import Any
 
 
 class Broadcast:
-    """Passes pictures and events from one thread to the threads of all viewers.
-
-    Attributes:
-        about: Constant values for the page, as JSON.
-    """
+    """Passes pictures and events from one thread to the threads of all viewers."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
-        self.about = json.dumps(about).encode()
+        self.about = json.dumps(about).encode()  # constant values for the page, as JSON
         self._changed = Condition()
         self._picture, self._number, self._over = b"{}", 0, False
         self._events: list[Any] = []

@@ -17,43 +17,25 @@ LINGER = 2.0
 
 
 class PickledPlant(NamedTuple):
-    """A plant that is sent to the page's process.
+    """A plant that is sent to the page's process."""
 
-    Attributes:
-        pickled: The plant.
-        module: Name of the module of its class.
-        path: `file.py:Name` if the class is in a user's file, which the process must load by path; otherwise empty.
-    """
-
-    pickled: bytes
-    module: str
-    path: str
+    pickled: bytes  # the plant
+    module: str  # name of the module of its class
+    path: str  # `file.py:Name` if the class is in a user's file, which the process must load by path; otherwise empty
 
 
 class PageSettings(NamedTuple):
-    """Parameters of the page's process.
+    """Parameters of the page's process."""
 
-    Attributes:
-        memory: File descriptor of the recorder's memory.
-        capacity: Capacity of its rings.
-        requests: File descriptor of the memory of `Requests`.
-        columns: Columns of a row, in order.
-        rates: Name of a bus -> its bit rates.
-        gains: Path of a gain -> its bounds.
-        about: Further constant values for the page.
-        plant: The plant to be drawn; None: no drawing.
-        parent: Process id of the loop.
-    """
-
-    memory: int
-    capacity: Capacity
-    requests: int
-    columns: list[str]
-    rates: dict[str, BusRates]
-    gains: dict[str, tuple[float, float]]
-    about: dict[str, Any]
-    plant: PickledPlant | None
-    parent: int
+    memory: int  # file descriptor of the recorder's memory
+    capacity: Capacity  # capacity of its rings
+    requests: int  # file descriptor of the memory of `Requests`
+    columns: list[str]  # columns of a row, in order
+    rates: dict[str, BusRates]  # name of a bus -> its bit rates
+    gains: dict[str, tuple[float, float]]  # path of a gain -> its bounds
+    about: dict[str, Any]  # further constant values for the page
+    plant: PickledPlant | None  # the plant to be drawn; None: no drawing
+    parent: int  # process id of the loop
 
 
 STOP, COUNT, HEAD = 0, 1, 2
@@ -67,15 +49,13 @@ class Requests:
         gains: Number of gains.
         descriptor: File descriptor of existing memory; None: the memory is made.
 
-    Attributes:
-        descriptor: File descriptor of the memory, for the other process.
-
     Raises:
         OSError: The system has no memory.
     """
 
     def __init__(self, gains: int, descriptor: int | None = None) -> None:
         size = 8 * (HEAD + 2 * gains)
+        # file descriptor of the memory, for the other process
         self.descriptor = nameless("servoctl view", size) if descriptor is None else descriptor
         self._mapped = mmap.mmap(self.descriptor, size)
         whole = memoryview(self._mapped)

@@ -67,9 +67,6 @@ class PageServer(ThreadingHTTPServer):
         broadcast: Pictures and events.
         act: Performs a viewer's action.
 
-    Attributes:
-        address: Address of the page with its token; anyone with it can stop the run.
-
     Raises:
         OSError: No port is free.
     """
@@ -82,6 +79,7 @@ class PageServer(ThreadingHTTPServer):
         self.token, self.broadcast, self.act = token.encode(), broadcast, act
         port = self.server_address[1]
         self.hosts = {f"{HOST}:{port}", f"localhost:{port}"}
+        # address of the page with its token; anyone with it can stop the run
         self.address = f"http://{HOST}:{port}/{token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -40,9 +40,6 @@ class LivePage:
         about: Further constant values for the page.
         plant: The plant to be drawn.
 
-    Attributes:
-        address: Address of the page with its token.
-
     Raises:
         RigError: The process cannot be started; nothing was sent to the drives.
     """
@@ -75,7 +72,7 @@ class LivePage:
         if word != "ready":
             self._release()
             raise RigError(f"--view: the page cannot be served: {text} (leave --view out)")
-        self.address: str = text
+        self.address: str = text  # address of the page with its token
 
     @property
     def stop_pressed(self) -> bool:

@@ -37,17 +37,11 @@ DAMPED = "damp the free motion: law.secondary.damping, or law.allocation: constr
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault of plant and task.
+    """One fault of plant and task."""
 
-    Attributes:
-        kind: `internal_dynamics`, `singular_start`, `dynamic_extension`, `too_few_inputs` or `dependent_rows`.
-        rows: Names of its task rows; none for internal dynamics.
-        text: One sentence, with its remedy.
-    """
-
-    kind: str
-    rows: tuple[str, ...]
-    text: str
+    kind: str  # `internal_dynamics`, `singular_start`, `dynamic_extension`, `too_few_inputs` or `dependent_rows`
+    rows: tuple[str, ...]  # names of its task rows; none for internal dynamics
+    text: str  # one sentence, with its remedy
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""

@@ -40,21 +40,13 @@ RAN_AWAY = "ran_away"
 
 @dataclass(frozen=True)
 class EndOfRun:
-    """A simulated run that is over.
+    """A simulated run that is over."""
 
-    Attributes:
-        loop: The closed loop.
-        start: Initial state.
-        settings: How it ran.
-        task_map: What the actuators can do for the task; None for an open loop.
-        trajectory: Its rows.
-    """
-
-    loop: Loop
-    start: State
-    settings: Settings
-    task_map: TaskMap | None
-    trajectory: Trajectory
+    loop: Loop  # the closed loop
+    start: State  # initial state
+    settings: Settings  # how it ran
+    task_map: TaskMap | None  # what the actuators can do for the task; None for an open loop
+    trajectory: Trajectory  # its rows
 
     @property
     def system(self) -> System:

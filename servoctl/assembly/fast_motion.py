@@ -33,21 +33,13 @@ INVOLVED = 1e-6
 
 @dataclass(frozen=True)
 class FastMotion:
-    """A motion that decays or swings in truth, and grows in the steps of a run.
+    """A motion that decays or swings in truth, and grows in the steps of a run."""
 
-    Attributes:
-        pole: [1/s].
-        coordinate: The coordinate that moves most.
-        loops: Passive constraints that hold this coordinate.
-        step: Step of rk4 [s].
-        longest: Longest step that follows the motion [s].
-    """
-
-    pole: complex
-    coordinate: str
-    loops: tuple[str, ...]
-    step: float
-    longest: float
+    pole: complex  # [1/s]
+    coordinate: str  # the coordinate that moves most
+    loops: tuple[str, ...]  # passive constraints that hold this coordinate
+    step: float  # [s] step of rk4
+    longest: float  # [s] longest step that follows the motion
 
     @property
     def text(self) -> str:

@@ -21,19 +21,12 @@ SMALLEST = ("minimum_norm", "weighted")
 
 @dataclass(frozen=True)
 class FreeMotions:
-    """How many motions a machine has, and what becomes of them.
+    """How many motions a machine has, and what becomes of them."""
 
-    Attributes:
-        total: Motions without any constraint; a free base has six.
-        held: Those that the passive constraints and the task determine.
-        free: Those that the inputs can move and the task leaves free.
-        damped: Whether the law damps the free ones.
-    """
-
-    total: int
-    held: int
-    free: int
-    damped: bool
+    total: int  # motions without any constraint; a free base has six
+    held: int  # those that the passive constraints and the task determine
+    free: int  # those that the inputs can move and the task leaves free
+    damped: bool  # whether the law damps the free ones
 
     @property
     def line(self) -> str:

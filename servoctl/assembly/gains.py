@@ -35,24 +35,15 @@ DRIVES_DELAY = 1
 
 @dataclass(frozen=True)
 class Spacing:
-    """How often a correction acts, and how late.
+    """How often a correction acts, and how late."""
 
-    Attributes:
-        field: Field of the config that sets h.
-        h: Period, or step if the law acts continuously [s]; None if an adaptive method chooses its steps.
-        held: Whether the command is held over h (zero-order hold).
-        delay: Delay from a measurement to the command that uses it [cycles].
-        method: Integrator, where the command is not held.
-        lag: Time constant of the actuators [cycles].
-        velocity: Time constant of the filter that differentiates positions [cycles]; 0 if velocities are measured.
-    """
-
-    field: str
-    h: float | None
-    held: bool
-    delay: float = 0
-    method: str = "rk4"
-    lag: float = 0.0
+    field: str  # field of the config that sets h
+    h: float | None  # period, or step if the law acts continuously [s]; None if an adaptive method chooses its steps
+    held: bool  # whether the command is held over h (zero-order hold)
+    delay: float = 0  # [cycles] delay from a measurement to the command that uses it
+    method: str = "rk4"  # integrator, where the command is not held
+    lag: float = 0.0  # [cycles] time constant of the actuators
+    # time constant of the filter that differentiates positions [cycles]; 0 if velocities are measured
     velocity: float = 0.0
 
     @classmethod
@@ -103,25 +94,15 @@ class Spacing:
 
 @dataclass(frozen=True)
 class RowGains:
-    """The correction of one row at a spacing.
+    """The correction of one row at a spacing."""
 
-    Attributes:
-        group: `task` or `passive`.
-        row: The row.
-        damping: [1/s].
-        stiffness: [1/s^2], or [1/s] for a row without a violation rate.
-        higher: Gains of the second and higher derivatives.
-        spacing: How often it acts, and how late.
-        part: Of a correction whose gain varies, the part that these gains belong to; empty: the only one.
-    """
-
-    group: str
+    group: str  # `task` or `passive`
     row: Row
-    damping: float
-    stiffness: float
-    higher: tuple[float, ...]
-    spacing: Spacing
-    part: str = ""
+    damping: float  # [1/s]
+    stiffness: float  # [1/s^2], or [1/s] for a row without a violation rate
+    higher: tuple[float, ...]  # gains of the second and higher derivatives
+    spacing: Spacing  # how often it acts, and how late
+    part: str = ""  # of a correction whose gain varies, the part that these gains belong to; empty: the only one
 
     @property
     def name(self) -> str:

@@ -17,23 +17,14 @@ from servoctl.types import State
 
 @dataclass(frozen=True)
 class Ground:
-    """The parts of a run that its law is built on.
-
-    Attributes:
-        plant: The plant.
-        task: Name -> constraint.
-        start: Initial state.
-        levels: Levels of the plant's own constraints.
-        signals: Columns of references, by name.
-        passed: Whether they are those of an earlier run, whose start was projected and checked.
-    """
+    """The parts of a run that its law is built on."""
 
     plant: Plant
-    task: Mapping[str, Constraint]
-    start: State
-    levels: tuple[PassiveLevel, ...]
-    signals: Signals
-    passed: bool
+    task: Mapping[str, Constraint]  # name -> constraint
+    start: State  # initial state
+    levels: tuple[PassiveLevel, ...]  # levels of the plant's own constraints
+    signals: Signals  # columns of references, by name
+    passed: bool  # whether they are those of an earlier run, whose start was projected and checked
 
 
 def build_ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:

@@ -15,15 +15,10 @@ from servoctl.mechanics.shapes.link_poses import link_problems
 
 
 class ShapeOfLink(NamedTuple):
-    """A sphere or a capsule.
+    """A sphere or a capsule."""
 
-    Attributes:
-        link: That carries it; None: it is fixed in the world.
-        shape: In the axes of the link or of the world.
-    """
-
-    link: str | None
-    shape: SweptSphere
+    link: str | None  # that carries it; None: it is fixed in the world
+    shape: SweptSphere  # in the axes of the link or of the world
 
 
 def build_shapes(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, ShapeOfLink | None]:

@@ -27,19 +27,12 @@ INSIDE = 8
 
 @dataclass(frozen=True)
 class Machines:
-    """Machines of the box.
+    """Machines of the box."""
 
-    Attributes:
-        box: Parameter -> (lower, upper) relative error.
-        errors: Of each machine: parameter -> relative error.
-        models: The law's model with these parameters.
-        corners: Whether every corner of the box is among them.
-    """
-
-    box: Mapping[str, tuple[float, float]]
-    errors: tuple[Mapping[str, float], ...]
-    models: tuple[Model, ...]
-    corners: bool
+    box: Mapping[str, tuple[float, float]]  # parameter -> (lower, upper) relative error
+    errors: tuple[Mapping[str, float], ...]  # of each machine: parameter -> relative error
+    models: tuple[Model, ...]  # the law's model with these parameters
+    corners: bool  # whether every corner of the box is among them
 
     def named(self, index: int) -> str:
         """A machine in words: `m +30 %, I -10 %`."""

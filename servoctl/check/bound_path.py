@@ -31,19 +31,12 @@ FOLLOWED, OUTSIDE = 1e-6, 1e-6
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Task and bound exclude each other at some times of the run.
+    """Task and bound exclude each other at some times of the run."""
 
-    Attributes:
-        first: The first of them [s].
-        share: Their share of the times at which the task has a pose.
-        least: Least h on the path.
-        at: Time of the least h [s].
-    """
-
-    first: float
-    share: float
-    least: float
-    at: float
+    first: float  # [s] the first of them
+    share: float  # their share of the times at which the task has a pose
+    least: float  # least h on the path
+    at: float  # [s] time of the least h
 
     @property
     def always(self) -> bool:

@@ -29,17 +29,11 @@ FASTEST = 1e4
 
 @dataclass(frozen=True)
 class Hurry:
-    """A path that stays inside a bound and comes towards it faster than its rate allows.
+    """A path that stays inside a bound and comes towards it faster than its rate allows."""
 
-    Attributes:
-        first: When it does for the first time [s].
-        rate: Rate of the bound [1/s].
-        enough: A rate that lets it [1/s]; None: no stable rate does.
-    """
-
-    first: float
-    rate: float
-    enough: float | None
+    first: float  # [s] when it does for the first time
+    rate: float  # [1/s] rate of the bound
+    enough: float | None  # a rate that lets it [1/s]; None: no stable rate does
 
     @property
     def text(self) -> str:

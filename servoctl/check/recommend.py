@@ -38,19 +38,12 @@ INSTANTS = 256
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A recommended correction with its reasons.
+    """A recommended correction with its reasons."""
 
-    Attributes:
-        field: Field of the config.
-        value: Value of that field.
-        alpha: Its rate of decay [1/s]; 0 if the value is not a correction.
-        reasons: One sentence each.
-    """
-
-    field: str
-    value: dict[str, Any]
-    alpha: float
-    reasons: tuple[str, ...]
+    field: str  # field of the config
+    value: dict[str, Any]  # value of that field
+    alpha: float  # its rate of decay [1/s]; 0 if the value is not a correction
+    reasons: tuple[str, ...]  # one sentence each
 
     @property
     def text(self) -> str:

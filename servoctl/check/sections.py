@@ -12,19 +12,12 @@ SHOWN = 10
 
 @dataclass
 class CheckReport:
-    """The findings, as text and as values.
+    """The findings, as text and as values."""
 
-    Attributes:
-        sections: (title, lines) to print.
-        values: The same as plain values, for JSON.
-        warnings: Warnings; the run is possible.
-        errors: Reasons why the run is refused.
-    """
-
-    sections: list[tuple[str, list[str]]] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    sections: list[tuple[str, list[str]]] = field(default_factory=list)  # (title, lines) to print
+    values: dict[str, Any] = field(default_factory=dict)  # the same as plain values, for JSON
+    warnings: list[str] = field(default_factory=list)  # warnings; the run is possible
+    errors: list[str] = field(default_factory=list)  # reasons why the run is refused
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

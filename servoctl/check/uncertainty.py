@@ -31,19 +31,12 @@ NOT_COVERED = (
 
 @dataclass
 class ReportSection:
-    """A section of the report.
+    """A section of the report."""
 
-    Attributes:
-        lines: To print.
-        values: The same for JSON.
-        warnings: Warnings.
-        errors: Reasons why the run is refused.
-    """
-
-    lines: list[str] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)  # to print
+    values: dict[str, Any] = field(default_factory=dict)  # the same for JSON
     warnings: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)  # reasons why the run is refused
 
 
 def path_states(run: Run) -> tuple[list[State], list[State]]:

@@ -180,14 +180,10 @@ def announced(title: str, activity: str, always: bool = False) -> Iterator[None]
 
 
 class Phases:
-    """How long each phase of a command took; the first phase begins with the command.
-
-    Attributes:
-        seconds: Phase -> time [s], in order.
-    """
+    """How long each phase of a command took; the first phase begins with the command."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}  # phase -> time [s], in order
 
     def end(self, *names: str, share: float = 0.0) -> None:
         """Ends a phase, which began when the previous one ended.

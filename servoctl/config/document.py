@@ -13,15 +13,10 @@ NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))
 
 
 class Problem(NamedTuple):
-    """One problem of a config.
+    """One problem of a config."""
 
-    Attributes:
-        path: The wrong field; () is the whole config.
-        what: What is wrong, with the value; in parentheses what is expected or what to do.
-    """
-
-    path: FieldPath
-    what: str
+    path: FieldPath  # the wrong field; () is the whole config
+    what: str  # what is wrong, with the value; in parentheses what is expected or what to do
 
 
 def in_words(value: Any) -> str:
@@ -36,21 +31,14 @@ def in_words(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Document:
-    """Unchecked values of a config and the lines they come from.
+    """Unchecked values of a config and the lines they come from."""
 
-    Attributes:
-        file: Path of the file, as messages show it.
-        values: The top-level mapping.
-        lines: Path -> line in the file, counted from 1.
-        settings: Path -> source of an overridden value: `--set PATH=VALUE`, or file and line of a `--set-file`.
-        problems: Problems found while reading the YAML.
-    """
-
-    file: str
-    values: Mapping[str, Any]
-    lines: Mapping[FieldPath, int]
+    file: str  # path of the file, as messages show it
+    values: Mapping[str, Any]  # the top-level mapping
+    lines: Mapping[FieldPath, int]  # path -> line in the file, counted from 1
+    # path -> source of an overridden value: `--set PATH=VALUE`, or file and line of a `--set-file`
     settings: Mapping[FieldPath, str]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()  # problems found while reading the YAML
 
     def where(self, *path: str | int) -> str:
         """Start of a message: `file.yaml:12: law.correction`, or `--set law.correction=...: law.correction`."""

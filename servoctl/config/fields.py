@@ -47,23 +47,14 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class NumberField:
-    """Type of a field that takes a number or a constant expression.
+    """Type of a field that takes a number or a constant expression."""
 
-    Attributes:
-        expected: The expected value with its unit, for messages: "a positive time [s]".
-        above: The number must be greater than this.
-        least: The number must not be less than this.
-        most: The number must not be greater than this.
-        below: The number must be less than this.
-        whole: Whether it must be an integer.
-    """
-
-    expected: str
-    above: float | None = None
-    least: float | None = None
-    most: float | None = None
-    below: float | None = None
-    whole: bool = False
+    expected: str  # the expected value with its unit, for messages: "a positive time [s]"
+    above: float | None = None  # the number must be greater than this
+    least: float | None = None  # the number must not be less than this
+    most: float | None = None  # the number must not be greater than this
+    below: float | None = None  # the number must be less than this
+    whole: bool = False  # whether it must be an integer
 
     def read(self, value: Any) -> float | int:
         """The number.
@@ -105,13 +96,9 @@ class NumberField:
 
 @dataclass(frozen=True)
 class Equation:
-    """Type of a field that takes the text of an equation, or a number.
+    """Type of a field that takes the text of an equation, or a number."""
 
-    Attributes:
-        rates: Whether `der()` must occur.
-    """
-
-    rates: bool = False
+    rates: bool = False  # whether `der()` must occur
 
     def read(self, value: Any) -> str:
         """The text, after a test parse.

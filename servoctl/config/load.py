@@ -18,20 +18,13 @@ from servoctl.errors import ConfigError
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A config and its source.
+    """A config and its source."""
 
-    Attributes:
-        path: The file.
-        config: Checked values, with all defaults.
-        document: Values as written, with their lines.
-        wrong: Its problems; empty unless loaded with `partly=True`.
-        refused: Messages about `--set` arguments that do not fit; empty unless loaded with `partly=True`.
-    """
-
-    path: Path
-    config: Config
-    document: Document
-    wrong: tuple[Problem, ...] = ()
+    path: Path  # the file
+    config: Config  # checked values, with all defaults
+    document: Document  # values as written, with their lines
+    wrong: tuple[Problem, ...] = ()  # its problems; empty unless loaded with `partly=True`
+    # messages about `--set` arguments that do not fit; empty unless loaded with `partly=True`
     refused: tuple[str, ...] = ()
 
     @property

@@ -25,15 +25,10 @@ from servoctl.config.vectors import FrameAxis, FramePair, RpyEquations, XyzEquat
 
 
 class FrameForm(NamedTuple):
-    """A kind of task on frames.
+    """A kind of task on frames."""
 
-    Attributes:
-        rows: Number of rows; None: it depends on the entry.
-        words: Keys that belong to it.
-    """
-
-    rows: int | None
-    words: tuple[str, ...]
+    rows: int | None  # number of rows; None: it depends on the entry
+    words: tuple[str, ...]  # keys that belong to it
 
 
 FRAME_FORMS = {

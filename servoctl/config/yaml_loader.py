@@ -89,17 +89,11 @@ class NotYamlError(Exception):
 
 @dataclass(frozen=True)
 class ParsedValue:
-    """Result of `read_value`.
+    """Result of `read_value`."""
 
-    Attributes:
-        value: Plain value; None for an empty text.
-        lines: Path -> line, counted from 1.
-        problems: Problems of a text that is valid YAML.
-    """
-
-    value: Any
-    lines: dict[FieldPath, int]
-    problems: tuple[Problem, ...]
+    value: Any  # plain value; None for an empty text
+    lines: dict[FieldPath, int]  # path -> line, counted from 1
+    problems: tuple[Problem, ...]  # problems of a text that is valid YAML
 
 
 class _Builder:

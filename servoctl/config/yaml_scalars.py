@@ -14,19 +14,12 @@ PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Scalar:
-    """One kind of scalar.
+    """One kind of scalar."""
 
-    Attributes:
-        tag: YAML tag.
-        pattern: Matches the texts of this kind.
-        first: First characters of such texts; "" if the empty text is one.
-        read: Text -> value.
-    """
-
-    tag: str
-    pattern: re.Pattern[str]
-    first: tuple[str, ...]
-    read: Callable[[str], Any]
+    tag: str  # YAML tag
+    pattern: re.Pattern[str]  # matches the texts of this kind
+    first: tuple[str, ...]  # first characters of such texts; "" if the empty text is one
+    read: Callable[[str], Any]  # text -> value
 
 
 _FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"

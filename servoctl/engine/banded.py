@@ -51,17 +51,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps for all matrices with entries at the same places.
+    """The steps for all matrices with entries at the same places."""
 
-    Attributes:
-        rows: Order of the rows of A.
-        width: Largest number of columns of A that a step works on.
-        steps: In order.
-    """
-
-    rows: Array
-    width: int
-    steps: tuple[Step, ...]
+    rows: Array  # order of the rows of A
+    width: int  # largest number of columns of A that a step works on
+    steps: tuple[Step, ...]  # in order
 
 
 class BandedDecomposition:

@@ -29,38 +29,23 @@ KEPT = ("least", "greatest", "last", "area", "span", "count", "first", "late")
 
 @dataclass(frozen=True)
 class MetricChannel:
-    """A value of each row from which metrics are computed.
+    """A value of each row from which metrics are computed."""
 
-    Attributes:
-        entries: Indices in a row.
-        signed: Whether the value is the first entry itself; else it is the Euclidean norm of the entries.
-        band: Magnitude up to which the value counts as settled.
-    """
-
-    entries: tuple[int, ...]
-    signed: bool = False
-    band: float = math.inf
+    entries: tuple[int, ...]  # indices in a row
+    signed: bool = False  # whether the value is the first entry itself; else it is the Euclidean norm of the entries
+    band: float = math.inf  # magnitude up to which the value counts as settled
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What all runs of a batch have in common.
+    """What all runs of a batch have in common."""
 
-    Attributes:
-        times: Times of the steps, shape (steps + 1,) [s].
-        every: Metrics use every so many rows, and the last one.
-        status: Index of the status in a row.
-        stops: Statuses to stop at.
-        codes: Number of different statuses.
-        channels: Values from which metrics are computed.
-    """
-
-    times: Array
-    every: int
-    status: int
-    stops: Sequence[float]
-    codes: int
-    channels: Sequence[MetricChannel]
+    times: Array  # [s] times of the steps, shape (steps + 1,)
+    every: int  # metrics use every so many rows, and the last one
+    status: int  # index of the status in a row
+    stops: Sequence[float]  # statuses to stop at
+    codes: int  # number of different statuses
+    channels: Sequence[MetricChannel]  # values from which metrics are computed
 
     @cached_property
     def measured(self) -> Array:
@@ -70,22 +55,17 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """Results of the runs of a batch.
+    """Results of the runs of a batch."""
 
-    Attributes:
-        metrics: Shape (runs, channels, 8): `KEPT` of each channel, over the rows in which it is a number; `area` is the
-            integral of its square by trapezoids, `span` the time [s] that this covers, `late` the time [s] of the last
-            row in which its magnitude was above the band.
-        statuses: How many rows had each status, shape (runs, codes).
-        good: Steps before the first with a status to stop at or a number that is not finite, shape (runs,);
-            steps + 1 if there is none.
-        ends: States after these steps, shape (runs, size).
-    """
-
+    # shape (runs, channels, 8): `KEPT` of each channel, over the rows in which it is a number; `area` is the integral
+    # of its square by trapezoids, `span` the time [s] that this covers, `late` the time [s] of the last row in which
+    # its magnitude was above the band
     metrics: Array
-    statuses: Array
+    statuses: Array  # how many rows had each status, shape (runs, codes)
+    # steps before the first with a status to stop at or a number that is not finite, shape (runs,); steps + 1 if there
+    # is none
     good: Array
-    ends: Array
+    ends: Array  # states after these steps, shape (runs, size)
 
     def of(self, kept: str) -> Array:
         """The figure of this name in `KEPT`, shape (runs, channels)."""

@@ -36,15 +36,9 @@ DOP853 = """long long servoctl_dop853(long long, double, double, double, const d
 
 
 class Entry(NamedTuple):
-    """Addresses by which other C code makes the same call.
+    """Addresses by which other C code makes the same call."""
 
-    Attributes:
-        function: The function, `void (const double **arguments, double **results)`.
-        arguments: Its arguments.
-        results: Its results.
-    """
-
-    function: int
+    function: int  # the function, `void (const double **arguments, double **results)`
     arguments: int
     results: int
 

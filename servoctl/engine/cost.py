@@ -5,17 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations on numbers, in the worst case.
+    """Operations on numbers, in the worst case."""
 
-    Attributes:
-        operations: All: arithmetic, comparisons, choices.
-        divisions: Of these, divisions and square roots.
-        functions: Of these, sines, exponentials and the like.
-    """
-
-    operations: int = 0
-    divisions: int = 0
-    functions: int = 0
+    operations: int = 0  # all: arithmetic, comparisons, choices
+    divisions: int = 0  # of these, divisions and square roots
+    functions: int = 0  # of these, sines, exponentials and the like
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(

@@ -32,23 +32,14 @@ LARGE = 30
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The factors of a matrix A, shape (r, n); k is at most min(r, n) on symbols, and the rank on numbers.
+    """The factors of a matrix A, shape (r, n); k is at most min(r, n) on symbols, and the rank on numbers."""
 
-    Attributes:
-        row_basis: Z, shape (k, n); rows beyond the rank are zero.
-        column_basis: U, shape (r, k); columns beyond the rank are zero.
-        triangle: R, shape (k, k), of `A / scale`; 1 on the diagonal beyond the rank.
-        rank: Number of directions counted.
-        pivot_min: Smallest pivot counted, divided by the scale; 0 at rank 0.
-        scale: Pivots are relative to it.
-    """
-
-    row_basis: Array
-    column_basis: Array
-    triangle: Array
-    rank: Any
-    pivot_min: Any
-    scale: Any
+    row_basis: Array  # Z, shape (k, n); rows beyond the rank are zero
+    column_basis: Array  # U, shape (r, k); columns beyond the rank are zero
+    triangle: Array  # R, shape (k, k), of `A / scale`; 1 on the diagonal beyond the rank
+    rank: Any  # number of directions counted
+    pivot_min: Any  # smallest pivot counted, divided by the scale; 0 at rank 0
+    scale: Any  # pivots are relative to it
 
     def solve(self, b: Array) -> Array:
         """A^+ b: the shortest of the least-squares solutions of `A x = b`, shape (n,) or (n, columns)."""

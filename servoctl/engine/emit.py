@@ -27,19 +27,12 @@ TABLE = "static const"
 
 @dataclass(frozen=True)
 class CFunction:
-    """A function in C.
+    """A function in C."""
 
-    Attributes:
-        text: Its code.
-        cost: Of one call, without the functions that it calls.
-        numbers: Variables that it keeps on the stack.
-        calls: Names of the functions that it calls, each as often as it is called at most.
-    """
-
-    text: str
-    cost: Cost
-    numbers: int
-    calls: tuple[str, ...] = ()
+    text: str  # its code
+    cost: Cost  # of one call, without the functions that it calls
+    numbers: int  # variables that it keeps on the stack
+    calls: tuple[str, ...] = ()  # names of the functions that it calls, each as often as it is called at most
 
 
 def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType({})) -> str:

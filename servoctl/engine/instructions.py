@@ -6,21 +6,17 @@ import casadi as ca
 
 
 class Instructions:
-    """The instructions of one function.
-
-    Attributes:
-        steps: Operation, inputs and outputs of each; inputs and outputs are mostly places in CasADi's work vector.
-        sources: For each instruction, those that made what it reads.
-    """
+    """The instructions of one function."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
         self._expressions: Any = None
+        # operation, inputs and outputs of each; inputs and outputs are mostly places in CasADi's work vector
         self.steps: list[tuple[int, list[int], list[int]]] = [
             (function.instruction_id(i), function.instruction_input(i), function.instruction_output(i))
             for i in range(function.n_instructions())
         ]
-        self.sources = self._made_by()
+        self.sources = self._made_by()  # for each instruction, those that made what it reads
 
     def constant(self, i: int) -> float:
         """The number that an instruction is."""

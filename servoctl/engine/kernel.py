@@ -53,22 +53,18 @@ class BufferedCall:
     """A function with its own buffers, for a real-time loop: write `inputs`, call, read `outputs`.
 
     A call allocates, copies and checks nothing. Not thread-safe: use one per thread.
-
-    Attributes:
-        inputs: Name -> array; write into it.
-        outputs: Name -> array; every call overwrites it.
-        evaluate: The call itself.
-        entry: Addresses of this call for other C code; None: it does not run in C.
-        function: The CasADi function.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
         """Uses the kernel's present engine; a later change of the kernel's engine has no effect here."""
+        # name -> array; write into it
         self.inputs = {name: np.zeros(shape, order="F") for name, shape in kernel.inputs.items()}
+        # name -> array; every call overwrites it
         self.outputs = {name: np.zeros(shape, order="F") for name, shape in kernel.outputs.items()}
-        self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))
+        self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))  # the call itself
+        # addresses of this call for other C code; None: it does not run in C
         self.entry: Entry | None = getattr(self.evaluate, "entry", None)
-        self.function = kernel.function
+        self.function = kernel.function  # the CasADi function
 
     def __call__(self) -> None:
         """Evaluates."""

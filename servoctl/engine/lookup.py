@@ -19,15 +19,10 @@ from servoctl.types import Array
 
 @dataclass(frozen=True, eq=False)
 class LookupTable:
-    """Rows over t: row k counts from the k-th break on, row 0 before the first break. Equal by content.
+    """Rows over t: row k counts from the k-th break on, row 0 before the first break. Equal by content."""
 
-    Attributes:
-        breaks: Strictly increasing, shape (k,).
-        rows: Shape (k + 1, width).
-    """
-
-    breaks: Array
-    rows: Array
+    breaks: Array  # strictly increasing, shape (k,)
+    rows: Array  # shape (k + 1, width)
 
     def __post_init__(self) -> None:
         for field in ("breaks", "rows"):  # floats also where numpy's constructors make objects, while tracing

@@ -8,17 +8,11 @@ import casadi as ca
 
 @dataclass(frozen=True)
 class Repeated:
-    """What the C code needs to write the repetition as a loop.
+    """What the C code needs to write the repetition as a loop."""
 
-    Attributes:
-        step: CasADi function (state, ...) -> state after a step.
-        most: Most steps.
-        done: Index of the entry of the state that is 1 when done, 0 before.
-    """
-
-    step: Any
-    most: int
-    done: int
+    step: Any  # CasADi function (state, ...) -> state after a step
+    most: int  # most steps
+    done: int  # index of the entry of the state that is 1 when done, 0 before
 
 
 REPEATED: dict[str, Repeated] = {}

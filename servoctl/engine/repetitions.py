@@ -36,13 +36,10 @@ def _matrix(sparsity: Any, entries: Sequence[Any]) -> Any:
 
 
 class _Remade:
-    """The operations of a function, made again.
-
-    Attributes:
-        results: The entries of each result.
-    """
+    """The operations of a function, made again."""
 
     def __init__(self, function: Any, free: Sequence[Any]) -> None:
+        # the entries of each result
         self.results: list[list[Any]] = [[None] * function.nnz_out(k) for k in range(function.n_out())]
         self._function, self._free = function, free
         self._calls: Any = None

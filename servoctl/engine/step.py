@@ -11,23 +11,14 @@ MANY = 2000
 
 @dataclass(frozen=True)
 class DelayLayout:
-    """Sizes of the delays, lags and noise between law and plant in a realistic run, for `c/realism.h`.
+    """Sizes of the delays, lags and noise between law and plant in a realistic run, for `c/realism.h`."""
 
-    Attributes:
-        coordinates: Number of coordinates of the plant.
-        inputs: Number of inputs of the plant.
-        earliest: Least delay of a command, in whole periods.
-        latest: Greatest delay of a command, in whole periods, rounded up.
-        lagged: Whether torques follow commands with a lag.
-        width: Random numbers per tick.
-    """
-
-    coordinates: int
-    inputs: int
-    earliest: int
-    latest: int
-    lagged: bool
-    width: int
+    coordinates: int  # number of coordinates of the plant
+    inputs: int  # number of inputs of the plant
+    earliest: int  # least delay of a command, in whole periods
+    latest: int  # greatest delay of a command, in whole periods, rounded up
+    lagged: bool  # whether torques follow commands with a lag
+    width: int  # random numbers per tick
 
     @property
     def carried(self) -> int:
@@ -45,21 +36,14 @@ class StepFunctions:
     """The CasADi functions of a step of the classical Runge-Kutta method.
 
     A law is evaluated continuously, or its command is held for a period, which takes one step or several.
-
-    Attributes:
-        substeps: Steps per held command; None: continuous.
-        rates: (t, x, p) -> x'; held: (t, x, p, command) -> x'.
-        logged: (t, x, p) -> x', row; held: (t, x, p, command) -> x', log.
-        control: (t, x, p) -> command, the first part of the row; None: continuous.
-        delays: Sizes of delays, lags and noise; None: the machine is ideal.
-        closing: (t, x, p) -> changes of q and of v that close the passive constraints; None: they are not projected.
     """
 
-    substeps: int | None
-    rates: Any
-    logged: Any
-    control: Any = None
-    delays: DelayLayout | None = None
+    substeps: int | None  # steps per held command; None: continuous
+    rates: Any  # (t, x, p) -> x'; held: (t, x, p, command) -> x'
+    logged: Any  # (t, x, p) -> x', row; held: (t, x, p, command) -> x', log
+    control: Any = None  # (t, x, p) -> command, the first part of the row; None: continuous
+    delays: DelayLayout | None = None  # sizes of delays, lags and noise; None: the machine is ideal
+    # (t, x, p) -> changes of q and of v that close the passive constraints; None: they are not projected
     closing: Any = None
 
     @property

@@ -91,16 +91,12 @@ def _scaled(factor: float) -> Callable[["Symbol"], "Symbol"]:
 
 
 class Symbol:
-    """A scalar expression.
-
-    Attributes:
-        sx: The CasADi SX, shape 1x1.
-    """
+    """A scalar expression."""
 
     __slots__ = ("sx",)
 
     def __init__(self, sx: Any) -> None:
-        self.sx = sx
+        self.sx = sx  # the CasADi SX, shape 1x1
 
     def __repr__(self) -> str:
         return f"Symbol({self.sx})"

@@ -17,21 +17,13 @@ def template(name: str) -> str:
 
 @dataclass(frozen=True)
 class Loops:
-    """A matrix operation in loops.
+    """A matrix operation in loops."""
 
-    Attributes:
-        file: Name of its C file; the function is named by the file's name in capitals.
-        sizes: What the file calls the sizes, in the order of the numbers in the operation's name.
-        cost: Sizes -> operations in the worst case.
-        numbers: Sizes -> numbers on the stack.
-        defined: Further definitions: name -> formula in sizes.
-    """
-
-    file: str
-    sizes: tuple[str, ...]
-    cost: Callable[..., Cost]
-    numbers: Callable[..., int]
-    defined: Callable[..., dict[str, object]] = lambda *sizes: {}
+    file: str  # name of its C file; the function is named by the file's name in capitals
+    sizes: tuple[str, ...]  # what the file calls the sizes, in the order of the numbers in the operation's name
+    cost: Callable[..., Cost]  # sizes -> operations in the worst case
+    numbers: Callable[..., int]  # sizes -> numbers on the stack
+    defined: Callable[..., dict[str, object]] = lambda *sizes: {}  # further definitions: name -> formula in sizes
 
 
 def _cholesky(n: int) -> Cost:

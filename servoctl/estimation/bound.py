@@ -55,19 +55,13 @@ class PlantFunctions(ABC):
 
 
 class Estimate(NamedTuple):
-    """The result of one tick.
+    """The result of one tick."""
 
-    Attributes:
-        state: The state at which the command of this tick will act.
-        disturbance: Acceleration that the model does not explain, shape (n,).
-        memory: The memory at the next tick.
-        shown: Name of a part -> values: `q`, `v` now, and of kind model also `disturbance`, `sigma` (the standard
-            deviation of the disturbance) and `innovation` (in standard deviations).
-    """
-
-    state: State
-    disturbance: Array
-    memory: Array
+    state: State  # the state at which the command of this tick will act
+    disturbance: Array  # acceleration that the model does not explain, shape (n,)
+    memory: Array  # the memory at the next tick
+    # name of a part -> values: `q`, `v` now, and of kind model also `disturbance`, `sigma` (the standard deviation of
+    # the disturbance) and `innovation` (in standard deviations)
     shown: dict[str, Array]
 
 

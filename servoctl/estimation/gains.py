@@ -28,21 +28,13 @@ SHORTEST, LONGEST = 0.2, 1e6
 
 @dataclass(frozen=True)
 class Gains:
-    """Steady gains of one coordinate.
+    """Steady gains of one coordinate."""
 
-    Attributes:
-        q: On the innovation, of the position [-].
-        v: Of the velocity [1/s].
-        d: Of the disturbance [1/s^2]; 0 without one.
-        innovation: Standard deviation of the innovation [its unit].
-        sigma: Standard deviations of q, v and d after an update [its unit, per s, per s^2].
-    """
-
-    q: float
-    v: float
-    d: float
-    innovation: float
-    sigma: tuple[float, float, float]
+    q: float  # [-] on the innovation, of the position
+    v: float  # [1/s] of the velocity
+    d: float  # of the disturbance [1/s^2]; 0 without one
+    innovation: float  # [its unit] standard deviation of the innovation
+    sigma: tuple[float, float, float]  # [its unit, per s, per s^2] standard deviations of q, v and d after an update
 
     def poles(self, h: float) -> Array:
         """Eigenvalues of the estimate's error from tick to tick, shape (2,) or (3,)."""

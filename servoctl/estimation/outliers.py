@@ -19,21 +19,13 @@ APART = 1.0
 
 @dataclass
 class OutlierCount:
-    """Outliers of one coordinate in a burst.
+    """Outliers of one coordinate in a burst."""
 
-    Attributes:
-        sigmas: Largest innovation [standard deviations].
-        count: Number of outliers.
-        in_row: Largest number of them in consecutive ticks.
-        running: Number in consecutive ticks up to now; 0 if the last reading was none.
-        believed: Whether so many came in a row that the reading was believed then, and not the model.
-    """
-
-    sigmas: float = 0.0
-    count: int = 0
-    in_row: int = 0
-    running: int = 0
-    believed: bool = False
+    sigmas: float = 0.0  # [standard deviations] largest innovation
+    count: int = 0  # number of outliers
+    in_row: int = 0  # largest number of them in consecutive ticks
+    running: int = 0  # number in consecutive ticks up to now; 0 if the last reading was none
+    believed: bool = False  # whether so many came in a row that the reading was believed then, and not the model
 
     def add(self, sigmas: float) -> None:
         """Adds the outlier of a tick."""
@@ -43,17 +35,11 @@ class OutlierCount:
 
 @dataclass
 class Burst:
-    """Outliers of a machine.
+    """Outliers of a machine."""
 
-    Attributes:
-        first: Time of the first one [s].
-        last: Time of the last one [s].
-        counts: Coordinate -> its outliers.
-    """
-
-    first: float
-    last: float
-    counts: dict[str, OutlierCount] = field(default_factory=dict)
+    first: float  # [s] time of the first one
+    last: float  # [s] time of the last one
+    counts: dict[str, OutlierCount] = field(default_factory=dict)  # coordinate -> its outliers
 
     @property
     def worst(self) -> str:

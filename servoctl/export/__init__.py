@@ -37,23 +37,14 @@ __all__ = ["Export", "export", "write"]
 
 @dataclass(frozen=True)
 class Export:
-    """An exported law.
+    """An exported law."""
 
-    Attributes:
-        name: Prefix of the files and of the names in C.
-        files: File name -> text.
-        cost: Operations of a call in the worst case.
-        stack: Approximate upper limit of a call's stack [byte].
-        vectors: Number of reference vectors in the test.
-        left_out: Number of states that are no reference, because rounding decides their rank, status or digits.
-    """
-
-    name: str
-    files: dict[str, str]
-    cost: Cost
-    stack: int
-    vectors: int
-    left_out: int
+    name: str  # prefix of the files and of the names in C
+    files: dict[str, str]  # file name -> text
+    cost: Cost  # operations of a call in the worst case
+    stack: int  # [byte] approximate upper limit of a call's stack
+    vectors: int  # number of reference vectors in the test
+    left_out: int  # number of states that are no reference, because rounding decides their rank, status or digits
 
     @property
     def compile_line(self) -> str:

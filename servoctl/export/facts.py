@@ -10,23 +10,14 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about an exported law.
+    """Facts about an exported law."""
 
-    Attributes:
-        title: Name of the config.
-        version: Version of servoctl.
-        border: Names, units and parameters.
-        source: C code of the law.
-        loop: The compiled loop that has the law.
-        accuracy: Agreement of the law with the reference, one sentence.
-    """
-
-    title: str
-    version: str
-    border: Interface
-    source: StandaloneSource
-    loop: CompiledLoop
-    accuracy: str
+    title: str  # name of the config
+    version: str  # version of servoctl
+    border: Interface  # names, units and parameters
+    source: StandaloneSource  # C code of the law
+    loop: CompiledLoop  # the compiled loop that has the law
+    accuracy: str  # agreement of the law with the reference, one sentence
 
     @property
     def signature(self) -> str:

@@ -45,21 +45,13 @@ LAW_FIELDS = {
 
 @dataclass(frozen=True)
 class Member:
-    """One parameter of the law.
+    """One parameter of the law."""
 
-    Attributes:
-        group: Its struct in C: `plant`, `law`, or `task_<name>`.
-        name: Its name in C.
-        length: Length of an array; None for a number.
-        start: Index of its first entry among the loop's parameters.
-        remark: Unit and meaning.
-    """
-
-    group: str
-    name: str
-    length: int | None
-    start: int
-    remark: str
+    group: str  # its struct in C: `plant`, `law`, or `task_<name>`
+    name: str  # its name in C
+    length: int | None  # length of an array; None for a number
+    start: int  # index of its first entry among the loop's parameters
+    remark: str  # unit and meaning
 
     @property
     def places(self) -> range:
@@ -73,28 +65,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Interface:
-    """The interface of a law in C.
+    """The interface of a law in C."""
 
-    Attributes:
-        name: Prefix of every name in C.
-        coordinates: Name -> unit.
-        actuators: Name -> unit.
-        memory: Names of the entries of the law's state, which it integrates.
-        members: Parameters that the law depends on.
-        fixed: Names of parameters that it does not depend on.
-        values: All parameters of the loop, as exported.
-        sources: C expression of each of these; None for one that stays at its value.
-        period: Period of a law with an estimator [s], which takes measured positions alone; None: it has none.
-    """
-
-    name: str
-    coordinates: Mapping[str, str]
-    actuators: Mapping[str, str]
-    memory: tuple[str, ...]
-    members: tuple[Member, ...]
-    fixed: tuple[str, ...]
-    values: Array
-    sources: tuple[str | None, ...]
+    name: str  # prefix of every name in C
+    coordinates: Mapping[str, str]  # name -> unit
+    actuators: Mapping[str, str]  # name -> unit
+    memory: tuple[str, ...]  # names of the entries of the law's state, which it integrates
+    members: tuple[Member, ...]  # parameters that the law depends on
+    fixed: tuple[str, ...]  # names of parameters that it does not depend on
+    values: Array  # all parameters of the loop, as exported
+    sources: tuple[str | None, ...]  # C expression of each of these; None for one that stays at its value
+    # period of a law with an estimator [s], which takes measured positions alone; None: it has none
     period: float | None = None
 
     @property

@@ -18,12 +18,7 @@ NUMBER = POINTER = 8
 
 
 class StandaloneSource:
-    """A CasADi function in C over the number V; all its functions are static.
-
-    Attributes:
-        text: The code.
-        entry: Name of the function in it.
-    """
+    """A CasADi function in C over the number V; all its functions are static."""
 
     def __init__(self, function: Any) -> None:
         """Writes the code.
@@ -35,7 +30,7 @@ class StandaloneSource:
             CompileError: An operation has no C.
         """
         self._function = function
-        self.entry = f"f_{function.name()}"
+        self.entry = f"f_{function.name()}"  # name of the function in it
         try:
             self._functions = emitted([function])
         except CompileError:  # derivatives of a decomposition need it without loops
@@ -48,7 +43,7 @@ class StandaloneSource:
             names.append("#define v_sign(x) ((x) < number(0.0) ? number(-1.0) : (x) > number(0.0) ? number(1.0) : (x))")
         if any(map(loops_of, self._functions)):
             names += ["", template("rows.h").strip()]
-        self.text = "\n".join([*head, template("standalone.h").strip(), *names, "", body])
+        self.text = "\n".join([*head, template("standalone.h").strip(), *names, "", body])  # the code
 
     @cached_property
     def cost(self) -> Cost:

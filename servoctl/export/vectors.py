@@ -33,19 +33,12 @@ VARIATION = 0.05
 
 @dataclass(frozen=True)
 class Vector:
-    """One reference.
+    """One reference."""
 
-    Attributes:
-        t: Time [s].
-        x: q, v and memory.
-        parameters: All parameters of the loop.
-        command: NumPy's command, as in the command part of a row.
-    """
-
-    t: float
-    x: Array
-    parameters: Array
-    command: Array
+    t: float  # [s] time
+    x: Array  # q, v and memory
+    parameters: Array  # all parameters of the loop
+    command: Array  # NumPy's command, as in the command part of a row
 
 
 @np.errstate(all="ignore")

@@ -92,16 +92,12 @@ class TimeFunction(Protocol):
 
 @dataclass(frozen=True)
 class Expression:
-    """The result of `parse`; two expressions of the same text and signals are equal.
+    """The result of `parse`; two expressions of the same text and signals are equal."""
 
-    Attributes:
-        text: The text that was parsed.
-        steps: The tree in postfix order: each step takes its arguments from the values before it.
-        signals: (name, function of time) of the names that stand for functions of time, in order of names.
-    """
-
-    text: str
+    text: str  # the text that was parsed
+    # the tree in postfix order: each step takes its arguments from the values before it
     steps: tuple[Step, ...] = field(repr=False, compare=False)
+    # (name, function of time) of the names that stand for functions of time, in order of names
     signals: tuple[tuple[str, TimeFunction], ...] = field(default=(), repr=False)
 
     def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Expression":

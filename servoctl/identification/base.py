@@ -23,18 +23,12 @@ COEFFICIENT = 1e-6
 
 @dataclass(frozen=True)
 class Base:
-    """The base parameters of a regressor.
+    """The base parameters of a regressor."""
 
-    Attributes:
-        independent: Indices of the columns that the others are combinations of.
-        dependent: Indices of the others; those that act on no row come last.
-        beta: Columns of the dependent ones in terms of the independent ones, shape (independent, dependent).
-        groups: Lists of indices of unknowns that only act together; a list of one acts on no row.
-    """
-
-    independent: tuple[int, ...]
-    dependent: tuple[int, ...]
-    beta: Array
+    independent: tuple[int, ...]  # indices of the columns that the others are combinations of
+    dependent: tuple[int, ...]  # indices of the others; those that act on no row come last
+    beta: Array  # columns of the dependent ones in terms of the independent ones, shape (independent, dependent)
+    # lists of indices of unknowns that only act together; a list of one acts on no row
     groups: tuple[tuple[int, ...], ...]
 
     def named(self, names: list[str]) -> list[str]:

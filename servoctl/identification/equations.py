@@ -54,17 +54,11 @@ class Motion:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The equations along a motion.
+    """The equations along a motion."""
 
-    Attributes:
-        residual: P r, shape (rows, n).
-        regressor: P Y, shape (rows, n, unknowns).
-        actuation: P B, shape (rows, n, m).
-    """
-
-    residual: Array
-    regressor: Array
-    actuation: Array
+    residual: Array  # P r, shape (rows, n)
+    regressor: Array  # P Y, shape (rows, n, unknowns)
+    actuation: Array  # P B, shape (rows, n, m)
 
 
 class Equations:

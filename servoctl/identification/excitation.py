@@ -51,24 +51,14 @@ FADE = 0.1
 
 @dataclass(frozen=True)
 class Excitation:
-    """A motion for the identification.
+    """A motion for the identification."""
 
-    Attributes:
-        coordinates: Names of the prescribed coordinates.
-        t: Times [s], shape (rows,).
-        q: Prescribed coordinates, shape (rows, coordinates).
-        condition: Condition number of the base regressor along it, columns of unit length.
-        parameters: How many sums of parameters it determines.
-        share: Largest share of a limit that it uses.
-        limits: The limits.
-    """
-
-    coordinates: tuple[str, ...]
-    t: Array
-    q: Array
-    condition: float
-    parameters: int
-    share: float
+    coordinates: tuple[str, ...]  # names of the prescribed coordinates
+    t: Array  # times [s], shape (rows,)
+    q: Array  # prescribed coordinates, shape (rows, coordinates)
+    condition: float  # condition number of the base regressor along it, columns of unit length
+    parameters: int  # how many sums of parameters it determines
+    share: float  # largest share of a limit that it uses
     limits: MotorLimits
 
 

@@ -37,25 +37,15 @@ WORKING = ("ramp", "full")
 
 @dataclass(frozen=True)
 class Log:
-    """An uninterrupted part of a run.
+    """An uninterrupted part of a run."""
 
-    Attributes:
-        name: The folder, for messages.
-        h: Spacing of the rows [s].
-        t: Times of the plant's terms [s], shape (rows,).
-        q: Positions as measured, shape (rows, n).
-        u: Torques, shape (rows, m).
-        delay: How much later a logged torque acts than its row, on average [s].
-        sure: Whether that delay is known exactly.
-    """
-
-    name: str
-    h: float
-    t: Array
-    q: Array
-    u: Array
-    delay: float
-    sure: bool
+    name: str  # the folder, for messages
+    h: float  # [s] spacing of the rows
+    t: Array  # times of the plant's terms [s], shape (rows,)
+    q: Array  # positions as measured, shape (rows, n)
+    u: Array  # torques, shape (rows, m)
+    delay: float  # [s] how much later a logged torque acts than its row, on average
+    sure: bool  # whether that delay is known exactly
 
 
 def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = None) -> tuple[Run, list[Log]]:

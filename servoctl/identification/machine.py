@@ -17,19 +17,12 @@ GONE = 1e-12
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """What moved in a simulated log.
+    """What moved in a simulated log."""
 
-    Attributes:
-        plant: With the parameters of the machine.
-        friction: Of the machine; None: `realism.friction` or `hil.emulation` states it already.
-        realism: Whether the config has `realism`, whose errors are relative to the plant.
-        emulated: Parameters that `hil.emulation` states already; None: there are no drives.
-    """
-
-    plant: Plant
-    friction: Friction | None
-    realism: bool
-    emulated: tuple[str, ...] | None
+    plant: Plant  # with the parameters of the machine
+    friction: Friction | None  # of the machine; None: `realism.friction` or `hil.emulation` states it already
+    realism: bool  # whether the config has `realism`, whose errors are relative to the plant
+    emulated: tuple[str, ...] | None  # parameters that `hil.emulation` states already; None: there are no drives
 
     def sections(self, identified: Mapping[str, float | Sequence[float]], rubs: bool) -> dict[str, Any]:
         """Sections of a config that keep this machine.

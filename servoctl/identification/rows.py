@@ -35,31 +35,18 @@ FEWEST = 8
 
 @dataclass(frozen=True)
 class FitRows:
-    """Rows of the fit at thinned times; one per coordinate and time.
+    """Rows of the fit at thinned times; one per coordinate and time."""
 
-    Attributes:
-        t: Times of the log [s], shape (times,).
-        q: Positions, shape (times, n).
-        log: Number of the log, shape (times,).
-        residual: P r at the values before, shape (times, n).
-        regressor: P Y, shape (times, n, unknowns).
-        late: Derivative of the residual by the delay of the torques, shape (times, n).
-        to_torque: Generalized force -> smallest torques that exert it, shape (times, m, n).
-        torque: Filtered torques, shape (times, m).
-        fitted: Whether a time is used for the fit, shape (times,); the others are for the validation.
-        freedom: Independent rows per time.
-    """
-
-    t: Array
-    q: Array
-    log: Array
-    residual: Array
-    regressor: Array
-    late: Array
-    to_torque: Array
-    torque: Array
-    fitted: Array
-    freedom: int
+    t: Array  # times of the log [s], shape (times,)
+    q: Array  # positions, shape (times, n)
+    log: Array  # number of the log, shape (times,)
+    residual: Array  # P r at the values before, shape (times, n)
+    regressor: Array  # P Y, shape (times, n, unknowns)
+    late: Array  # derivative of the residual by the delay of the torques, shape (times, n)
+    to_torque: Array  # generalized force -> smallest torques that exert it, shape (times, m, n)
+    torque: Array  # filtered torques, shape (times, m)
+    fitted: Array  # whether a time is used for the fit, shape (times,); the others are for the validation
+    freedom: int  # independent rows per time
 
 
 def cutoff_of(logs: Sequence[Log]) -> float:

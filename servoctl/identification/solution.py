@@ -22,33 +22,19 @@ FAR = 2.5
 
 @dataclass(frozen=True)
 class Fit:
-    """Result of a fit.
+    """Result of a fit."""
 
-    Attributes:
-        unknowns: What was estimated.
-        x: Values, shape (unknowns,).
-        covariance: Of the values, shape (unknowns, unknowns).
-        delays: Delay of the torques of each log [s].
-        base: Which unknowns the rows tell apart.
-        rows: The rows, linearised at `at`.
-        at: Values at which `rows` were evaluated.
-        constrained: Whether plain least squares gave inertias that no body has, so that they were kept physical.
-        determined: Number of combinations that the rows determine.
-        condition: Condition number of the base regressor, columns of unit length.
-        bandwidth: Cut-off frequency of the rows [Hz].
-    """
-
-    unknowns: Unknowns
-    x: Array
-    covariance: Array
-    delays: Array
-    base: Base
-    rows: FitRows
-    at: Array
-    constrained: bool
-    determined: int
-    condition: float
-    bandwidth: float
+    unknowns: Unknowns  # what was estimated
+    x: Array  # values, shape (unknowns,)
+    covariance: Array  # of the values, shape (unknowns, unknowns)
+    delays: Array  # [s] delay of the torques of each log
+    base: Base  # which unknowns the rows tell apart
+    rows: FitRows  # the rows, linearised at `at`
+    at: Array  # values at which `rows` were evaluated
+    constrained: bool  # whether plain least squares gave inertias that no body has, so that they were kept physical
+    determined: int  # number of combinations that the rows determine
+    condition: float  # condition number of the base regressor, columns of unit length
+    bandwidth: float  # [Hz] cut-off frequency of the rows
 
     @property
     def sigma(self) -> Array:

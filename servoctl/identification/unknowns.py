@@ -31,23 +31,14 @@ KINDS = ("coulomb", "viscous")
 
 @dataclass(frozen=True)
 class Unknowns:
-    """The numbers to estimate, in this order: single parameters, links, Coulomb friction, viscous friction.
+    """The numbers to estimate, in this order: single parameters, links, Coulomb friction, viscous friction."""
 
-    Attributes:
-        plant: The plant with its values before the estimation.
-        single: Indices in `parameter_values(plant)`.
-        links: Names of the links whose inertia is unknown.
-        coulomb: Indices of the actuators with unknown Coulomb friction.
-        viscous: Indices of the actuators with unknown viscous friction.
-        known: Friction that the plant has; what is not estimated keeps it.
-    """
-
-    plant: Plant
-    single: tuple[int, ...] = ()
-    links: tuple[str, ...] = ()
-    coulomb: tuple[int, ...] = ()
-    viscous: tuple[int, ...] = ()
-    known: Friction | None = None
+    plant: Plant  # the plant with its values before the estimation
+    single: tuple[int, ...] = ()  # indices in `parameter_values(plant)`
+    links: tuple[str, ...] = ()  # names of the links whose inertia is unknown
+    coulomb: tuple[int, ...] = ()  # indices of the actuators with unknown Coulomb friction
+    viscous: tuple[int, ...] = ()  # indices of the actuators with unknown viscous friction
+    known: Friction | None = None  # friction that the plant has; what is not estimated keeps it
 
     @property
     def speed(self) -> Array:

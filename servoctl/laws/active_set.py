@@ -47,31 +47,19 @@ SLACK = 10.0
 class LeastSquaresProblem:
     """The problem of the module's docstring, on numbers or on symbols.
 
-    Attributes:
-        levels: (T, e) of each, highest first; shapes (r, m) and (r,).
-        scales: Per level: pivots count relative to this.
-        lower: Shape (m,), may be -inf; shape (0,) if no input has a limit.
-        upper: The same; may be inf.
-        preferred: s, shape (m,); None: zero.
-        rank_tolerance: A direction counts when its pivot exceeds this times the scale.
-        G: Rows `G u >= g` above all levels, shape (k, m).
-        g: Shape (k,); may be -inf.
-        row_scale: Pivots of G count relative to this.
-        rounding: As `ROUNDING`, in the precision of the numbers.
-
     What can be held is counted from 0 to n: first the inputs, if any has a limit, then the rows.
     """
 
-    levels: tuple[tuple[Array, Array], ...]
-    scales: tuple[Any, ...]
-    lower: Array
-    upper: Array
-    preferred: Array | None
-    rank_tolerance: Any
-    G: Array
-    g: Array
-    row_scale: Any
-    rounding: Any = ROUNDING
+    levels: tuple[tuple[Array, Array], ...]  # (T, e) of each, highest first; shapes (r, m) and (r,)
+    scales: tuple[Any, ...]  # per level: pivots count relative to this
+    lower: Array  # shape (m,), may be -inf; shape (0,) if no input has a limit
+    upper: Array  # the same; may be inf
+    preferred: Array | None  # s, shape (m,); None: zero
+    rank_tolerance: Any  # a direction counts when its pivot exceeds this times the scale
+    G: Array  # rows `G u >= g` above all levels, shape (k, m)
+    g: Array  # shape (k,); may be -inf
+    row_scale: Any  # pivots of G count relative to this
+    rounding: Any = ROUNDING  # as `ROUNDING`, in the precision of the numbers
 
     def holding(self, held: Array) -> "LeastSquaresProblem":
         """The same with the held rows of G as equalities in the first level; `held` as of `advance`, for rows alone."""
@@ -98,17 +86,11 @@ class LeastSquaresProblem:
 
 @dataclass(frozen=True)
 class Solution:
-    """The best inputs with some held, and no limits for the others.
+    """The best inputs with some held, and no limits for the others."""
 
-    Attributes:
-        u: Shape (m,).
-        terms: Size of the terms that each input is a sum of, shape (m,).
-        splits: A decomposition per level.
-    """
-
-    u: Array
-    terms: Array
-    splits: list[Decomposition]
+    u: Array  # shape (m,)
+    terms: Array  # size of the terms that each input is a sum of, shape (m,)
+    splits: list[Decomposition]  # a decomposition per level
 
 
 def above(a: Any, b: Any) -> Any:

@@ -69,17 +69,11 @@ def braking(
 
 
 class _RestPose(NamedTuple):
-    """A machine at rest.
+    """A machine at rest."""
 
-    Attributes:
-        q: Shape (n,).
-        free: Accelerations at u = 0, shape (n,).
-        by_inputs: Accelerations per unit of input, shape (n, m).
-    """
-
-    q: Array
-    free: Array
-    by_inputs: Array
+    q: Array  # shape (n,)
+    free: Array  # accelerations at u = 0, shape (n,)
+    by_inputs: Array  # accelerations per unit of input, shape (n, m)
 
 
 def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> float:

@@ -26,13 +26,9 @@ Function = Callable[[Any, Array, Array], Any]
 
 @dataclass(frozen=True)
 class Feedback(Law):
-    """`u = function(t, q, v)`.
+    """`u = function(t, q, v)`."""
 
-    Attributes:
-        function: Plain NumPy, with `servoctl.where` for branches; q and v have shape (n,), what it returns (m,).
-    """
-
-    function: Function
+    function: Function  # plain NumPy, with `servoctl.where` for branches; q and v have shape (n,), what it returns (m,)
 
     def bind(self, model: Model) -> "BoundFeedback":
         if not callable(self.function):
@@ -42,15 +38,10 @@ class Feedback(Law):
 
 @dataclass(frozen=True)
 class BoundFeedback(BoundLaw):
-    """A feedback for a plant.
+    """A feedback for a plant."""
 
-    Attributes:
-        function: As of `Feedback`.
-        count: Number of inputs m.
-    """
-
-    function: Function
-    count: int
+    function: Function  # as of `Feedback`
+    count: int  # number of inputs m
 
     def command(self, terms: Terms, memory: Array) -> Command:
         t, q, v = terms.state

@@ -38,23 +38,14 @@ MARGIN = 2.0
 
 
 class FunnelNumbers(NamedTuple):
-    """The numbers of the funnel of one row; the unit of beta is that of the violation per s.
+    """The numbers of the funnel of one row; the unit of beta is that of the violation per s."""
 
-    Attributes:
-        rate: lambda in beta = phi' + lambda phi [1/s].
-        kappa: Gain in the middle [1/s].
-        start: Half-width at t = 0.
-        end: Half-width that remains.
-        shrink: Rate from one to the other [1/s].
-        slope: G, the largest slope of F [1/s].
-    """
-
-    rate: Any
-    kappa: Any
-    start: Any
-    end: Any
-    shrink: Any
-    slope: Any
+    rate: Any  # [1/s] lambda in beta = phi' + lambda phi
+    kappa: Any  # [1/s] gain in the middle
+    start: Any  # half-width at t = 0
+    end: Any  # half-width that remains
+    shrink: Any  # [1/s] rate from one to the other
+    slope: Any  # [1/s] G, the largest slope of F
 
     def width(self, t: Any) -> Any:
         """rho at a time."""
@@ -208,21 +199,13 @@ def _at_slope(slope: float, rate: float, has_rate: bool) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class FunnelTerm:
-    """The funnels of a bound law; all of it is structure, the numbers are parameters of the law.
+    """The funnels of a bound law; all of it is structure, the numbers are parameters of the law."""
 
-    Attributes:
-        members: Indices of the rows with a funnel.
-        names: Their names.
-        by_rate: Whether beta of such a row is made of the violation rate; else it is the violation.
-        period: Period of the law [s]; None: it acts continuously.
-        late: From a measurement to the torque that uses it [s].
-    """
-
-    members: tuple[int, ...]
+    members: tuple[int, ...]  # indices of the rows with a funnel
     names: tuple[str, ...]
-    by_rate: tuple[bool, ...]
-    period: float | None
-    late: float
+    by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
+    period: float | None  # period of the law [s]; None: it acts continuously
+    late: float  # [s] from a measurement to the torque that uses it
 
     def of_rows(self, numbers: Sequence[Any]) -> list[FunnelNumbers]:
         """The flat parameters of the law, per member."""

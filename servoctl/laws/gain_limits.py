@@ -26,19 +26,12 @@ KEPT = 1024
 
 
 class RowFeedback(NamedTuple):
-    """Feedback of the violation of one row.
+    """Feedback of the violation of one row."""
 
-    Attributes:
-        damping: [1/s].
-        stiffness: [1/s^2], or [1/s] for a row without a violation rate.
-        has_rate: Whether the row has a violation rate.
-        higher: Gains on the second and higher derivatives, for rows of `input_output`.
-    """
-
-    damping: float
-    stiffness: float
-    has_rate: bool = True
-    higher: tuple[float, ...] = ()
+    damping: float  # [1/s]
+    stiffness: float  # [1/s^2], or [1/s] for a row without a violation rate
+    has_rate: bool = True  # whether the row has a violation rate
+    higher: tuple[float, ...] = ()  # gains on the second and higher derivatives, for rows of `input_output`
 
     @property
     def gains(self) -> list[float]:

@@ -35,78 +35,46 @@ Kind = Literal["barrier", "decay", "stopping", "speed"]
 
 
 class BoundRow(NamedTuple):
-    """A row of the model's bounds.
+    """A row of the model's bounds."""
 
-    Attributes:
-        name: Under which it is reported; the two sides of a limit have one name.
-        kind: Function of `laws.barrier`.
-    """
-
-    name: str
-    kind: Kind
+    name: str  # under which it is reported; the two sides of a limit have one name
+    kind: Kind  # function of `laws.barrier`
 
 
 class ReactionRow(NamedTuple):
-    """A bound of a reaction of a passive row.
+    """A bound of a reaction of a passive row."""
 
-    Attributes:
-        name: Under which it is reported.
-        row: Index of the passive row.
-        most: Whether the value is the largest; else the smallest.
-    """
-
-    name: str
-    row: int
-    most: bool
+    name: str  # under which it is reported
+    row: int  # index of the passive row
+    most: bool  # whether the value is the largest; else the smallest
 
 
 class BoundNumbers(NamedTuple):
-    """What the rows compare with; parameters of the law.
+    """What the rows compare with; parameters of the law."""
 
-    Attributes:
-        rates: p of each row of the model's bounds [1/s].
-        braking: A of each of them, for `stopping` rows.
-        margins: h of each of them that is kept.
-        reactions: Value of each reaction.
-    """
-
-    rates: Sequence[Any]
-    braking: Sequence[Any]
-    margins: Sequence[Any]
-    reactions: Sequence[Any]
+    rates: Sequence[Any]  # [1/s] p of each row of the model's bounds
+    braking: Sequence[Any]  # a of each of them, for `stopping` rows
+    margins: Sequence[Any]  # h of each of them that is kept
+    reactions: Sequence[Any]  # value of each reaction
 
 
 class BoundRows(NamedTuple):
-    """What the inputs do to the bounds: `G u + free` is h'', h' or a reaction of each row.
+    """What the inputs do to the bounds: `G u + free` is h'', h' or a reaction of each row."""
 
-    Attributes:
-        G: Shape (k, m).
-        free: Shape (k,).
-        scale: Size that pivots of G are relative to.
-    """
-
-    G: Array
-    free: Array
-    scale: Any
+    G: Array  # shape (k, m)
+    free: Array  # shape (k,)
+    scale: Any  # size that pivots of G are relative to
 
 
 @dataclass(frozen=True)
 class HeldBounds:
-    """The bounds of a law; all of it is structure, the numbers are parameters of the law.
+    """The bounds of a law; all of it is structure, the numbers are parameters of the law."""
 
-    Attributes:
-        rows: Of the model's bounds, in order.
-        reactions: Bounds of reactions, which follow them.
-        period: D [s]; None: the law acts continuously.
-        commands: How the actuators follow; None: the law acts continuously.
-        ends: Time at which a reference of task or bounds ends [s].
-    """
-
-    rows: tuple[BoundRow, ...]
-    reactions: tuple[ReactionRow, ...]
-    period: float | None
-    commands: HeldCommands | None = None
-    ends: float | None = None
+    rows: tuple[BoundRow, ...]  # of the model's bounds, in order
+    reactions: tuple[ReactionRow, ...]  # bounds of reactions, which follow them
+    period: float | None  # D [s]; None: the law acts continuously
+    commands: HeldCommands | None = None  # how the actuators follow; None: the law acts continuously
+    ends: float | None = None  # [s] time at which a reference of task or bounds ends
 
     @property
     def memory(self) -> dict[str, float]:

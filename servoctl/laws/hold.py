@@ -22,19 +22,12 @@ WHOLE = 1e-9
 
 @dataclass(frozen=True)
 class EstimateFilter:
-    """The estimate that replaces x in the law: C f + D x, with f+ = F f + G x from sample to sample.
+    """The estimate that replaces x in the law: C f + D x, with f+ = F f + G x from sample to sample."""
 
-    Attributes:
-        F: Shape (states, states).
-        G: Shape (states, n).
-        C: Shape (n, states).
-        D: Shape (n, n).
-    """
-
-    F: Array
-    G: Array
-    C: Array
-    D: Array
+    F: Array  # shape (states, states)
+    G: Array  # shape (states, n)
+    C: Array  # shape (n, states)
+    D: Array  # shape (n, n)
 
 
 def differences(position: Array, velocity: Array, h: float, tau: float) -> EstimateFilter:
@@ -63,23 +56,14 @@ def differences(position: Array, velocity: Array, h: float, tau: float) -> Estim
 
 @dataclass(frozen=True)
 class Held:
-    """The map of x and the lagging inputs a over one period.
+    """The map of x and the lagging inputs a over one period."""
 
-    Attributes:
-        after: From (x, a) at the start of the period, shape (n + lags, n + lags).
-        old: From the command that acts until a new one arrives, shape (n + lags, m).
-        new: From the command that arrives within the period or at its start, shape (n + lags, m).
-        whole: Whole periods of delay of each input, shape (m,).
-        partly: Whether an input's command arrives within a period, shape (m,).
-        size: Length of x.
-    """
-
-    after: Array
-    old: Array
-    new: Array
-    whole: Array
-    partly: Array
-    size: int
+    after: Array  # from (x, a) at the start of the period, shape (n + lags, n + lags)
+    old: Array  # from the command that acts until a new one arrives, shape (n + lags, m)
+    new: Array  # from the command that arrives within the period or at its start, shape (n + lags, m)
+    whole: Array  # whole periods of delay of each input, shape (m,)
+    partly: Array  # whether an input's command arrives within a period, shape (m,)
+    size: int  # length of x
 
     @property
     def kept(self) -> Array:
@@ -149,21 +133,13 @@ def transition(rates: Array, s: float) -> Array:
 
 @dataclass(frozen=True)
 class Closed:
-    """The loop from sample to sample: s+ = A s + B w, where w is added to the commands u = fed s.
+    """The loop from sample to sample: s+ = A s + B w, where w is added to the commands u = fed s."""
 
-    Attributes:
-        A: Shape (states, states).
-        B: Shape (states, m).
-        fed: Shape (m, states).
-        line: Slices of the delayed commands in s, one for each age, for the inputs `late`.
-        late: Indices of the inputs with a delay.
-    """
-
-    A: Array
-    B: Array
-    fed: Array
-    line: tuple[slice, ...]
-    late: Array
+    A: Array  # shape (states, states)
+    B: Array  # shape (states, m)
+    fed: Array  # shape (m, states)
+    line: tuple[slice, ...]  # slices of the delayed commands in s, one for each age, for the inputs `late`
+    late: Array  # indices of the inputs with a delay
 
     def without_idle_line(self, K: Array) -> Array:
         """A restricted to commands in the range of K: all other delayed commands are zero and stay zero."""

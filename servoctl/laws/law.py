@@ -61,12 +61,9 @@ class Law(ABC):
 
 @dataclass(frozen=True)
 class BoundLaw(ABC):
-    """A law with its gains; `float` and `tuple[float, ...]` fields are inputs of the compiled code.
+    """A law with its gains; `float` and `tuple[float, ...]` fields are inputs of the compiled code."""
 
-    Attributes:
-        passive_rank_tolerance: A direction of the passive rows counts when its pivot exceeds this times |Ahat L^-T|_F.
-    """
-
+    # a direction of the passive rows counts when its pivot exceeds this times |Ahat L^-T|_F
     passive_rank_tolerance: float
 
     @abstractmethod

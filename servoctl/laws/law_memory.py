@@ -10,16 +10,11 @@ from servoctl.types import Array
 
 
 class LawMemory(NamedTuple):
-    """The parts of a law that have memory, in its order.
+    """The parts of a law that have memory, in its order."""
 
-    Attributes:
-        observer: Disturbance observer of the rows; None: none.
-        bounds: Bounds; None: none.
-        robust: Robust or adaptive term; None: none. An adaptive one has one state, the last of the memory.
-    """
-
-    observer: RowObserver | None
-    bounds: HeldBounds | None
+    observer: RowObserver | None  # disturbance observer of the rows; None: none
+    bounds: HeldBounds | None  # bounds; None: none
+    # robust or adaptive term; None: none. An adaptive one has one state, the last of the memory
     robust: RobustTerm | None
 
     @property

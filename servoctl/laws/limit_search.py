@@ -21,21 +21,13 @@ def most_steps(n: int) -> int:
 
 @dataclass(frozen=True)
 class SearchSize:
-    """What a search is compiled for.
+    """What a search is compiled for."""
 
-    Attributes:
-        counts: Rows per level.
-        m: Inputs.
-        k: Rows of G.
-        limited: Whether any input has a limit.
-        preferring: Whether there is an s.
-    """
-
-    counts: tuple[int, ...]
-    m: int
-    k: int = 0
-    limited: bool = True
-    preferring: bool = True
+    counts: tuple[int, ...]  # rows per level
+    m: int  # inputs
+    k: int = 0  # rows of G
+    limited: bool = True  # whether any input has a limit
+    preferring: bool = True  # whether there is an s
 
     @classmethod
     def of(cls, problem: LeastSquaresProblem) -> "SearchSize":

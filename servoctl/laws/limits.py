@@ -31,43 +31,28 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Limited:
-    """The inputs inside their limits, and what they give up.
+    """The inputs inside their limits, and what they give up."""
 
-    Attributes:
-        u: Shape (m,); never outside the limits.
-        given_up: Per level: `e - T u`, shape (r,).
-        at_limit: Per input: 1 at its upper limit, -1 at its lower one, 0 between.
-        slack: Per row of G: what it lacks, `max(0, g - G u)`; 0 up to rounding where it is met; shape (k,).
-        binding: Per row of G: 1 if it holds the answer at equality or lacks something, else 0; shape (k,).
-        held: Per input: 1 or -1 if the search held it at its upper or lower limit, else 0; then per row as `binding`.
-        iterations: Steps of the search; 0 if the unlimited answer is inside the limits.
-        converged: Whether u is proven optimal, up to rounding. It may be false if the free columns of T have a
-            condition number above 1e8. Then u is inside the limits, and no worse than the start of the search in the
-            first level in which they differ.
-    """
-
-    u: Array
-    given_up: tuple[Array, ...]
-    at_limit: Array
-    slack: Array
-    binding: Array
+    u: Array  # shape (m,); never outside the limits
+    given_up: tuple[Array, ...]  # per level: `e - T u`, shape (r,)
+    at_limit: Array  # per input: 1 at its upper limit, -1 at its lower one, 0 between
+    slack: Array  # per row of G: what it lacks, `max(0, g - G u)`; 0 up to rounding where it is met; shape (k,)
+    binding: Array  # per row of G: 1 if it holds the answer at equality or lacks something, else 0; shape (k,)
+    # per input: 1 or -1 if the search held it at its upper or lower limit, else 0; then per row as `binding`
     held: Array
-    iterations: Any
+    iterations: Any  # steps of the search; 0 if the unlimited answer is inside the limits
+    # whether u is proven optimal, up to rounding. It may be false if the free columns of T have a condition number
+    # above 1e8. Then u is inside the limits, and no worse than the start of the search in the first level in which they
+    # differ
     converged: Any
 
 
 class Start(NamedTuple):
-    """Where a search begins.
+    """Where a search begins."""
 
-    Attributes:
-        u: Finite inputs, shape (m,); those that are held are put at their limit.
-        held: Inputs and rows that are held there, as in `Limited.held`; rounding is forgiven.
-        known: 1, or 0 if the search begins as without it.
-    """
-
-    u: Array
-    held: Array
-    known: Any = 1.0
+    u: Array  # finite inputs, shape (m,); those that are held are put at their limit
+    held: Array  # inputs and rows that are held there, as in `Limited.held`; rounding is forgiven
+    known: Any = 1.0  # 1, or 0 if the search begins as without it
 
 
 def within_limits(

@@ -29,21 +29,13 @@ SMALL, LONGEST = 1e-9, 200_000
 
 @dataclass(frozen=True)
 class EstimateErrors:
-    """What is known of the errors of an estimator with a model; per coordinate.
+    """What is known of the errors of an estimator with a model; per coordinate."""
 
-    Attributes:
-        period: Period [s].
-        late: Whole periods by which it predicts.
-        gains: K: on q [-], v [1/s] and d [1/s^2].
-        change: s: how fast the disturbance changes [unit/s^2 per s].
-        noise: r: standard deviation of the positions [unit].
-    """
-
-    period: float
-    late: int
-    gains: Sequence[tuple[float, float, float]]
-    change: Sequence[float]
-    noise: Sequence[float]
+    period: float  # [s] period
+    late: int  # whole periods by which it predicts
+    gains: Sequence[tuple[float, float, float]]  # K: on q [-], v [1/s] and d [1/s^2]
+    change: Sequence[float]  # [unit/s^2 per s] s: how fast the disturbance changes
+    noise: Sequence[float]  # [unit] r: standard deviation of the positions
 
     def margin(self, kind: str, rate: float, gradient: Array) -> float:
         """The margin of a row [unit of h].

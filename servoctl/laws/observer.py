@@ -35,26 +35,18 @@ SHARE = 0.2
 class Observer:
     """A disturbance observer as the user configures it.
 
-    Attributes:
-        period: Period of the law [s].
-        rate: L [1/s]; None: 0.2 / period.
-        delay: From the measurement to the torque [s].
-        lag: Time constant of each actuator [s]; one number for all.
-        lower: Smallest torque that each actuator gives; one number for all.
-        upper: Largest torque.
-        engaged: Whether the actuators give the first command before the first tick, as drives that hold a pose; else
-            they give nothing.
-
     Raises:
         TaskError: A number is out of its range.
     """
 
-    period: float
-    rate: float | None = None
-    delay: float = 0.0
-    lag: float | Sequence[float] = 0.0
-    lower: float | Sequence[float] = -math.inf
-    upper: float | Sequence[float] = math.inf
+    period: float  # [s] period of the law
+    rate: float | None = None  # L [1/s]; None: 0.2 / period
+    delay: float = 0.0  # [s] from the measurement to the torque
+    lag: float | Sequence[float] = 0.0  # time constant of each actuator [s]; one number for all
+    lower: float | Sequence[float] = -math.inf  # smallest torque that each actuator gives; one number for all
+    upper: float | Sequence[float] = math.inf  # largest torque
+    # whether the actuators give the first command before the first tick, as drives that hold a pose; else they give
+    # nothing
     engaged: bool = False
 
     def __post_init__(self) -> None:
@@ -93,17 +85,11 @@ class Observer:
 
 @dataclass(frozen=True)
 class RowObserver:
-    """The observer of a bound law; all of it is structure, its rate L is a parameter of the law.
+    """The observer of a bound law; all of it is structure, its rate L is a parameter of the law."""
 
-    Attributes:
-        rows: Names of the task rows.
-        by_rate: Whether beta of a row is its violation rate; else it is the violation.
-        commands: How the actuators follow the commands.
-    """
-
-    rows: tuple[str, ...]
-    by_rate: tuple[bool, ...]
-    commands: HeldCommands
+    rows: tuple[str, ...]  # names of the task rows
+    by_rate: tuple[bool, ...]  # whether beta of a row is its violation rate; else it is the violation
+    commands: HeldCommands  # how the actuators follow the commands
 
     @property
     def memory(self) -> dict[str, float]:

@@ -39,19 +39,12 @@ Preload = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class ReactionComponent:
-    """A component of a loop's reaction.
+    """A component of a loop's reaction."""
 
-    Attributes:
-        loop: Name of the loop.
-        name: One of `COMPONENTS`.
-        kind: Kind of the loop.
-        rows: Index of the loop's first passive row, and that of the row after its last.
-    """
-
-    loop: str
-    name: str
-    kind: str
-    rows: tuple[int, int]
+    loop: str  # name of the loop
+    name: str  # one of `COMPONENTS`
+    kind: str  # kind of the loop
+    rows: tuple[int, int]  # index of the loop's first passive row, and that of the row after its last
 
     def of_multipliers(self, violation: Array) -> Array:
         """The component per unit of each passive multiplier, shape (passive rows,).
@@ -66,17 +59,11 @@ class ReactionComponent:
 
 
 class ReactionRows(NamedTuple):
-    """`T u = rhs` of the prescribed components.
+    """`T u = rhs` of the prescribed components."""
 
-    Attributes:
-        T: Shape (k, m).
-        rhs: Shape (k,).
-        size: |R|_F: pivots count relative to this times |L^-1 B|_F.
-    """
-
-    T: Array
-    rhs: Array
-    size: Any
+    T: Array  # shape (k, m)
+    rhs: Array  # shape (k,)
+    size: Any  # |R|_F: pivots count relative to this times |L^-1 B|_F
 
 
 def components(preload: Preload, passive_rows: Sequence[Row], plant: Plant) -> tuple[ReactionComponent, ...]:

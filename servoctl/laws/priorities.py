@@ -27,21 +27,13 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Prioritised:
-    """The inputs, with ranks and residuals.
+    """The inputs, with ranks and residuals."""
 
-    Attributes:
-        u: Shape (m,).
-        free: Projector onto the null space of all levels, shape (m, m).
-        ranks: Per level: number of directions that it adds to those of the higher levels.
-        residuals: Per level: `e - T u`, shape (r,).
-        pivots: Per level: smallest pivot counted, relative to its scale; 0 where none is.
-    """
-
-    u: Array
-    free: Array
-    ranks: tuple[Any, ...]
-    residuals: tuple[Array, ...]
-    pivots: tuple[Any, ...]
+    u: Array  # shape (m,)
+    free: Array  # projector onto the null space of all levels, shape (m, m)
+    ranks: tuple[Any, ...]  # per level: number of directions that it adds to those of the higher levels
+    residuals: tuple[Array, ...]  # per level: `e - T u`, shape (r,)
+    pivots: tuple[Any, ...]  # per level: smallest pivot counted, relative to its scale; 0 where none is
 
     @property
     def rank(self) -> Any:

@@ -26,42 +26,25 @@ ESTIMATE = "adaptive.bound"
 
 
 class RobustNumbers(NamedTuple):
-    """The numbers of a term, which are parameters of the law.
+    """The numbers of a term, which are parameters of the law."""
 
-    Attributes:
-        bound: rho [scaled acceleration of the rows]; unused by an adaptive term.
-        layer: eps.
-        rate: Growth of the estimate per |beta| [1/s^2].
-        leak: Its decay [1/s].
-        width: |beta| below which it does not grow.
-        gain: G, the largest gain on beta [1/s].
-    """
-
-    bound: float
-    layer: float
-    rate: float
-    leak: float
-    width: float
-    gain: float
+    bound: float  # rho [scaled acceleration of the rows]; unused by an adaptive term
+    layer: float  # eps
+    rate: float  # [1/s^2] growth of the estimate per |beta|
+    leak: float  # [1/s] its decay
+    width: float  # |beta| below which it does not grow
+    gain: float  # [1/s] G, the largest gain on beta
 
 
 @dataclass(frozen=True)
 class RobustTerm:
-    """The structure of a bound term.
+    """The structure of a bound term."""
 
-    Attributes:
-        members: Indices of the rows that it acts on.
-        by_rate: Whether beta of such a row is made of the violation rate; else it is the violation.
-        adaptive: Whether rho is estimated.
-        period: Period of the law [s]; None: the law acts continuously.
-        late: Periods from a measurement to the torque that uses it.
-    """
-
-    members: tuple[int, ...]
-    by_rate: tuple[bool, ...]
-    adaptive: bool
-    period: float | None
-    late: float
+    members: tuple[int, ...]  # indices of the rows that it acts on
+    by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
+    adaptive: bool  # whether rho is estimated
+    period: float | None  # period of the law [s]; None: the law acts continuously
+    late: float  # periods from a measurement to the torque that uses it
 
     @property
     def memory(self) -> dict[str, float]:

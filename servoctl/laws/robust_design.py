@@ -30,17 +30,12 @@ UNITS = dict.fromkeys(("x", "y", "z"), "m") | dict.fromkeys(("rx", "ry", "rz"), 
 
 @dataclass(frozen=True)
 class _Term:
-    """What robust and adaptive terms share.
+    """What robust and adaptive terms share."""
 
-    Attributes:
-        scale: Row or task -> size by which its violation is divided, default 1.
-        period: Period of the law [s]; None: it acts continuously.
-        late: Periods from a measurement to the torque that uses it.
-    """
-
+    # row or task -> size by which its violation is divided, default 1
     scale: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    period: float | None = field(default=None, kw_only=True)
-    late: float = field(default=0.0, kw_only=True)
+    period: float | None = field(default=None, kw_only=True)  # period of the law [s]; None: it acts continuously
+    late: float = field(default=0.0, kw_only=True)  # periods from a measurement to the torque that uses it
 
     name = "robust"
 
@@ -76,16 +71,12 @@ class _Term:
 
 @dataclass(frozen=True)
 class Robust(_Term):
-    """A robust term as the user configures it.
+    """A robust term as the user configures it."""
 
-    Attributes:
-        bound: rho: of all rows together, or row or task -> its own [acceleration of the row]; together these count by
-            the root of the sum of squares, each divided by the row's scale.
-        boundary_layer: eps; None: (d + 1) h rho^2.
-    """
-
+    # rho: of all rows together, or row or task -> its own [acceleration of the row]; together these count by the root
+    # of the sum of squares, each divided by the row's scale
     bound: float | Mapping[str, float]
-    boundary_layer: float | None = None
+    boundary_layer: float | None = None  # eps; None: (d + 1) h rho^2
 
     def bind(
         self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
@@ -120,21 +111,14 @@ class Robust(_Term):
 
 @dataclass(frozen=True)
 class Adaptive(_Term):
-    """An adaptive term as the user configures it.
+    """An adaptive term as the user configures it."""
 
-    Attributes:
-        kind: `leakage`: the estimate decays; `dead_zone`: it only grows, while |beta| is above `width`.
-        rate: Growth per |beta| [1/s^2].
-        leak: Decay [1/s], for `leakage`.
-        width: |beta| below which the estimate does not grow.
-        gain_budget: Largest gain on beta, kappa included [1/s]; None: kappa + 1 / ((d + 1) h).
-    """
-
+    # `leakage`: the estimate decays; `dead_zone`: it only grows, while |beta| is above `width`
     kind: Literal["leakage", "dead_zone"]
-    rate: float
-    leak: float = 0.0
-    width: float = 0.0
-    gain_budget: float | None = None
+    rate: float  # [1/s^2] growth per |beta|
+    leak: float = 0.0  # decay [1/s], for `leakage`
+    width: float = 0.0  # |beta| below which the estimate does not grow
+    gain_budget: float | None = None  # largest gain on beta, kappa included [1/s]; None: kappa + 1 / ((d + 1) h)
 
     name = "adaptive"
 

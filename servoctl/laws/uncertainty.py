@@ -26,29 +26,17 @@ from servoctl.types import Array, State
 
 @dataclass(frozen=True)
 class ModelError:
-    """The worst error of a model over some machines and states.
+    """The worst error of a model over some machines and states."""
 
-    Attributes:
-        rho: rho_E [-].
-        at: State and machine at which rho is: time [s], index of the machine.
-        upper: Largest eigenvalue of (E + E^T) / 2 [-].
-        decay: mu: smallest eigenvalue of ((I + E) K + K (I + E)^T) / 2 [1/s], K the decay rates of the rows.
-        disturbance: Largest |d| [acceleration of the rows, scaled].
-        rows: Largest |d| of each row of priority 1, not scaled.
-        rate: Largest |d'| [acceleration of the rows per s, scaled]; None: not known.
-        command_rate: The same of T_n u_n: what a late command misses per second of its delay.
-        reached: Whether the task map has full rank everywhere.
-    """
-
-    rho: float
-    at: tuple[float, int]
-    upper: float
-    decay: float
-    disturbance: float
-    rows: Array
-    reached: bool
-    rate: float | None = None
-    command_rate: float | None = None
+    rho: float  # [-] rho_E
+    at: tuple[float, int]  # state and machine at which rho is: time [s], index of the machine
+    upper: float  # [-] largest eigenvalue of (E + E^T) / 2
+    decay: float  # mu: smallest eigenvalue of ((I + E) K + K (I + E)^T) / 2 [1/s], K the decay rates of the rows
+    disturbance: float  # [acceleration of the rows, scaled] largest |d|
+    rows: Array  # largest |d| of each row of priority 1, not scaled
+    reached: bool  # whether the task map has full rank everywhere
+    rate: float | None = None  # largest |d'| [acceleration of the rows per s, scaled]; None: not known
+    command_rate: float | None = None  # the same of T_n u_n: what a late command misses per second of its delay
 
 
 def model_error(

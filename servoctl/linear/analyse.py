@@ -27,27 +27,16 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """Linear analysis of the closed loop at a state.
-
-    Attributes:
-        state: The state.
-        modes: Modes of the constraint errors and of the internal dynamics.
-        margins: Margins in simulation, and on drives if the config has `hil`.
-        moving: Whether the state moves, so that margins and internal modes are those of a frozen instant.
-        warnings: Unstable modes and missing margins.
-        robustness: Poles of the nominal plant, then with one plant parameter changed at a time.
-        notes: What the linearisation leaves out, and how to read its figures.
-        box: Poles and margins over the box of `law.uncertainty`.
-    """
+    """Linear analysis of the closed loop at a state."""
 
     state: State
-    modes: tuple[Mode, ...]
-    margins: tuple[Margins, ...]
-    moving: bool
-    warnings: tuple[str, ...]
-    robustness: tuple[Shifted, ...] = ()
-    notes: tuple[str, ...] = ()
-    box: BoxAnalysis = field(default_factory=BoxAnalysis)
+    modes: tuple[Mode, ...]  # modes of the constraint errors and of the internal dynamics
+    margins: tuple[Margins, ...]  # margins in simulation, and on drives if the config has `hil`
+    moving: bool  # whether the state moves, so that margins and internal modes are those of a frozen instant
+    warnings: tuple[str, ...]  # unstable modes and missing margins
+    robustness: tuple[Shifted, ...] = ()  # poles of the nominal plant, then with one plant parameter changed at a time
+    notes: tuple[str, ...] = ()  # what the linearisation leaves out, and how to read its figures
+    box: BoxAnalysis = field(default_factory=BoxAnalysis)  # poles and margins over the box of `law.uncertainty`
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -30,17 +30,11 @@ SAME = 1e-6
 
 @dataclass(frozen=True)
 class Worst:
-    """A figure of the loop and its worst value over the box.
+    """A figure of the loop and its worst value over the box."""
 
-    Attributes:
-        nominal: With the law's own model.
-        value: Of the worst machine.
-        machine: Parameter -> relative error of that machine.
-    """
-
-    nominal: float
-    value: float
-    machine: Mapping[str, float]
+    nominal: float  # with the law's own model
+    value: float  # of the worst machine
+    machine: Mapping[str, float]  # parameter -> relative error of that machine
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -49,18 +43,13 @@ class Worst:
 
 @dataclass(frozen=True)
 class BoxMargins:
-    """Poles and margins over the box, with one timing.
+    """Poles and margins over the box, with one timing."""
 
-    Attributes:
-        timing: Period, delay and lag.
-        figures: `growth`: largest real part of a pole [1/s], of a sampled loop the largest |z|; smallest margins of all
-            inputs: `gain`, `gain_down`, `phase` [deg], `delay` [s]. An unstable machine has the margins 1, 1, 0 and 0.
-        unstable: Machines that are unstable, in words.
-    """
-
-    timing: LoopTiming
+    timing: LoopTiming  # period, delay and lag
+    # `growth`: largest real part of a pole [1/s], of a sampled loop the largest |z|; smallest margins of all inputs:
+    # `gain`, `gain_down`, `phase` [deg], `delay` [s]. An unstable machine has the margins 1, 1, 0 and 0
     figures: Mapping[str, Worst]
-    unstable: tuple[str, ...]
+    unstable: tuple[str, ...]  # machines that are unstable, in words
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -70,19 +59,13 @@ class BoxMargins:
 
 @dataclass(frozen=True)
 class BoxAnalysis:
-    """Poles and margins over a box.
+    """Poles and margins over a box."""
 
-    Attributes:
-        box: Parameter -> (lower, upper) relative error; empty without `law.uncertainty`.
-        machines: Number of machines that were compared.
-        corners: Whether every corner is among them; else random ones are.
-        margins: For each timing.
-    """
-
+    # parameter -> (lower, upper) relative error; empty without `law.uncertainty`
     box: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    machines: int = 0
-    corners: bool = True
-    margins: tuple[BoxMargins, ...] = ()
+    machines: int = 0  # number of machines that were compared
+    corners: bool = True  # whether every corner is among them; else random ones are
+    margins: tuple[BoxMargins, ...] = ()  # for each timing
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -38,30 +38,18 @@ class Local:
     """Plant and law at a state: dy' = A dy + B dw, dw = K dy in continuous time; dx = W dy.
 
     The first m inputs are the actuators, the others are the rates of the controller memory.
-
-    Attributes:
-        A: Under a held command, shape (states, states).
-        B: Shape (states, inputs).
-        K: Shape (inputs, states).
-        C: Outputs q, v, u and the violations of the task, shape (outputs, states).
-        W: Shape (2 n + memory, states).
-        S: Coordinates of `errors` over dy, the errors first, shape (coordinates, states).
-        errors: Number of errors among these coordinates.
-        n: Number of coordinates of the plant.
-        m: Number of actuators.
-        f: x' at the state, shape (2 n + memory,).
     """
 
-    A: Array
-    B: Array
-    K: Array
-    C: Array
-    W: Array
-    S: Array
-    errors: int
-    n: int
-    m: int
-    f: Array
+    A: Array  # under a held command, shape (states, states)
+    B: Array  # shape (states, inputs)
+    K: Array  # shape (inputs, states)
+    C: Array  # outputs q, v, u and the violations of the task, shape (outputs, states)
+    W: Array  # shape (2 n + memory, states)
+    S: Array  # coordinates of `errors` over dy, the errors first, shape (coordinates, states)
+    errors: int  # number of errors among these coordinates
+    n: int  # number of coordinates of the plant
+    m: int  # number of actuators
+    f: Array  # x' at the state, shape (2 n + memory,)
 
 
 _TRACED: WeakKeyDictionary[Loop, CompiledLoop] = WeakKeyDictionary()

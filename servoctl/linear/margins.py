@@ -38,26 +38,17 @@ NOTHING = 1e-9
 
 @dataclass(frozen=True)
 class Margin:
-    """Margins at one actuator, with all others unchanged.
+    """Margins at one actuator, with all others unchanged."""
 
-    Attributes:
-        actuator: Where the loop is opened.
-        gain: Factor above 1 on the actuator's torque, as deviation from its value on the constraint, at which the loop
-            becomes unstable; infinite if there is none.
-        gain_down: The same below 1; 0 if there is none.
-        phase: Phase margin [deg]; infinite if the loop gain never crosses 1.
-        delay: Additional delay at this actuator at which the loop becomes unstable [s]; infinite if there is none.
-        modulus: Smallest |1 + L|: the distance from the critical point.
-        crossover: Crossover frequency of `phase` [rad/s]; None if there is none.
-    """
-
-    actuator: str
+    actuator: str  # where the loop is opened
+    # factor above 1 on the actuator's torque, as deviation from its value on the constraint, at which the loop becomes
+    # unstable; infinite if there is none
     gain: float
-    gain_down: float
-    phase: float
-    delay: float
-    modulus: float
-    crossover: float | None
+    gain_down: float  # the same below 1; 0 if there is none
+    phase: float  # phase margin [deg]; infinite if the loop gain never crosses 1
+    delay: float  # additional delay at this actuator at which the loop becomes unstable [s]; infinite if there is none
+    modulus: float  # smallest |1 + L|: the distance from the critical point
+    crossover: float | None  # crossover frequency of `phase` [rad/s]; None if there is none
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; infinite values are None."""

@@ -33,22 +33,16 @@ the eigenvalues of a matrix with a state for each actuator and period."""
 
 @dataclass(frozen=True)
 class Margins:
-    """Margins of the loop with a timing.
+    """Margins of the loop with a timing."""
 
-    Attributes:
-        timing: Period, delay and lag.
-        growth: Largest real part of a pole [1/s]; of a sampled loop the largest |z|.
-        actuators: Margins at each actuator; empty if the closed loop is unstable at this state.
-        delay_margin: Additional delay at all actuators together at which the loop becomes unstable [s]; infinite if
-            there is none; None if the loop is unstable.
-        gain_factor: Factor on the rates of decay of the gains (alpha and beta) at which the loop becomes unstable;
-            infinite if there is none; None if the loop is unstable or the law has no gains.
-    """
-
-    timing: LoopTiming
-    growth: float
-    actuators: tuple[Margin, ...]
+    timing: LoopTiming  # period, delay and lag
+    growth: float  # largest real part of a pole [1/s]; of a sampled loop the largest |z|
+    actuators: tuple[Margin, ...]  # margins at each actuator; empty if the closed loop is unstable at this state
+    # additional delay at all actuators together at which the loop becomes unstable [s]; infinite if there is none; None
+    # if the loop is unstable
     delay_margin: float | None = None
+    # factor on the rates of decay of the gains (alpha and beta) at which the loop becomes unstable; infinite if there
+    # is none; None if the loop is unstable or the law has no gains
     gain_factor: float | None = None
 
     @property
@@ -75,27 +69,18 @@ class Margins:
 
 @dataclass(frozen=True)
 class LoopMargins:
-    """The smallest margins of a loop over its actuators.
+    """The smallest margins of a loop over its actuators."""
 
-    Attributes:
-        timing: Period, delay and lag in words.
-        stable: Whether the loop is stable; if not, its margins are 1 and 0.
-        gain: Smallest factor above 1 on one actuator's torque at which it becomes unstable; infinite if there is none.
-        gain_down: Largest factor below 1 at which it becomes unstable; 0 if there is none.
-        phase: Smallest phase margin [deg]; infinite if there is none.
-        delay: Additional delay at all actuators together at which it becomes unstable [s]; infinite if there is none.
-        gain_factor: Factor on all gains of the law at which it becomes unstable, as `Margins.gain_factor`.
-        share: Period or step divided by the longest stable one of the gains, the largest over the rows.
-    """
-
-    timing: str
-    stable: bool
+    timing: str  # period, delay and lag in words
+    stable: bool  # whether the loop is stable; if not, its margins are 1 and 0
+    # smallest factor above 1 on one actuator's torque at which it becomes unstable; infinite if there is none
     gain: float
-    gain_down: float
-    phase: float
+    gain_down: float  # largest factor below 1 at which it becomes unstable; 0 if there is none
+    phase: float  # smallest phase margin [deg]; infinite if there is none
+    # additional delay at all actuators together at which it becomes unstable [s]; infinite if there is none
     delay: float
-    gain_factor: float | None
-    share: float
+    gain_factor: float | None  # factor on all gains of the law at which it becomes unstable, as `Margins.gain_factor`
+    share: float  # period or step divided by the longest stable one of the gains, the largest over the rows
 
 
 def loop_margins(run: Run, at: State | float | None = None, drives: bool = False) -> LoopMargins:

@@ -45,21 +45,13 @@ COUPLED = 1e-8
 
 @dataclass(frozen=True)
 class Mode:
-    """One eigenvalue.
+    """One eigenvalue."""
 
-    Attributes:
-        pole: Pole [1/s].
-        of: Names of the rows whose error it is, or `internal`.
-        group: `task`, `passive` or `internal`.
-        mostly: For an internal mode: the coordinates that move most.
-        z: For a sampled loop: the eigenvalue from sample to sample; the pole is ln z / period.
-    """
-
-    pole: complex
-    of: str
-    group: str
-    mostly: str = ""
-    z: complex | None = None
+    pole: complex  # [1/s] pole
+    of: str  # names of the rows whose error it is, or `internal`
+    group: str  # `task`, `passive` or `internal`
+    mostly: str = ""  # for an internal mode: the coordinates that move most
+    z: complex | None = None  # for a sampled loop: the eigenvalue from sample to sample; the pole is ln z / period
 
     @property
     def frequency(self) -> float:

@@ -42,17 +42,12 @@ HALVINGS = 10
 
 @dataclass(frozen=True)
 class Reserve:
-    """Distance of a run's gains from instability.
+    """Distance of a run's gains from instability."""
 
-    Attributes:
-        gain_share: Largest over the task rows, in simulation and on drives; 0 without feedback.
-        overshoot: Largest over the same rows.
-        gain_margin: Smallest over the actuators, in simulation and on drives; 1 if the loop is unstable; None if it
-            cannot be linearised.
-    """
-
-    gain_share: float
-    overshoot: float
+    gain_share: float  # largest over the task rows, in simulation and on drives; 0 without feedback
+    overshoot: float  # largest over the same rows
+    # smallest over the actuators, in simulation and on drives; 1 if the loop is unstable; None if it cannot be
+    # linearised
     gain_margin: float | None
 
     def to_dict(self) -> dict[str, float]:

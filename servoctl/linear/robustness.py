@@ -29,19 +29,12 @@ CHANGE = 0.1
 
 @dataclass(frozen=True)
 class Shifted:
-    """Poles and margins with one changed parameter.
+    """Poles and margins with one changed parameter."""
 
-    Attributes:
-        parameter: Name of the parameter; None for the nominal plant.
-        change: Change relative to its value.
-        poles: Poles on the passive constraints [1/s], the least stable first.
-        margins: Margins in simulation and on drives.
-    """
-
-    parameter: str | None
-    change: float
-    poles: tuple[complex, ...]
-    margins: tuple[Margins, ...] = ()
+    parameter: str | None  # name of the parameter; None for the nominal plant
+    change: float  # change relative to its value
+    poles: tuple[complex, ...]  # poles on the passive constraints [1/s], the least stable first
+    margins: tuple[Margins, ...] = ()  # margins in simulation and on drives
 
     @property
     def slowest(self) -> Mode | None:

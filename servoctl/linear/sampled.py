@@ -40,42 +40,26 @@ REPEATED = 2
 
 @dataclass(frozen=True)
 class Linear:
-    """dx' = A dx + B dw, dy = C dx; or the same from period to period.
+    """dx' = A dx + B dw, dy = C dx; or the same from period to period."""
 
-    Attributes:
-        A: Shape (states, states).
-        B: Shape (states, m); w is added to the commands.
-        C: Shape (outputs, states); outputs are q, v, u and the violations of the task, in this order.
-        fed: Feedback from the state to the command, shape (m, states).
-        period: Period [s]; None: continuous time.
-        states: Names of the states.
-    """
-
-    A: Array
-    B: Array
-    C: Array
-    fed: Array
-    period: float | None
-    states: tuple[str, ...]
+    A: Array  # shape (states, states)
+    B: Array  # shape (states, m); w is added to the commands
+    C: Array  # shape (outputs, states); outputs are q, v, u and the violations of the task, in this order
+    fed: Array  # feedback from the state to the command, shape (m, states)
+    period: float | None  # period [s]; None: continuous time
+    states: tuple[str, ...]  # names of the states
 
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """Period, delay and lag of a loop.
+    """Period, delay and lag of a loop."""
 
-    Attributes:
-        period: Period [s]; None: the law acts continuously.
-        delay: Delay from a measurement to the torque, per actuator [s].
-        lag: Time constant of the torque, per actuator [s].
-        velocity_filter: Time constant of the filter that differentiates positions [s]; None: velocities are measured.
-        drives: Whether it is the loop on drives.
-    """
-
-    period: float | None
-    delay: tuple[float, ...]
-    lag: tuple[float, ...]
+    period: float | None  # period [s]; None: the law acts continuously
+    delay: tuple[float, ...]  # [s] delay from a measurement to the torque, per actuator
+    lag: tuple[float, ...]  # [s] time constant of the torque, per actuator
+    # time constant of the filter that differentiates positions [s]; None: velocities are measured
     velocity_filter: float | None = None
-    drives: bool = False
+    drives: bool = False  # whether it is the loop on drives
 
     def __str__(self) -> str:
         """In words."""
@@ -135,15 +119,10 @@ def timings(run: Run) -> list[LoopTiming]:
 
 @dataclass(frozen=True)
 class LocalLoop:
-    """A linearised loop with its timing.
+    """A linearised loop with its timing."""
 
-    Attributes:
-        at: Plant and law at a state.
-        timing: Period, delay and lag.
-    """
-
-    at: Local
-    timing: LoopTiming
+    at: Local  # plant and law at a state
+    timing: LoopTiming  # period, delay and lag
 
     @property
     def closed(self) -> Closed:

@@ -34,17 +34,11 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Classification:
-    """The kind of a constraint.
+    """The kind of a constraint."""
 
-    Attributes:
-        time: `scleronomic` (time appears neither in the constraint nor in its rate form) or `rheonomic`.
-        integrable: True, False, or None if undecided.
-        reason: The reason in one sentence.
-    """
-
-    time: str
-    integrable: bool | None
-    reason: str
+    time: str  # `scleronomic` (time appears neither in the constraint nor in its rate form) or `rheonomic`
+    integrable: bool | None  # true, False, or None if undecided
+    reason: str  # the reason in one sentence
 
 
 def classify(constraint: Constraint, plant: Plant, around: State) -> Classification:

@@ -19,41 +19,26 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Row:
-    """One scalar row of a task or of the passive constraints.
+    """One scalar row of a task or of the passive constraints."""
 
-    Attributes:
-        name: `object_x`, or `mine.0`, `mine.1` where a constraint has several rows.
-        group: The constraint's name.
-        kind: `holonomic`, `nonholonomic` or `second_order`.
-        has_violation: Whether the row has a violation at position or velocity level.
-        has_rate: Whether the row has a violation rate.
-        degree: Order of the derivative of the violation that the row prescribes: 2 for holonomic rows, 1 for
-            nonholonomic ones, the relative degree for differentiated rows, 0 without a violation.
-    """
-
-    name: str
-    group: str
-    kind: str
-    has_violation: bool
-    has_rate: bool
+    name: str  # `object_x`, or `mine.0`, `mine.1` where a constraint has several rows
+    group: str  # the constraint's name
+    kind: str  # `holonomic`, `nonholonomic` or `second_order`
+    has_violation: bool  # whether the row has a violation at position or velocity level
+    has_rate: bool  # whether the row has a violation rate
+    # order of the derivative of the violation that the row prescribes: 2 for holonomic rows, 1 for nonholonomic ones,
+    # the relative degree for differentiated rows, 0 without a violation
     degree: int
 
 
 @dataclass(frozen=True)
 class CompiledRows:
-    """The derivatives of all constraints: passive ones, those of the task, then bounds, if there are any.
+    """The derivatives of all constraints: passive ones, those of the task, then bounds, if there are any."""
 
-    Attributes:
-        kernel: (t, q, v, p) -> the fields of `Rows`, group by group.
-        rows: The rows of each group; empty for bounds that are not there.
-        forms: A of each group as `Sparse`: the places where an entry may not be zero.
-        structures: In which structure `kernel` gives A of each group; anything but a `Sparse`: an array.
-    """
-
-    kernel: Kernel
-    rows: list[list[Row]]
-    forms: list[Sparse]
-    structures: tuple[Any, ...]
+    kernel: Kernel  # (t, q, v, p) -> the fields of `Rows`, group by group
+    rows: list[list[Row]]  # the rows of each group; empty for bounds that are not there
+    forms: list[Sparse]  # a of each group as `Sparse`: the places where an entry may not be zero
+    structures: tuple[Any, ...]  # in which structure `kernel` gives A of each group; anything but a `Sparse`: an array
 
 
 def compiled_rows(

@@ -26,17 +26,11 @@ Limits = Mapping[str, float | Sequence[float]]
 
 @dataclass(frozen=True)
 class CoordinateLimits(Constraint):
-    """Limits of some coordinates, or of their speeds.
+    """Limits of some coordinates, or of their speeds."""
 
-    Attributes:
-        coordinates: Names.
-        lower: Smallest value of each; -inf for none.
-        upper: Largest value.
-    """
-
-    coordinates: tuple[str, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
+    coordinates: tuple[str, ...]  # names
+    lower: tuple[float, ...]  # smallest value of each; -inf for none
+    upper: tuple[float, ...]  # largest value
 
     rate: ClassVar[bool]
 

@@ -34,21 +34,15 @@ SAME = 1e-6
 
 @dataclass(frozen=True)
 class Shared:
-    """Task rows on which too few combinations of the inputs act.
+    """Task rows on which too few combinations of the inputs act."""
 
-    Attributes:
-        rank: Number of independent rows among all required rows.
-        rows: Indices of the rows that share inputs.
-        combinations: Number of combinations of the inputs that act on them.
-        inputs: Actuator -> its share in the combination, the largest 1, if there is one combination and it is the same
-            at all states; else the actuators that act on the rows, all with 0.
-        integrators: Number of integrators before those inputs that makes the rows independent, 1 or 2; None: neither.
-    """
-
-    rank: int
-    rows: tuple[int, ...]
-    combinations: int
+    rank: int  # number of independent rows among all required rows
+    rows: tuple[int, ...]  # indices of the rows that share inputs
+    combinations: int  # number of combinations of the inputs that act on them
+    # actuator -> its share in the combination, the largest 1, if there is one combination and it is the same at all
+    # states; else the actuators that act on the rows, all with 0
     inputs: dict[str, float]
+    # number of integrators before those inputs that makes the rows independent, 1 or 2; None: neither
     integrators: int | None
 
     @property

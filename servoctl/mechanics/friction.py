@@ -34,17 +34,11 @@ def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -
 
 @dataclasses.dataclass(frozen=True)
 class Friction:
-    """Friction at the actuators.
+    """Friction at the actuators."""
 
-    Attributes:
-        coulomb: Dry friction, per actuator [actuator units].
-        viscous: Per speed, per actuator.
-        speed: At which dry friction is tanh(1) of its size, per actuator.
-    """
-
-    coulomb: tuple[float, ...]
-    viscous: tuple[float, ...]
-    speed: tuple[float, ...]
+    coulomb: tuple[float, ...]  # [actuator units] dry friction, per actuator
+    viscous: tuple[float, ...]  # per speed, per actuator
+    speed: tuple[float, ...]  # at which dry friction is tanh(1) of its size, per actuator
 
     def resistance(self, s: Array) -> Array:
         """Friction at the actuators at the speeds s = B^T v, shape (m,)."""

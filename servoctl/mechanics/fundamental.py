@@ -12,19 +12,12 @@ from servoctl.types import Array, State
 
 @dataclass(frozen=True)
 class ConstrainedMotion:
-    """An acceleration, with rank and residual.
+    """An acceleration, with rank and residual."""
 
-    Attributes:
-        acceleration: q'', shape (n,).
-        constraint_force: Qc, shape (n,).
-        rank: Rank of A.
-        inconsistency: (I - A A^+) b in the mass-weighted norm, shape (r,): zero if the rows can all hold.
-    """
-
-    acceleration: Array
-    constraint_force: Array
+    acceleration: Array  # q'', shape (n,)
+    constraint_force: Array  # qc, shape (n,)
     rank: int
-    inconsistency: Array
+    inconsistency: Array  # (I - A A^+) b in the mass-weighted norm, shape (r,): zero if the rows can all hold
 
 
 def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float = 1e-6) -> ConstrainedMotion:

@@ -35,41 +35,27 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Level:
-    """The constraints `A q'' = b` of one level.
+    """The constraints `A q'' = b` of one level."""
 
-    Attributes:
-        name: Name of the level in results and errors.
-        A: Shape (r, n), or (n,) for one row. Rows may depend on each other and on rows of other levels.
-        b: Shape (r,).
-        clearance: R >= 0, for all rows or shape (r,) [acceleration of the row / its multiplier]: row i yields by
-            `b_i - A_i q'' = R_i lambda_i`, where `A^T lambda` is the level's constraint force; 0: exact.
-        rows: Names of the rows in messages; None: `row 0`, `row 1`, ...
-    """
-
-    name: str
+    name: str  # name of the level in results and errors
+    # shape (r, n), or (n,) for one row. Rows may depend on each other and on rows of other levels
     A: Array
-    b: Array
+    b: Array  # shape (r,)
+    # R >= 0, for all rows or shape (r,) [acceleration of the row / its multiplier]: row i yields by `b_i - A_i q'' =
+    # R_i lambda_i`, where `A^T lambda` is the level's constraint force; 0: exact
     clearance: Any = 0.0
-    rows: tuple[str, ...] | None = None
+    rows: tuple[str, ...] | None = None  # names of the rows in messages; None: `row 0`, `row 1`, ...
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Rows of a level that cannot be met.
-
-    Attributes:
-        level: The level.
-        rows: Their indices in the level.
-        residual: `b - A q''` of these rows, by least squares.
-        against: Earlier levels that they contradict; empty: rows of the level contradict each other.
-        names: Names of these rows.
-    """
+    """Rows of a level that cannot be met."""
 
     level: str
-    rows: tuple[int, ...]
-    residual: tuple[float, ...]
-    against: tuple[str, ...]
-    names: tuple[str, ...]
+    rows: tuple[int, ...]  # their indices in the level
+    residual: tuple[float, ...]  # `b - A q''` of these rows, by least squares
+    against: tuple[str, ...]  # earlier levels that they contradict; empty: rows of the level contradict each other
+    names: tuple[str, ...]  # names of these rows
 
     def __str__(self) -> str:
         missed = ", ".join(f"{name} by {x:.3g}" for name, x in zip(self.names, self.residual, strict=True))
@@ -79,26 +65,16 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Enforced:
-    """The motion under the levels enforced so far.
+    """The motion under the levels enforced so far."""
 
-    Attributes:
-        L: Cholesky factor of M, lower triangular, shape (n, n).
-        free: `L^-1 Q`, shape (n,): w before any level.
-        w: `L^T q''`, shape (n,).
-        factor: S of `P = S S^T`, shape (n, n); equal to P if no level has a clearance.
-        rank: Number of directions that exact rows have taken.
-        counted: Which rows of the last level act, shape (r,). Earlier levels leave no room for the others; their gain
-            is 0.
-        levels: The levels, in order.
-    """
-
-    L: Array
-    free: Array
-    w: Array
-    factor: Array
-    rank: Any
+    L: Array  # Cholesky factor of M, lower triangular, shape (n, n)
+    free: Array  # `L^-1 Q`, shape (n,): w before any level
+    w: Array  # `L^T q''`, shape (n,)
+    factor: Array  # S of `P = S S^T`, shape (n, n); equal to P if no level has a clearance
+    rank: Any  # number of directions that exact rows have taken
+    # which rows of the last level act, shape (r,). Earlier levels leave no room for the others; their gain is 0
     counted: Array
-    levels: tuple[Level, ...] = ()
+    levels: tuple[Level, ...] = ()  # the levels, in order
 
     @property
     def acceleration(self) -> Array:

@@ -24,19 +24,12 @@ SOLVED = 1e-10
 
 @dataclass(frozen=True)
 class Consistency:
-    """The violations of the constraints at a state.
-
-    Attributes:
-        state: The state.
-        rows: The rows, passive ones first.
-        violation: Per row, shape (rows,); NaN for a row without one.
-        violation_rate: Per row, shape (rows,); NaN for a row without one.
-    """
+    """The violations of the constraints at a state."""
 
     state: State
-    rows: tuple[Row, ...]
-    violation: Array
-    violation_rate: Array
+    rows: tuple[Row, ...]  # the rows, passive ones first
+    violation: Array  # per row, shape (rows,); NaN for a row without one
+    violation_rate: Array  # per row, shape (rows,); NaN for a row without one
 
     def worst(self, rows: Sequence[Row], kind: str) -> tuple[Row, float] | None:
         """The row of this kind with the largest violation, and that violation; None if there is no such row."""

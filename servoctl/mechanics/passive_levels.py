@@ -28,44 +28,26 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class PassiveLevel:
-    """Groups of passive constraints that are enforced together.
+    """Groups of passive constraints that are enforced together."""
 
-    Attributes:
-        name: Name of the level.
-        groups: Names of the groups; the rows of the level are in this order.
-        clearance: The clearance of `Level`, for all rows or one per row.
-    """
-
-    name: str
-    groups: tuple[str, ...]
-    clearance: float | tuple[float, ...] = 0.0
+    name: str  # name of the level
+    groups: tuple[str, ...]  # names of the groups; the rows of the level are in this order
+    clearance: float | tuple[float, ...] = 0.0  # the clearance of `Level`, for all rows or one per row
 
 
 @dataclass(frozen=True)
 class LevelReport:
-    """The effect of one level on the motion.
+    """The effect of one level on the motion."""
 
-    Attributes:
-        name: Name of the level.
-        rows: Names of its rows.
-        rank: Number of directions that its exact rows add to those of earlier levels.
-        skipped: Rows for which earlier levels leave no room.
-        trace: Trace of P after the level: the remaining degrees of freedom; a fraction if there are clearances.
-        acceleration: q'' after the level, shape (n,).
-        change: Difference of q'' made by the level, shape (n,).
-        yields: Row with a clearance -> `b - A q''` once all levels are enforced.
-        coordinates: Name -> unit, in order.
-    """
-
-    name: str
-    rows: tuple[str, ...]
-    rank: int
-    skipped: tuple[str, ...]
-    trace: float
-    acceleration: Array
-    change: Array
-    yields: dict[str, float]
-    coordinates: Mapping[str, str]
+    name: str  # name of the level
+    rows: tuple[str, ...]  # names of its rows
+    rank: int  # number of directions that its exact rows add to those of earlier levels
+    skipped: tuple[str, ...]  # rows for which earlier levels leave no room
+    trace: float  # trace of P after the level: the remaining degrees of freedom; a fraction if there are clearances
+    acceleration: Array  # q'' after the level, shape (n,)
+    change: Array  # difference of q'' made by the level, shape (n,)
+    yields: dict[str, float]  # row with a clearance -> `b - A q''` once all levels are enforced
+    coordinates: Mapping[str, str]  # name -> unit, in order
 
     def __str__(self) -> str:
         """The report in one line."""

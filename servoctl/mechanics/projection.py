@@ -21,19 +21,12 @@ RANK_TOLERANCE = 1e-10
 
 
 class Realised(NamedTuple):
-    """The result of one step of the recursion.
+    """The result of one step of the recursion."""
 
-    Attributes:
-        x: The new estimate, shape (n,).
-        S: The new factor, shape (n, n).
-        counted: Which rows act, shape (r,): 1, or 0 where earlier rows leave no room.
-        split: Decomposition of `H S`.
-    """
-
-    x: Array
-    S: Array
-    counted: Array
-    split: Decomposition
+    x: Array  # the new estimate, shape (n,)
+    S: Array  # the new factor, shape (n, n)
+    counted: Array  # which rows act, shape (r,): 1, or 0 where earlier rows leave no room
+    split: Decomposition  # decomposition of `H S`
 
 
 def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: Any) -> Realised:

@@ -11,21 +11,14 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Rows:
-    """Constraints at one state: `A q'' = b`.
+    """Constraints at one state: `A q'' = b`."""
 
-    Attributes:
-        A: Shape (r, n); `Sparse` while it is an expression in many coordinates.
-        b: Shape (r,).
-        violation: phi or psi, shape (r,); NaN for a row without one.
-        violation_rate: phi_q v + phi_t, shape (r,); NaN for a row without one.
-        higher: Second and higher time derivatives of the violation in which no input appears, shape (r, h), 0 for rows
-            with fewer; None: there are none. Only differentiated rows (`mechanics.relative_degree`) have them.
-    """
-
-    A: Any
-    b: Array
-    violation: Array
-    violation_rate: Array
+    A: Any  # shape (r, n); `Sparse` while it is an expression in many coordinates
+    b: Array  # shape (r,)
+    violation: Array  # phi or psi, shape (r,); NaN for a row without one
+    violation_rate: Array  # phi_q v + phi_t, shape (r,); NaN for a row without one
+    # second and higher time derivatives of the violation in which no input appears, shape (r, h), 0 for rows with
+    # fewer; None: there are none. Only differentiated rows (`mechanics.relative_degree`) have them
     higher: Array | None = None
 
     def dense(self) -> "Rows":

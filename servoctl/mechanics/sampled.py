@@ -37,20 +37,13 @@ Arrays = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class PlantSample:
-    """A plant's matrices at a state.
+    """A plant's matrices at a state."""
 
-    Attributes:
-        plant: The plant; its parameters may differ from the model's.
-        state: The state.
-        arrays: M, Q, B and c, with the structure that the plant gives; NaN throughout where its code raised an
-            exception.
-        failure: That exception; None: there was none.
-    """
-
-    plant: Plant
+    plant: Plant  # the plant; its parameters may differ from the model's
     state: State
+    # M, Q, B and c, with the structure that the plant gives; NaN throughout where its code raised an exception
     arrays: Arrays
-    failure: PlantError | None = None
+    failure: PlantError | None = None  # that exception; None: there was none
 
 
 def sample(plants: Iterable[tuple[Plant, State]]) -> tuple[list[PlantSample], list[str]]:

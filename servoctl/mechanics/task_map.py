@@ -24,31 +24,19 @@ VANISHES = 1e-9
 
 @dataclass(frozen=True)
 class TaskMap:
-    """How the actuators act on the rows of a task.
+    """How the actuators act on the rows of a task."""
 
-    Attributes:
-        rows: The task's rows.
-        rank: Rank of T at the first state.
-        generic_rank: Largest rank of T at any state.
-        gain: |row of T| / (|row of A L^-T| |L^-1 B|_F) at the first state, shape (r,): from 0, no input
-            acts, to 1.
-        largest_gain: The largest of these gains over all states, shape (r,).
-        dependent: Rows that add no direction to the rows above them at any state. Together with `unreachable`
-            and `idle` they are as many as the generic rank lacks.
-        idle: Rows whose A and b are zero at every state: they need no input.
-        pivot: Smallest pivot counted at the first state, relative to the scale of T.
-        largest_pivot: Largest such value over the states that have the generic rank.
-    """
-
-    rows: tuple[Row, ...]
-    rank: int
-    generic_rank: int
-    gain: Array
-    largest_gain: Array
+    rows: tuple[Row, ...]  # the task's rows
+    rank: int  # rank of T at the first state
+    generic_rank: int  # largest rank of T at any state
+    gain: Array  # |row of T| / (|row of A L^-T| |L^-1 B|_F) at the first state, shape (r,): from 0, no input acts, to 1
+    largest_gain: Array  # the largest of these gains over all states, shape (r,)
+    # rows that add no direction to the rows above them at any state. Together with `unreachable` and `idle` they are as
+    # many as the generic rank lacks
     dependent: tuple[Row, ...]
-    idle: tuple[Row, ...]
-    pivot: float
-    largest_pivot: float
+    idle: tuple[Row, ...]  # rows whose A and b are zero at every state: they need no input
+    pivot: float  # smallest pivot counted at the first state, relative to the scale of T
+    largest_pivot: float  # largest such value over the states that have the generic rank
 
     @cached_property
     def unreachable(self) -> list[Row]:

@@ -40,31 +40,20 @@ from servoctl.types import Array, State
 
 @dataclass(frozen=True)
 class Matrices:
-    """The matrices of plant and constraints at one state, before any algebra.
+    """The matrices of plant and constraints at one state, before any algebra."""
 
-    Attributes:
-        plant: The plant with its parameters, which are symbols while a loop is traced.
-        M: Mass matrix, shape (n, n).
-        Q: Given forces, shape (n,).
-        B: Actuation matrix, shape (n, m).
-        c: Nonideal part of the passive constraint force, shape (n,).
-        passive: The plant's own constraints, `Ahat q'' = bhat`.
-        task: The servo constraints, `A q'' = b`.
-        singular: Whether M alone is singular, so that the motion is unique only with the passive constraints.
-        symmetric: Whether M is known to be symmetric at every state; if not, each evaluation compares its triangles.
-        bounds: The bounds, h >= 0, whose violation is h; None: there are none.
-    """
-
-    plant: Plant
-    M: Array
-    Q: Array
-    B: Array
-    c: Array
-    passive: Rows
-    task: Rows
+    plant: Plant  # the plant with its parameters, which are symbols while a loop is traced
+    M: Array  # mass matrix, shape (n, n)
+    Q: Array  # given forces, shape (n,)
+    B: Array  # actuation matrix, shape (n, m)
+    c: Array  # nonideal part of the passive constraint force, shape (n,)
+    passive: Rows  # the plant's own constraints, `Ahat q'' = bhat`
+    task: Rows  # the servo constraints, `A q'' = b`
+    # whether M alone is singular, so that the motion is unique only with the passive constraints
     singular: bool = False
+    # whether M is known to be symmetric at every state; if not, each evaluation compares its triangles
     symmetric: bool = False
-    bounds: Rows | None = None
+    bounds: Rows | None = None  # the bounds, h >= 0, whose violation is h; None: there are none
 
     def dense(self) -> "Matrices":
         """The same matrices, all of them arrays."""
@@ -75,36 +64,24 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Terms:
-    """The equations of motion at one state, ready for a law.
-
-    Attributes:
-        state: The state.
-        matrices: The matrices from which the terms were computed.
-        L: Cholesky factor of M, or of its regular form, lower triangular, shape (n, n).
-        positive: Whether M is symmetric and positive definite.
-        finite: Whether every term is a finite number.
-        passive: Decomposition of `Ahat L^-T`, which gives Z and the pseudoinverse; with clearances R, that of
-            `[Ahat L^-T, R^1/2]`, whose first n columns are meant below.
-        free_acceleration: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
-        inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
-        rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
-        bounds: The same of the bounds, shape (k, n); None: there are none.
-        projected_rows: N (A L^-T)^T, shape (n, r); None: not known.
-        held_rows: G, g and their size, of bounds whose rows are means over a period; None: those of this state.
-    """
+    """The equations of motion at one state, ready for a law."""
 
     state: State
-    matrices: Matrices
-    L: Array
-    positive: Any
-    finite: Any
+    matrices: Matrices  # the matrices from which the terms were computed
+    L: Array  # Cholesky factor of M, or of its regular form, lower triangular, shape (n, n)
+    positive: Any  # whether M is symmetric and positive definite
+    finite: Any  # whether every term is a finite number
+    # decomposition of `Ahat L^-T`, which gives Z and the pseudoinverse; with clearances R, that of `[Ahat L^-T,
+    # R^1/2]`, whose first n columns are meant below
     passive: Decomposition | BandedDecomposition
+    # `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0
     free_acceleration: Array
-    inputs: Array
-    rows: Array
-    bounds: Array | None = None
+    inputs: Array  # `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react
+    rows: Array  # `A L^-T`, shape (r, n): the mass-weighted task rows
+    bounds: Array | None = None  # the same of the bounds, shape (k, n); None: there are none
+    # G, g and their size, of bounds whose rows are means over a period; None: those of this state
     held_rows: tuple[Array, Array, Any] | None = None
-    projected_rows: Array | None = None
+    projected_rows: Array | None = None  # N (A L^-T)^T, shape (n, r); None: not known
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""

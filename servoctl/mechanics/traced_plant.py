@@ -40,19 +40,12 @@ def traced_matrices(plant: Plant, symbols: Mapping[str, Array]) -> dict[str, Any
 
 @dataclass(frozen=True)
 class CompiledPlant:
-    """The matrices of a plant by one compiled function.
+    """The matrices of a plant by one compiled function."""
 
-    Attributes:
-        kernel: (t, q, v, p) -> M, Q, B, c.
-        symmetric: Whether M is symmetric for certain.
-        forms: M and B as `Sparse`: the places where an entry may not be zero.
-        structures: In which structure `kernel` gives M and B; anything but a `Sparse`: an array.
-    """
-
-    kernel: Kernel
-    symmetric: bool
-    forms: list[Sparse]
-    structures: tuple[Any, Any]
+    kernel: Kernel  # (t, q, v, p) -> M, Q, B, c
+    symmetric: bool  # whether M is symmetric for certain
+    forms: list[Sparse]  # M and B as `Sparse`: the places where an entry may not be zero
+    structures: tuple[Any, Any]  # in which structure `kernel` gives M and B; anything but a `Sparse`: an array
 
 
 def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) -> CompiledPlant:

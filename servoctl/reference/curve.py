@@ -23,19 +23,12 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Polynomials between knots; equal by content.
+    """Polynomials between knots; equal by content."""
 
-    Attributes:
-        knots: Strictly increasing times, shape (k + 1,) [s].
-        coefficients: Of (t - knot)^j in each piece and column, shape (k, columns, order + 1).
-        smoothness: Number of continuous derivatives between first and last knot.
-        extrapolate: What it is beyond the knots.
-    """
-
-    knots: Array
-    coefficients: Array
-    smoothness: int
-    extrapolate: Extrapolation = "hold"
+    knots: Array  # [s] strictly increasing times, shape (k + 1,)
+    coefficients: Array  # of (t - knot)^j in each piece and column, shape (k, columns, order + 1)
+    smoothness: int  # number of continuous derivatives between first and last knot
+    extrapolate: Extrapolation = "hold"  # what it is beyond the knots
 
     @property
     def start(self) -> float:

@@ -10,19 +10,12 @@ from servoctl.reference.curve import Curve
 
 @dataclass(frozen=True)
 class Signal:
-    """One column of a curve; equal by content.
+    """One column of a curve; equal by content."""
 
-    Attributes:
-        reference: Name of the reference.
-        column: Name of the column.
-        curve: The curve with all columns of the reference.
-        index: Index of the column in the curve.
-    """
-
-    reference: str
-    column: str
-    curve: Curve
-    index: int
+    reference: str  # name of the reference
+    column: str  # name of the column
+    curve: Curve  # the curve with all columns of the reference
+    index: int  # index of the column in the curve
 
     @property
     def name(self) -> str:

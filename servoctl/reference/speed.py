@@ -15,15 +15,10 @@ STILL = 1e-3
 
 
 class PeakRate(NamedTuple):
-    """The largest rate of a signal.
+    """The largest rate of a signal."""
 
-    Attributes:
-        rate: Its magnitude [unit/s].
-        t: When [s].
-    """
-
-    rate: float
-    t: float
+    rate: float  # [unit/s] its magnitude
+    t: float  # [s] when
 
 
 def peak_rate(signal: Signal) -> PeakRate:

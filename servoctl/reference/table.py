@@ -35,15 +35,10 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Table:
-    """Columns as the file has them; only those that are asked for must hold numbers.
+    """Columns as the file has them; only those that are asked for must hold numbers."""
 
-    Attributes:
-        columns: Name -> cells, text or numbers, in order.
-        rows: Number of each row in the file, as an editor counts lines.
-    """
-
-    columns: Mapping[str, Sequence[object]]
-    rows: Sequence[int]
+    columns: Mapping[str, Sequence[object]]  # name -> cells, text or numbers, in order
+    rows: Sequence[int]  # number of each row in the file, as an editor counts lines
 
     def numbers(self, column: str) -> Array:
         """The cells of a column as finite numbers.

@@ -25,18 +25,14 @@ class Thinner:
         points: Largest number of values that are kept of a column.
         wanted: Whether to keep a column, by its name.
         counted: Prefixes of the names of columns that get a histogram.
-
-    Attributes:
-        rows: Number of rows of the last column.
-        counts: Column -> edges and counts of its histogram over all rows.
     """
 
     def __init__(
         self, points: int, wanted: Callable[[str], bool] = lambda name: True, counted: tuple[str, ...] = ()
     ) -> None:
         self._points, self._wanted, self._counted = points, wanted, counted
-        self.rows = 0
-        self.counts: dict[str, tuple[Array, Array]] = {}
+        self.rows = 0  # number of rows of the last column
+        self.counts: dict[str, tuple[Array, Array]] = {}  # column -> edges and counts of its histogram over all rows
 
     def __call__(self, name: str, x: Array) -> Array | None:
         """The values to keep of a column, shape (kept,); None: the column is left out."""

@@ -23,15 +23,10 @@ AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)
 
 
 class PaperProjection(NamedTuple):
-    """The projection of a drawing onto paper.
+    """The projection of a drawing onto paper."""
 
-    Attributes:
-        matrix: Shape (2, dimensions): `(right, up) = matrix @ point`.
-        labels: Labels of the two axes; None: they are no axes of space.
-    """
-
-    matrix: Array
-    labels: tuple[str, str] | None
+    matrix: Array  # shape (2, dimensions): `(right, up) = matrix @ point`
+    labels: tuple[str, str] | None  # labels of the two axes; None: they are no axes of space
 
 
 def frames(trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:

@@ -37,19 +37,12 @@ SPREAD = 1e-5
 
 
 class Calm(NamedTuple):
-    """The range of lines without the last rows, in which some of them diverge.
+    """The range of lines without the last rows, in which some of them diverge."""
 
-    Attributes:
-        low: Least value.
-        high: Greatest value.
-        row: Row of the value farthest outside the range.
-        value: That value.
-    """
-
-    low: float
-    high: float
-    row: int
-    value: float
+    low: float  # least value
+    high: float  # greatest value
+    row: int  # row of the value farthest outside the range
+    value: float  # that value
 
 
 def log_floor(lines: Iterable[Array]) -> float:
@@ -110,21 +103,13 @@ def calm_range(lines: Iterable[Array]) -> Calm | None:
 
 
 class Scale(NamedTuple):
-    """The scale of an axis or a colour bar.
+    """The scale of an axis or a colour bar."""
 
-    Attributes:
-        kind: `linear` or `log`.
-        low: Lower end.
-        high: Upper end.
-        below: Number of values below it, including zeros on a logarithmic scale.
-        above: Number of values above it.
-    """
-
-    kind: Literal["linear", "log"]
-    low: float
-    high: float
-    below: int = 0
-    above: int = 0
+    kind: Literal["linear", "log"]  # `linear` or `log`
+    low: float  # lower end
+    high: float  # upper end
+    below: int = 0  # number of values below it, including zeros on a logarithmic scale
+    above: int = 0  # number of values above it
 
 
 def scale_of(values: Array) -> Scale:

@@ -28,17 +28,11 @@ HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)
 
 
 class FixedShape(NamedTuple):
-    """What a bound keeps the machine away from, or inside of, on paper.
+    """What a bound keeps the machine away from, or inside of, on paper."""
 
-    Attributes:
-        kind: `obstacle` or `enclosure`.
-        bounds: The bounds to which it belongs.
-        corners: Its outline, shape (points, 2).
-    """
-
-    kind: str
-    bounds: tuple[str, ...]
-    corners: Array
+    kind: str  # `obstacle` or `enclosure`
+    bounds: tuple[str, ...]  # the bounds to which it belongs
+    corners: Array  # its outline, shape (points, 2)
 
     def patch(self, look: tuple[float, float, float] = WEAK, **settings: Any) -> "Polygon":
         """It as an artist, behind all lines."""

@@ -26,17 +26,11 @@ DARKEST, COLOUR = 0.45, 0.42
 
 
 class MovedSolid(NamedTuple):
-    """A surface that moves.
+    """A surface that moves."""
 
-    Attributes:
-        points: Corners in its own axes [m], shape (points, 3).
-        faces: Indices of four corners and the number of a colour, shape (faces, 5).
-        pose: Rotation by rows, then position [m], shape (frames, 12).
-    """
-
-    points: Array
-    faces: Array
-    pose: Array
+    points: Array  # corners in its own axes [m], shape (points, 3)
+    faces: Array  # indices of four corners and the number of a colour, shape (faces, 5)
+    pose: Array  # rotation by rows, then position [m], shape (frames, 12)
 
     def at(self, frame: int) -> Array:
         """Its corners in the world [m], shape (points, 3)."""

@@ -36,30 +36,18 @@ SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage
 
 @dataclass(frozen=True)
 class RunSource:
-    """The content of a run folder for a page.
+    """The content of a run folder for a page."""
 
-    Attributes:
-        name: Name of the run on the page.
-        trajectory: Its rows, thinned if there are many.
-        rows: Number of rows in the folder.
-        counts: Column -> edges and counts of its histogram over all rows.
-        summary: `summary.json`, or the metrics of the rows if it is missing.
-        config: The text of `config.yaml`; empty if it is missing.
-        events: The events, in order of time.
-        limits: Actuator -> lower and upper limit of the input.
-        lacks: One sentence per missing part.
-        buses: Bus -> times [s], its load 0 to 1, and the largest load that the config allows.
-    """
-
-    name: str
-    trajectory: Trajectory
-    rows: int
-    counts: dict[str, tuple[Array, Array]]
-    summary: dict[str, Any]
-    config: str
-    events: list[dict[str, Any]]
-    limits: dict[str, tuple[float, float]]
-    lacks: list[str]
+    name: str  # name of the run on the page
+    trajectory: Trajectory  # its rows, thinned if there are many
+    rows: int  # number of rows in the folder
+    counts: dict[str, tuple[Array, Array]]  # column -> edges and counts of its histogram over all rows
+    summary: dict[str, Any]  # `summary.json`, or the metrics of the rows if it is missing
+    config: str  # the text of `config.yaml`; empty if it is missing
+    events: list[dict[str, Any]]  # the events, in order of time
+    limits: dict[str, tuple[float, float]]  # actuator -> lower and upper limit of the input
+    lacks: list[str]  # one sentence per missing part
+    # bus -> times [s], its load 0 to 1, and the largest load that the config allows
     buses: dict[str, tuple[Array, Array, float]]
 
 

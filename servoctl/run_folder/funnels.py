@@ -15,15 +15,10 @@ KEYS = ("rate", "start", "end", "shrink", "by_rate")
 
 
 class FunnelCurve(NamedTuple):
-    """A row and its funnel over time; NaN where the task does not run.
+    """A row and its funnel over time; NaN where the task does not run."""
 
-    Attributes:
-        beta: What stays inside, shape (rows,).
-        width: Half-width, shape (rows,).
-    """
-
-    beta: Array
-    width: Array
+    beta: Array  # what stays inside, shape (rows,)
+    width: Array  # half-width, shape (rows,)
 
 
 def funnel_curves(trajectory: Recorded) -> dict[str, FunnelCurve]:

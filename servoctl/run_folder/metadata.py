@@ -14,15 +14,10 @@ from servoctl.errors import RunFolderError
 
 
 class Kind(NamedTuple):
-    """A kind of value.
+    """A kind of value."""
 
-    Attributes:
-        words: Its name in messages.
-        fits: Whether a value is of this kind.
-    """
-
-    words: str
-    fits: Callable[[Any], bool]
+    words: str  # its name in messages
+    fits: Callable[[Any], bool]  # whether a value is of this kind
 
 
 def _is_number(value: Any) -> bool:

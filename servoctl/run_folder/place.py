@@ -19,13 +19,10 @@ class Place:
 
     Args:
         path: An existing folder.
-
-    Attributes:
-        path: Where it lay when it was last looked for.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path  # where it lay when it was last looked for
         self._inode = path.stat().st_ino
 
     def follow(self) -> Path:

@@ -22,30 +22,20 @@ from servoctl.types import Array, State, Status
 
 
 class Loop(ABC):
-    """A closed loop; x is q, v and the law's memory in one vector.
+    """A closed loop; x is q, v and the law's memory in one vector."""
 
-    Attributes:
-        system: Plant, law and realism.
-        layout: Slices of a row.
-        engine: `c`, `vm` or `numpy`.
-        note: Remark for the user about the choice of engine; None: nothing unusual.
-        choice: Why `auto` took its engine; None: `auto` had no choice.
-        chosen: Whether the engine of the next run has been chosen.
-        evaluations: Number of evaluations so far.
-    """
-
-    engine: str
-    choice: str | None = None
-    chosen = False
+    engine: str  # `c`, `vm` or `numpy`
+    choice: str | None = None  # why `auto` took its engine; None: `auto` had no choice
+    chosen = False  # whether the engine of the next run has been chosen
 
     def __init__(self, system: System) -> None:
-        self.system = system
+        self.system = system  # plant, law and realism
         memory = loop_memory(system)
         self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), len(memory))
+        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), len(memory))  # slices of a row
         self.size = 2 * system.model.n + len(memory)
-        self.note: str | None = None
-        self.evaluations = 0
+        self.note: str | None = None  # remark for the user about the choice of engine; None: nothing unusual
+        self.evaluations = 0  # number of evaluations so far
 
     def retuned(self, system: System) -> Self | None:
         """This loop with another system, without tracing again; None if more than parameters differs.

@@ -37,12 +37,7 @@ AFTERWARDS = "the run ended on engine vm before the compiler was done; it finish
 
 
 class CompiledLoop(TracedLoop):
-    """Evaluates plant, law and whole steps compiled; the plant must not be opaque.
-
-    Attributes:
-        compilation: Makes the library while a run goes on; None: nothing does.
-        switched: Time of the run at which it went over to C [s]; None: it did not.
-    """
+    """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         return self.system.model.symbolic_matrices(symbols)
@@ -61,8 +56,8 @@ class CompiledLoop(TracedLoop):
         super().__init__(system)
         self._steppers: dict[int | None, Kernel] = {}
         self._libraries: dict[tuple[int | None, DelayLayout | None], Library | None] = {}
-        self.compilation: Compilation | None = None
-        self.switched: float | None = None
+        self.compilation: Compilation | None = None  # makes the library while a run goes on; None: nothing does
+        self.switched: float | None = None  # time of the run at which it went over to C [s]; None: it did not
 
     @cached_property
     def _jacobian(self) -> Kernel:

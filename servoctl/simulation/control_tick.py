@@ -78,15 +78,10 @@ class ControlTick:
 
 
 class LogCall(NamedTuple):
-    """The log part of a row in a loop in real time, on fixed arrays.
+    """The log part of a row in a loop in real time, on fixed arrays."""
 
-    Attributes:
-        evaluate: Writes it at a time [s].
-        entry: Addresses of the call (time, state, parameters, command) for other C code, which sets its arguments
-            itself; None: it does not run in C.
-        parameters: Length of its parameters.
-    """
-
-    evaluate: Callable[[float], None]
+    evaluate: Callable[[float], None]  # [s] writes it at a time
+    # addresses of the call (time, state, parameters, command) for other C code, which sets its arguments itself; None:
+    # it does not run in C
     entry: Entry | None = None
-    parameters: int = 0
+    parameters: int = 0  # length of its parameters

@@ -57,17 +57,11 @@ def _repeated(pole: complex, poles: Array) -> complex:
 
 @dataclass(frozen=True)
 class InternalDynamics:
-    """The motion that the task leaves free.
+    """The motion that the task leaves free."""
 
-    Attributes:
-        dimension: Number of its states.
-        modes: Its eigenvalues [1/s], the least stable first.
-        time_varying: Whether the task or the plant depends on time.
-    """
-
-    dimension: int
-    modes: tuple[complex, ...]
-    time_varying: bool
+    dimension: int  # number of its states
+    modes: tuple[complex, ...]  # its eigenvalues [1/s], the least stable first
+    time_varying: bool  # whether the task or the plant depends on time
 
     @property
     def stable(self) -> bool | None:
@@ -118,17 +112,11 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
 
 @dataclass(frozen=True)
 class RowErrors:
-    """The errors of one row in e.
+    """The errors of one row in e."""
 
-    Attributes:
-        group: `task` or `passive`.
-        row: The row.
-        place: Slice of e with its violation and the derivatives below its relative degree.
-    """
-
-    group: str
+    group: str  # `task` or `passive`
     row: Row
-    place: slice
+    place: slice  # slice of e with its violation and the derivatives below its relative degree
 
 
 def chains(model: Model) -> list[RowErrors]:

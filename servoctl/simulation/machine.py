@@ -10,13 +10,9 @@ from servoctl.types import Array
 
 
 class Machine(Protocol):
-    """A machine with the plant's coordinates and actuators.
+    """A machine with the plant's coordinates and actuators."""
 
-    Attributes:
-        size: Length of its state besides q and v.
-    """
-
-    size: int
+    size: int  # length of its state besides q and v
 
     def start(self, t: float, x: Array) -> Array:
         """State besides q and v at a start, shape (size,).

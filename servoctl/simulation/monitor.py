@@ -73,17 +73,14 @@ class MotionMonitor:
         loop: The loop that runs.
         start: Its initial state.
         settings: How it runs.
-
-    Attributes:
-        energies: Mechanical energy of every row so far [J]; empty if the plant has no `energy`, or inputs act.
-        failed: Why the plant's energy cannot be computed; None if it can.
     """
 
     def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
         self._loop, self._start, self._integrator = loop, start, settings.integrator
         self._model = loop.simulated().system.model
+        # mechanical energy of every row so far [J]; empty if the plant has no `energy`, or inputs act
         self.energies: list[float] = []
-        self.failed: str | None = None
+        self.failed: str | None = None  # why the plant's energy cannot be computed; None if it can
         system = loop.system
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and conserves_energy(loop, start)

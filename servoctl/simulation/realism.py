@@ -45,35 +45,20 @@ def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any
 
 @dataclass(frozen=True)
 class Realism:
-    """Measurement, delay and actuators of a sampled run with n coordinates and m actuators.
+    """Measurement, delay and actuators of a sampled run with n coordinates and m actuators."""
 
-    Attributes:
-        noise: Standard deviation of the measurements: of q, then of v, shape (2n,).
-        resolution: Resolution of the measurements, in the same order; 0: exact.
-        lag: Time constant per actuator [s]; 0: none.
-        lower: Smallest torque per actuator, or -inf.
-        upper: Largest torque per actuator, or inf.
-        delay: From measurement to torque [s].
-        jitter: Largest random addition to the delay [s]; at most the period, so that commands keep their order.
-        period: Period of the law [s].
-        earliest: Whole periods before a command can begin to act: it begins within the period after them.
-        latest: Whole periods after which a command acts in any case.
-        lagged: Whether any actuator lags.
-        random: Whether anything is random.
-    """
-
-    noise: tuple[float, ...]
-    resolution: tuple[float, ...]
-    lag: tuple[float, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    delay: float
-    jitter: float
-    period: float
-    earliest: int
-    latest: int
-    lagged: bool
-    random: bool
+    noise: tuple[float, ...]  # standard deviation of the measurements: of q, then of v, shape (2n,)
+    resolution: tuple[float, ...]  # resolution of the measurements, in the same order; 0: exact
+    lag: tuple[float, ...]  # time constant per actuator [s]; 0: none
+    lower: tuple[float, ...]  # smallest torque per actuator, or -inf
+    upper: tuple[float, ...]  # largest torque per actuator, or inf
+    delay: float  # [s] from measurement to torque
+    jitter: float  # largest random addition to the delay [s]; at most the period, so that commands keep their order
+    period: float  # [s] period of the law
+    earliest: int  # whole periods before a command can begin to act: it begins within the period after them
+    latest: int  # whole periods after which a command acts in any case
+    lagged: bool  # whether any actuator lags
+    random: bool  # whether anything is random
 
     @property
     def longest_delay(self) -> float:

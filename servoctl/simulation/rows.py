@@ -19,19 +19,12 @@ METHODS = ("rk4", "dop853", "radau")
 
 @dataclass(frozen=True)
 class Integrator:
-    """How to step.
+    """How to step."""
 
-    Attributes:
-        method: `rk4`, `dop853` or `radau`.
-        step: Step of `rk4` [s].
-        rtol: Relative tolerance of the adaptive methods.
-        atol: Absolute tolerance of the adaptive methods.
-    """
-
-    method: str = "rk4"
-    step: float = 0.001
-    rtol: float = 1e-10
-    atol: float = 1e-12
+    method: str = "rk4"  # `rk4`, `dop853` or `radau`
+    step: float = 0.001  # [s] step of `rk4`
+    rtol: float = 1e-10  # relative tolerance of the adaptive methods
+    atol: float = 1e-12  # absolute tolerance of the adaptive methods
 
     def substeps(self, period: float) -> int:
         """Steps of `rk4` in one hold of a sampled law with this period [s]; 0 for the adaptive methods."""
@@ -40,20 +33,13 @@ class Integrator:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows of a run.
+    """Consecutive rows of a run."""
 
-    Attributes:
-        t: Times [s], shape (rows,).
-        x: States, shape (rows, size).
-        rows: Logged rows, as `Layout` orders them, shape (rows, layout.size).
-        stopped: Why the run ends here early; None if it does not.
-        at: Time and state at which the motion was not finite; None: at the last row, or nowhere.
-    """
-
-    t: Array
-    x: Array
-    rows: Array
-    stopped: str | None = None
+    t: Array  # times [s], shape (rows,)
+    x: Array  # states, shape (rows, size)
+    rows: Array  # logged rows, as `Layout` orders them, shape (rows, layout.size)
+    stopped: str | None = None  # why the run ends here early; None if it does not
+    # time and state at which the motion was not finite; None: at the last row, or nowhere
     at: tuple[float, Array] | None = None
 
 

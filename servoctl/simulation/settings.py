@@ -8,23 +8,14 @@ from servoctl.simulation.rows import Integrator
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
+    """Settings of a run."""
 
-    Attributes:
-        duration: Length of the run [s].
-        integrator: How to step.
-        period: Period of a sampled law [s]; None: the law acts continuously.
-        output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        seed: Seed of all random numbers of the run.
-        settling_band: A violation has settled when it stays below this [units of the row].
-    """
-
-    duration: float
-    integrator: Integrator = field(default_factory=Integrator)
-    period: float | None = None
-    output_step: float | None = None
-    seed: int = 0
-    settling_band: float = SETTLING_BAND
+    duration: float  # [s] length of the run
+    integrator: Integrator = field(default_factory=Integrator)  # how to step
+    period: float | None = None  # period of a sampled law [s]; None: the law acts continuously
+    output_step: float | None = None  # spacing of the rows of a continuous run [s]; None: every step
+    seed: int = 0  # seed of all random numbers of the run
+    settling_band: float = SETTLING_BAND  # [units of the row] a violation has settled when it stays below this
 
     @property
     def substeps(self) -> int | None:

@@ -24,23 +24,16 @@ from servoctl.types import Array, Command, State, Status
 
 @dataclass(frozen=True)
 class PassiveStabilisation:
-    """Baumgarte stabilisation of the passive constraints, in simulation only.
+    """Baumgarte stabilisation of the passive constraints, in simulation only."""
 
-    Attributes:
-        damping: Per passive row [1/s].
-        stiffness: Per passive row [1/s^2], or [1/s] for nonholonomic rows.
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        projection: Whether each step of a simulated run ends on the passive constraints.
-        allowed: Largest passive rank that the constraints' geometry allows; a run with a larger rank is wrong.
-        clearance: R of each row, by which it yields; empty: all rows are exact. Under a correction such a row acts as a
-            spring of stiffness `stiffness / R` with a damper `damping / R`.
-    """
-
-    damping: tuple[float, ...]
-    stiffness: tuple[float, ...]
-    rank_tolerance: float
-    projection: bool = False
+    damping: tuple[float, ...]  # [1/s] per passive row
+    stiffness: tuple[float, ...]  # per passive row [1/s^2], or [1/s] for nonholonomic rows
+    rank_tolerance: float  # a passive direction counts when its pivot exceeds this times |Ahat L^-T|_F
+    projection: bool = False  # whether each step of a simulated run ends on the passive constraints
+    # largest passive rank that the constraints' geometry allows; a run with a larger rank is wrong
     allowed: int = sys.maxsize
+    # R of each row, by which it yields; empty: all rows are exact. Under a correction such a row acts as a spring of
+    # stiffness `stiffness / R` with a damper `damping / R`
     clearance: tuple[float, ...] = ()
 
     def dependent(self, model: Model) -> bool:
@@ -83,29 +76,18 @@ class PassiveStabilisation:
 
 @dataclass(frozen=True)
 class System:
-    """Plant, law and realism of a closed loop.
+    """Plant, law and realism of a closed loop."""
 
-    Attributes:
-        model: Plant and constraints.
-        law: The law; None: an open loop, with the inputs below.
-        inputs: Actuator -> equation, for an open loop; an input without equation is zero.
-        passive: Stabilisation of the passive constraints.
-        friction: At the actuators, unknown to the law; None: there is none.
-        realism: Measurement, delay and actuators of a sampled run; None: ideal.
-        simulated: The simulated plant, if its parameters differ from those that the law knows; None: they do not.
-        machine: Moves in place of the simulated plant; None: nothing does.
-        estimator: Gives the law its state; None: the law gets the measured one.
-    """
-
-    model: Model
-    law: BoundLaw | None
-    inputs: Mapping[str, Expression]
-    passive: PassiveStabilisation
-    friction: Friction | None = None
-    realism: Realism | None = None
+    model: Model  # plant and constraints
+    law: BoundLaw | None  # the law; None: an open loop, with the inputs below
+    inputs: Mapping[str, Expression]  # actuator -> equation, for an open loop; an input without equation is zero
+    passive: PassiveStabilisation  # stabilisation of the passive constraints
+    friction: Friction | None = None  # at the actuators, unknown to the law; None: there is none
+    realism: Realism | None = None  # measurement, delay and actuators of a sampled run; None: ideal
+    # the simulated plant, if its parameters differ from those that the law knows; None: they do not
     simulated: Model | None = None
-    machine: Machine | None = None
-    estimator: BoundEstimator | None = None
+    machine: Machine | None = None  # moves in place of the simulated plant; None: nothing does
+    estimator: BoundEstimator | None = None  # gives the law its state; None: the law gets the measured one
 
     def beyond(self, t: float) -> list[str]:
         """Sentences about references that have no value at t [s]."""

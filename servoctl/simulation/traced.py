@@ -32,19 +32,16 @@ def _parameters(system: System) -> Array:
 
 
 class TracedLoop(Loop):
-    """Evaluates CasADi functions that are traced from the stages of `System`.
-
-    Attributes:
-        parameters: Parameters of plant, constraints, law and stabilisation in one vector, an input of every function.
-        derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
-    """
+    """Evaluates CasADi functions that are traced from the stages of `System`."""
 
     engine = "vm"
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
         model, law = system.model, system.law
+        # parameters of plant, constraints, law and stabilisation in one vector, an input of every function
         self.parameters = _parameters(system)
+        # name -> kernel derived from its functions; loops that are `retuned` from it share them
         self.derived: dict[str, Any] = {}
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})

@@ -54,25 +54,15 @@ LOST = "lost"
 
 @dataclass(frozen=True)
 class Parcel:
-    """A config as it is sent to a worker.
+    """A config as it is sent to a worker."""
 
-    Attributes:
-        key: Hash of the content.
-        version: Version of servoctl.
-        path: Path of the config file.
-        document: Its content.
-        files: Name and content of each of `files_of`.
-        engine: Engine that the user asked for.
-        backend: How runs are made.
-    """
-
-    key: str
-    version: str
-    path: Path
-    document: Document
-    files: tuple[tuple[str, bytes], ...]
-    engine: str
-    backend: Backend
+    key: str  # hash of the content
+    version: str  # version of servoctl
+    path: Path  # path of the config file
+    document: Document  # its content
+    files: tuple[tuple[str, bytes], ...]  # name and content of each of `files_of`
+    engine: str  # engine that the user asked for
+    backend: Backend  # how runs are made
 
 
 def pack(run: Run, backend: Backend) -> Parcel:

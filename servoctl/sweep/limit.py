@@ -36,17 +36,11 @@ STABILITY_PREFIXES = ("law.", "task.", "run.", "realism.", "hil.", "plant.passiv
 
 @dataclass(frozen=True)
 class Limit:
-    """The growth of the fastest-growing violation, over one or two varied numbers.
+    """The growth of the fastest-growing violation, over one or two varied numbers."""
 
-    Attributes:
-        name: `stability limit`, as the run is simulated, or `stability limit on drives`.
-        axes: Path -> values.
-        growth: Factor per period or step, one array axis per path: 1 at the limit; NaN where the config refuses the
-            numbers.
-    """
-
-    name: str
-    axes: dict[str, Array]
+    name: str  # `stability limit`, as the run is simulated, or `stability limit on drives`
+    axes: dict[str, Array]  # path -> values
+    # factor per period or step, one array axis per path: 1 at the limit; NaN where the config refuses the numbers
     growth: Array
 
     @property

@@ -27,21 +27,13 @@ def greatest_is_best(metric: str) -> bool:
 
 @dataclass(frozen=True)
 class Metric:
-    """A line of the table of metrics.
+    """A line of the table of metrics."""
 
-    Attributes:
-        name: Name in a config.
-        of: What may follow after a dot: TASK, ACTUATOR, NAME, ROW.WHAT; empty: nothing.
-        unit: Its unit; `task`, `actuator`, `bound`: the unit of a task row, an actuator, a bound; empty: none.
-        meaning: The explanation in `--help`.
-        searched: Whether only `tune` has it, not `sweep`.
-    """
-
-    name: str
-    of: str
-    unit: str
-    meaning: str
-    searched: bool = False
+    name: str  # name in a config
+    of: str  # what may follow after a dot: TASK, ACTUATOR, NAME, ROW.WHAT; empty: nothing
+    unit: str  # its unit; `task`, `actuator`, `bound`: the unit of a task row, an actuator, a bound; empty: none
+    meaning: str  # the explanation in `--help`
+    searched: bool = False  # whether only `tune` has it, not `sweep`
 
     @property
     def form(self) -> str:

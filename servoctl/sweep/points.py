@@ -28,23 +28,14 @@ FORM = (
 
 @dataclass(frozen=True)
 class Vary:
-    """A number of the config and its range.
+    """A number of the config and its range."""
 
-    Attributes:
-        text: The argument of `--vary`.
-        path: Path in the config, as for `--set`.
-        low: Least value, in the unit of the config.
-        high: Greatest value.
-        count: Number of values in a grid, both ends included; 1: the least value alone; 0: not given.
-        log: Whether the spacing is logarithmic: equal ratios, or uniform random logarithms.
-    """
-
-    text: str
-    path: str
-    low: float
-    high: float
-    count: int
-    log: bool = False
+    text: str  # the argument of `--vary`
+    path: str  # path in the config, as for `--set`
+    low: float  # least value, in the unit of the config
+    high: float  # greatest value
+    count: int  # number of values in a grid, both ends included; 1: the least value alone; 0: not given
+    log: bool = False  # whether the spacing is logarithmic: equal ratios, or uniform random logarithms
 
     def line(self, count: int) -> Array:
         """Values from the least to the greatest, shape (count,)."""

@@ -30,36 +30,22 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Study:
-    """The result of a sweep, complete or as far as it got.
+    """The result of a sweep, complete or as far as it got."""
 
-    Attributes:
-        name: Name of the config.
-        config_text: The config as it ran, without the varied values.
-        varies: The varied numbers.
-        sample: `grid`, `lhs` or `monte-carlo`.
-        seed: Seed of the random points.
-        planned: Number of runs in the complete sweep.
-        columns: `run`, one column per varied path, `status`, `error`, `engine`, and the metrics; None where a run has
-            no value.
-        metrics: Names of the metrics among the columns.
-        wall_time: Time of all runs, including those before a `--resume` [s].
-        broken: Why the sweep failed; None: it ended, or a person interrupted it.
-        limits: Stability limits of the gains over the varied numbers; empty if none depends on them.
-        warning: Which metric `run.output_step` falsifies; None: none.
-    """
-
-    name: str
-    config_text: str
-    varies: tuple[Vary, ...]
-    sample: str
-    seed: int
-    planned: int
+    name: str  # name of the config
+    config_text: str  # the config as it ran, without the varied values
+    varies: tuple[Vary, ...]  # the varied numbers
+    sample: str  # `grid`, `lhs` or `monte-carlo`
+    seed: int  # seed of the random points
+    planned: int  # number of runs in the complete sweep
+    # `run`, one column per varied path, `status`, `error`, `engine`, and the metrics; None where a run has no value
     columns: dict[str, list[Any]]
-    metrics: tuple[str, ...]
-    wall_time: float
-    broken: str | None = None
+    metrics: tuple[str, ...]  # names of the metrics among the columns
+    wall_time: float  # [s] time of all runs, including those before a `--resume`
+    broken: str | None = None  # why the sweep failed; None: it ended, or a person interrupted it
+    # stability limits of the gains over the varied numbers; empty if none depends on them
     limits: tuple[Limit, ...] = ()
-    warning: str | None = None
+    warning: str | None = None  # which metric `run.output_step` falsifies; None: none
 
     @property
     def paths(self) -> list[str]:

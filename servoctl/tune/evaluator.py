@@ -35,24 +35,18 @@ DONE, INFEASIBLE, PRUNED, FAILED = "done", "infeasible", "pruned", "failed"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of a trial.
+    """The result of a trial."""
 
-    Attributes:
-        status: `done`; `infeasible`: all runs are done, but a constraint is violated; `pruned`: not all runs were
-            made; `failed`: a run failed.
-        reason: Why the status is not `done`.
-        values: Values to minimise, one per objective; empty unless all runs are done.
-        metrics: Metrics over the runs, the worst or the mean; empty unless all runs are done.
-        excess: Constraint -> how far the worst run is beyond it, relative to the bound; <= 0: the constraint holds.
-        runs: Number of runs that were made.
-    """
-
+    # `done`; `infeasible`: all runs are done, but a constraint is violated; `pruned`: not all runs were made; `failed`:
+    # a run failed
     status: str
-    reason: str | None = None
-    values: tuple[float, ...] = ()
+    reason: str | None = None  # why the status is not `done`
+    values: tuple[float, ...] = ()  # values to minimise, one per objective; empty unless all runs are done
+    # metrics over the runs, the worst or the mean; empty unless all runs are done
     metrics: dict[str, float] = field(default_factory=dict)
+    # constraint -> how far the worst run is beyond it, relative to the bound; <= 0: the constraint holds
     excess: dict[str, float] = field(default_factory=dict)
-    runs: int = 0
+    runs: int = 0  # number of runs that were made
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as JSON-ready values."""
@@ -65,10 +59,6 @@ class Evaluator:
     Args:
         problem: The search.
         runner: Makes the runs; the evaluations do not depend on it.
-
-    Attributes:
-        engines: Engines of the runs so far.
-        runs: Number of runs so far.
     """
 
     def __init__(self, problem: SearchProblem, runner: Runner = run_all) -> None:
@@ -79,8 +69,8 @@ class Evaluator:
             _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
         self._first = at_every_step(run_at(problem.run, problem.scenarios[0], strict=False))
         self._known: dict[Any, Reserve] = {}
-        self.engines: set[str] = set()
-        self.runs = 0
+        self.engines: set[str] = set()  # engines of the runs so far
+        self.runs = 0  # number of runs so far
 
     def evaluate(self, trials: Sequence[Point], progress: Callable[[float], None] | None = None) -> list[Evaluation]:
         """The evaluation of each trial, in order.

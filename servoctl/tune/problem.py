@@ -27,28 +27,19 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """A search for the best numbers of a config.
+    """A search for the best numbers of a config."""
 
-    Attributes:
-        run: The config without changes.
-        tune: Its `tune:` section.
-        scenarios: Changes of the plant that every trial is run with: path -> value, one mapping per run.
-        weights: Metric -> weight, if a weighted sum is minimised; else empty.
-        objectives: Names of the objectives.
-        metrics: Names of all metrics of a trial.
-        bounds: Metric -> greatest value (least value, for metrics in `GREATEST`): `tune.constraints` and the stability
-            reserves of `RESERVES`.
-        baseline: Searched path -> value in the config.
-    """
-
-    run: Run
-    tune: Tune
+    run: Run  # the config without changes
+    tune: Tune  # its `tune:` section
+    # changes of the plant that every trial is run with: path -> value, one mapping per run
     scenarios: tuple[Point, ...]
-    weights: Mapping[str, float]
-    objectives: tuple[str, ...]
-    metrics: tuple[str, ...]
+    weights: Mapping[str, float]  # metric -> weight, if a weighted sum is minimised; else empty
+    objectives: tuple[str, ...]  # names of the objectives
+    metrics: tuple[str, ...]  # names of all metrics of a trial
+    # metric -> greatest value (least value, for metrics in `GREATEST`): `tune.constraints` and the stability reserves
+    # of `RESERVES`
     bounds: Mapping[str, float]
-    baseline: Point
+    baseline: Point  # searched path -> value in the config
 
     @property
     def several(self) -> bool:

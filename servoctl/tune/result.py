@@ -25,31 +25,19 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result of a search, complete or as far as it got.
+    """The result of a search, complete or as far as it got."""
 
-    Attributes:
-        problem: The search.
-        trials: All trials, in order.
-        baseline: Evaluation of the config without changes.
-        wall_time: Time of the search in this session, without the refinement [s].
-        here: Number of trials in this session.
-        runs: Number of runs of the search in this session.
-        engine: Engine of the runs.
-        broken: Why the search failed; None: it ended, or a person interrupted it.
-        refinement: Result of the refinement; None: there was none.
-        total_time: Time of the whole process to the end of the search, including loading, tracing and compiling [s];
-            None: not measured.
-    """
-
-    problem: SearchProblem
-    trials: tuple[Trial, ...]
-    baseline: Evaluation
-    wall_time: float
-    here: int
-    runs: int
-    engine: str | None = None
-    broken: str | None = None
-    refinement: Refinement | None = None
+    problem: SearchProblem  # the search
+    trials: tuple[Trial, ...]  # all trials, in order
+    baseline: Evaluation  # evaluation of the config without changes
+    wall_time: float  # [s] time of the search in this session, without the refinement
+    here: int  # number of trials in this session
+    runs: int  # number of runs of the search in this session
+    engine: str | None = None  # engine of the runs
+    broken: str | None = None  # why the search failed; None: it ended, or a person interrupted it
+    refinement: Refinement | None = None  # result of the refinement; None: there was none
+    # time of the whole process to the end of the search, including loading, tracing and compiling [s]; None: not
+    # measured
     total_time: float | None = None
 
     @property

@@ -27,9 +27,6 @@ class TrialStore:
         problem: The search.
         resume: Whether to continue an existing study; False: an existing study is an error.
 
-    Attributes:
-        trials: All trials, in order.
-
     Raises:
         ConfigError: There is a study without `resume`, or with it none or that of another config.
         RunFolderError: The file is damaged, in use by another search, or cannot be written.
@@ -38,7 +35,7 @@ class TrialStore:
     def __init__(self, folder: Path, problem: SearchProblem, resume: bool) -> None:
         self._problem = problem
         self._rows = RowStore(folder, identity(problem), None, resume, STUDY, self._valid)
-        self.trials = [Trial.of_row(number, row) for number, row in enumerate(self._rows.rows)]
+        self.trials = [Trial.of_row(number, row) for number, row in enumerate(self._rows.rows)]  # all trials, in order
 
     @property
     def searched(self) -> list[Trial]:

@@ -13,13 +13,9 @@ from servoctl.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Action(ABC):
-    """A force that either has a potential or dissipates.
+    """A force that either has a potential or dissipates."""
 
-    Attributes:
-        name: Name in errors and pictures.
-    """
-
-    name: str
+    name: str  # name in errors and pictures
     dissipates: ClassVar[bool] = False
 
     @abstractmethod

@@ -17,19 +17,12 @@ from servoctl.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Connection(ABC):
-    """A passive constraint between two bodies.
+    """A passive constraint between two bodies."""
 
-    Attributes:
-        name: Name of the constraint group.
-        a: Name of the first body.
-        b: Name of the second body.
-        level: Level of the constraint, see `mechanics.passive_levels`.
-    """
-
-    name: str
-    a: str
-    b: str
-    level: int
+    name: str  # name of the constraint group
+    a: str  # name of the first body
+    b: str  # name of the second body
+    level: int  # level of the constraint, see `mechanics.passive_levels`
 
     @abstractmethod
     def violation(self, frames: Frames) -> Array:

@@ -30,21 +30,14 @@ class Linkage:
 
     Points of a body are in its own axes, relative to its centre of mass [m]; points of the ground are in those of the
     plane.
-
-    Attributes:
-        owner: Name of the plant's class, for errors.
-        bodies: Name -> body, the ground first.
-        joints: Name -> joint, for motors, springs and dampers.
-        motors: Name -> the joint that it drives.
-        points: Name -> body and point.
     """
 
     def __init__(self, owner: str) -> None:
-        self.owner = owner
-        self.bodies = {GROUND: Body(GROUND, 0.0, 0.0, 0, 0)}
-        self.joints: dict[str, Joint] = {}
-        self.motors: dict[str, Joint] = {}
-        self.points: dict[str, tuple[str, Point]] = {}
+        self.owner = owner  # name of the plant's class, for errors
+        self.bodies = {GROUND: Body(GROUND, 0.0, 0.0, 0, 0)}  # name -> body, the ground first
+        self.joints: dict[str, Joint] = {}  # name -> joint, for motors, springs and dampers
+        self.motors: dict[str, Joint] = {}  # name -> the joint that it drives
+        self.points: dict[str, tuple[str, Point]] = {}  # name -> body and point
         self._connections: dict[str, Connection] = {}
         self._actions: dict[str, Action] = {}
         self._gravity: Point | None = None

@@ -31,15 +31,10 @@ LISTED = 12
 
 
 class LinkPose(NamedTuple):
-    """The axes of a link in the world, numbers or symbols.
+    """The axes of a link in the world, numbers or symbols."""
 
-    Attributes:
-        rotation: Shape (3, 3): columns are the axes; those that a picture does not give are 0.
-        position: Of the origin, shape (3,) [m].
-    """
-
-    rotation: Array
-    position: Array
+    rotation: Array  # shape (3, 3): columns are the axes; those that a picture does not give are 0
+    position: Array  # [m] of the origin, shape (3,)
 
 
 def link_poses(plant: Plant, names: Sequence[str], q: Array) -> dict[str, LinkPose]:

@@ -18,23 +18,14 @@ from servoctl.types import Array
 
 
 class PlacedShape(NamedTuple):
-    """A sphere or a capsule of a bound.
+    """A sphere or a capsule of a bound."""
 
-    Attributes:
-        name: Of its link or of the bound.
-        link: That carries it; None: it is fixed in the world.
-        start: See `SweptSphere`.
-        end: See `SweptSphere`.
-        radius: [m].
-        encloses: Whether the machine stays inside of it.
-    """
-
-    name: str
-    link: str | None
-    start: Point
-    end: Point
-    radius: float
-    encloses: bool = False
+    name: str  # of its link or of the bound
+    link: str | None  # that carries it; None: it is fixed in the world
+    start: Point  # see `SweptSphere`
+    end: Point  # see `SweptSphere`
+    radius: float  # [m]
+    encloses: bool = False  # whether the machine stays inside of it
 
 
 def placed_shapes(bounds: Mapping[str, Constraint]) -> list[PlacedShape]:

@@ -14,111 +14,63 @@ JointKind = Literal["fixed", "revolute", "continuous", "prismatic"]
 
 @dataclass(frozen=True)
 class Shape:
-    """A picture of a link.
+    """A picture of a link."""
 
-    Attributes:
-        kind: `box`, `cylinder` (along z), `sphere` or `mesh`.
-        size: Box: lengths along x, y, z [m]; cylinder: radius, length [m]; sphere: radius [m]; mesh: scale along x, y,
-            z [-].
-        placement: In link axes.
-        file: The file of a mesh; None for others, and for a mesh that was not found.
-    """
-
-    kind: Literal["box", "cylinder", "sphere", "mesh"]
+    kind: Literal["box", "cylinder", "sphere", "mesh"]  # `box`, `cylinder` (along z), `sphere` or `mesh`
+    # box: lengths along x, y, z [m]; cylinder: radius, length [m]; sphere: radius [m]; mesh: scale along x, y, z [-]
     size: tuple[float, ...]
-    placement: Placement
-    file: Path | None = None
+    placement: Placement  # in link axes
+    file: Path | None = None  # the file of a mesh; None for others, and for a mesh that was not found
 
 
 @dataclass(frozen=True)
 class LinkDescription:
-    """A rigid link.
+    """A rigid link."""
 
-    Attributes:
-        name: As in the file.
-        inertial: None: the file gives none.
-        shapes: Pictures.
-    """
-
-    name: str
-    inertial: Inertial | None = None
-    shapes: tuple[Shape, ...] = ()
+    name: str  # as in the file
+    inertial: Inertial | None = None  # none: the file gives none
+    shapes: tuple[Shape, ...] = ()  # pictures
 
 
 @dataclass(frozen=True)
 class JointDescription:
-    """A joint of a tree.
+    """A joint of a tree."""
 
-    Attributes:
-        name: As in the file.
-        kind: Type.
-        parent: Link that carries it.
-        child: Link that it moves.
-        placement: The child's axes in those of the parent at q = 0.
-        axis: Unit vector in the child's axes.
-        lower: Least coordinate [rad or m]; None: no limit.
-        upper: Largest coordinate [rad or m]; None: no limit.
-        velocity: Largest speed [rad/s or m/s]; None: no limit.
-        effort: Least and largest torque [N m] or force [N]; None: not given, or 0.
-        damping: Viscous coefficient [N m s/rad or N s/m].
-        friction: Coulomb torque [N m] or force [N].
-        mimic: Joint that this one follows: `q = multiplier q_mimic + offset`; None: it is free.
-        multiplier: [-, or m/rad, rad/m].
-        offset: [rad or m].
-        armature: Inertia of its rotor at the joint [kg m^2 or kg].
-    """
-
-    name: str
-    kind: JointKind
-    parent: str
-    child: str
-    placement: Placement = IDENTITY
-    axis: Vector3 = (1.0, 0.0, 0.0)
-    lower: float | None = None
-    upper: float | None = None
-    velocity: float | None = None
-    effort: tuple[float, float] | None = None
-    damping: float = 0.0
-    friction: float = 0.0
-    mimic: str | None = None
-    multiplier: float = 1.0
-    offset: float = 0.0
-    armature: float = 0.0
+    name: str  # as in the file
+    kind: JointKind  # type
+    parent: str  # link that carries it
+    child: str  # link that it moves
+    placement: Placement = IDENTITY  # the child's axes in those of the parent at q = 0
+    axis: Vector3 = (1.0, 0.0, 0.0)  # unit vector in the child's axes
+    lower: float | None = None  # least coordinate [rad or m]; None: no limit
+    upper: float | None = None  # largest coordinate [rad or m]; None: no limit
+    velocity: float | None = None  # largest speed [rad/s or m/s]; None: no limit
+    effort: tuple[float, float] | None = None  # least and largest torque [N m] or force [N]; None: not given, or 0
+    damping: float = 0.0  # [N m s/rad or N s/m] viscous coefficient
+    friction: float = 0.0  # coulomb torque [N m] or force [N]
+    mimic: str | None = None  # joint that this one follows: `q = multiplier q_mimic + offset`; None: it is free
+    multiplier: float = 1.0  # [-, or m/rad, rad/m]
+    offset: float = 0.0  # [rad or m]
+    armature: float = 0.0  # [kg m^2 or kg] inertia of its rotor at the joint
 
 
 @dataclass(frozen=True)
 class LoopDescription:
-    """A joint that closes a loop, between a place on each of two links.
+    """A joint that closes a loop, between a place on each of two links."""
 
-    Attributes:
-        name: As in the file.
-        kind: `weld`, or `point`.
-        links: The two links; `world` is the world.
-        places: The frame of the loop in the axes of each link.
-    """
-
-    name: str
-    kind: Literal["weld", "point"]
-    links: tuple[str, str]
-    places: tuple[Placement, Placement]
+    name: str  # as in the file
+    kind: Literal["weld", "point"]  # `weld`, or `point`
+    links: tuple[str, str]  # the two links; `world` is the world
+    places: tuple[Placement, Placement]  # the frame of the loop in the axes of each link
 
 
 @dataclass(frozen=True)
 class Description:
-    """A robot as its file describes it.
+    """A robot as its file describes it."""
 
-    Attributes:
-        name: Of the robot.
-        links: The links; the first one is the root.
-        joints: The joints, parents before children.
-        notes: Things that `check` reports, one sentence each.
-        base: `free`: the root moves freely; an MJCF file says so, a URDF cannot.
-        loops: What closes loops.
-    """
-
-    name: str
-    links: tuple[LinkDescription, ...]
-    joints: tuple[JointDescription, ...]
-    notes: tuple[str, ...] = ()
-    base: Literal["fixed", "free"] = "fixed"
-    loops: tuple[LoopDescription, ...] = ()
+    name: str  # of the robot
+    links: tuple[LinkDescription, ...]  # the links; the first one is the root
+    joints: tuple[JointDescription, ...]  # the joints, parents before children
+    notes: tuple[str, ...] = ()  # things that `check` reports, one sentence each
+    base: Literal["fixed", "free"] = "fixed"  # `free`: the root moves freely; an MJCF file says so, a URDF cannot
+    loops: tuple[LoopDescription, ...] = ()  # what closes loops

@@ -93,17 +93,11 @@ def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: 
 
 @dataclass(frozen=True, slots=True)
 class LocalMotion:
-    """Motion of a body in its own axes while all q'' are 0; the acceleration of gravity counts as one upwards.
+    """Motion of a body in its own axes while all q'' are 0; the acceleration of gravity counts as one upwards."""
 
-    Attributes:
-        spin: Angular velocity w [rad/s].
-        turn: Angular acceleration w' [rad/s^2].
-        acceleration: Of the origin [m/s^2].
-    """
-
-    spin: Triple
-    turn: Triple
-    acceleration: Triple
+    spin: Triple  # [rad/s] angular velocity w
+    turn: Triple  # [rad/s^2] angular acceleration w'
+    acceleration: Triple  # [m/s^2] of the origin
 
     @property
     def field(self) -> Matrix:
@@ -120,15 +114,10 @@ class LocalMotion:
 
 @dataclass(frozen=True, slots=True)
 class Wrench:
-    """Force and moment about the origin of some axes.
+    """Force and moment about the origin of some axes."""
 
-    Attributes:
-        force: [N].
-        moment: [N m].
-    """
-
-    force: Triple
-    moment: Triple
+    force: Triple  # [N]
+    moment: Triple  # [N m]
 
     def __add__(self, other: "Wrench") -> "Wrench":
         return Wrench(self.force + other.force, self.moment + other.moment)

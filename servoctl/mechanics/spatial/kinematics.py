@@ -22,27 +22,16 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class FrameMotion:
-    """Pose, Jacobians, velocity and drift of a frame, in world axes; arrays of numbers or symbols.
+    """Pose, Jacobians, velocity and drift of a frame, in world axes; arrays of numbers or symbols."""
 
-    Attributes:
-        rotation: R, shape (3, 3): columns are the frame's axes.
-        position: p, shape (3,) [m].
-        linear: J_v, shape (3, n): `p' = J_v v`.
-        angular: J_w, shape (3, n): `w = J_w v`.
-        velocity: p', shape (3,) [m/s].
-        angular_velocity: w, shape (3,) [rad/s].
-        drift: `p'' - J_v q''`, shape (3,) [m/s^2].
-        angular_drift: `w' - J_w q''`, shape (3,) [rad/s^2].
-    """
-
-    rotation: Array
-    position: Array
-    linear: Array
-    angular: Array
-    velocity: Array
-    angular_velocity: Array
-    drift: Array
-    angular_drift: Array
+    rotation: Array  # R, shape (3, 3): columns are the frame's axes
+    position: Array  # [m] p, shape (3,)
+    linear: Array  # J_v, shape (3, n): `p' = J_v v`
+    angular: Array  # J_w, shape (3, n): `w = J_w v`
+    velocity: Array  # [m/s] p', shape (3,)
+    angular_velocity: Array  # [rad/s] w, shape (3,)
+    drift: Array  # [m/s^2] `p'' - J_v q''`, shape (3,)
+    angular_drift: Array  # [rad/s^2] `w' - J_w q''`, shape (3,)
 
 
 @dataclass(frozen=True)
@@ -57,19 +46,12 @@ class PointMotion:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The motion of all that a coordinate moves, per unit of its rate.
+    """The motion of all that a coordinate moves, per unit of its rate."""
 
-    Attributes:
-        index: Index of the coordinate.
-        turn: Angular velocity.
-        slide: Velocity of the point `origin`.
-        origin: A point [m].
-    """
-
-    index: int
-    turn: Triple
-    slide: Triple
-    origin: Triple
+    index: int  # index of the coordinate
+    turn: Triple  # angular velocity
+    slide: Triple  # velocity of the point `origin`
+    origin: Triple  # [m] a point
 
     def velocity(self, point: Triple) -> Triple:
         """Velocity of the body's point that is at a position."""
@@ -78,25 +60,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class BodyMotion:
-    """A body in world axes; rates and accelerations are those at the coordinates' rates, with q'' = 0.
+    """A body in world axes; rates and accelerations are those at the coordinates' rates, with q'' = 0."""
 
-    Attributes:
-        R: Rotation: columns are the body's axes.
-        origin: Of its axes [m].
-        spin: Angular velocity [rad/s].
-        turn: Angular acceleration [rad/s^2].
-        velocity: Of the origin [m/s].
-        acceleration: Of the origin [m/s^2].
-        columns: Motions of the coordinates that move it.
-    """
-
-    R: Matrix = UNIT
-    origin: Triple = ZERO
-    spin: Triple = ZERO
-    turn: Triple = ZERO
-    velocity: Triple = ZERO
-    acceleration: Triple = ZERO
-    columns: tuple[Column, ...] = ()
+    R: Matrix = UNIT  # rotation: columns are the body's axes
+    origin: Triple = ZERO  # [m] of its axes
+    spin: Triple = ZERO  # [rad/s] angular velocity
+    turn: Triple = ZERO  # [rad/s^2] angular acceleration
+    velocity: Triple = ZERO  # [m/s] of the origin
+    acceleration: Triple = ZERO  # [m/s^2] of the origin
+    columns: tuple[Column, ...] = ()  # motions of the coordinates that move it
 
     def point(self, arm: Triple) -> tuple[Triple, Triple, Triple]:
         """Position, velocity and acceleration of a point, given by its arm from the origin in world axes."""

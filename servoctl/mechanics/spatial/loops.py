@@ -38,26 +38,16 @@ LOOP_ROWS = {
 
 
 class LoopError(NamedTuple):
-    """A vector that the loop keeps at zero.
+    """A vector that the loop keeps at zero."""
 
-    Attributes:
-        value: Shape (k,).
-        slope: Shape (k, n): `value' = slope v`.
-        drift: Shape (k,): `value'' = slope q'' + drift`.
-    """
-
-    value: Array
-    slope: Array
-    drift: Array
+    value: Array  # shape (k,)
+    slope: Array  # shape (k, n): `value' = slope v`
+    drift: Array  # shape (k,): `value'' = slope q'' + drift`
 
 
 @dataclass(frozen=True)
 class ClosedLoop(Constraint):
-    """The rows of a loop between two frames of a robot.
-
-    Attributes:
-        loop: The loop.
-    """
+    """The rows of a loop between two frames of a robot."""
 
     loop: LoopJoint
 
@@ -123,13 +113,9 @@ def _tilt_rate(e: Array) -> Array:
 
 @dataclass(frozen=True)
 class UnitLength(Constraint):
-    """`(|p|^2 - 1)/2 = 0` of some coordinates: one row.
+    """`(|p|^2 - 1)/2 = 0` of some coordinates: one row."""
 
-    Attributes:
-        columns: Indices of the coordinates.
-    """
-
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # indices of the coordinates
 
     kind: ClassVar[str] = "holonomic"
 

@@ -19,18 +19,13 @@ class Mimic(NamedTuple):
 
 
 class Equalities:
-    """Reads the equalities of a model.
-
-    Attributes:
-        mimics: Joint -> what it follows.
-        loops: What closes loops.
-    """
+    """Reads the equalities of a model."""
 
     def __init__(self, model: Any, mujoco: Any, findings: Findings) -> None:
         """Reads them all; what cannot be followed becomes a note."""
         self._model, self._mujoco, self._findings = model, mujoco, findings
-        self.mimics: dict[int, Mimic] = {}
-        self.loops: list[LoopDescription] = []
+        self.mimics: dict[int, Mimic] = {}  # joint -> what it follows
+        self.loops: list[LoopDescription] = []  # what closes loops
         kinds = mujoco.mjtEq
         for i in range(model.neq):
             name, kind = model.equality(i).name or f"equality{i}", int(model.eq_type[i])

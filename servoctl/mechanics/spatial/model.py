@@ -26,40 +26,24 @@ FREE_BASE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 
 @dataclass(frozen=True)
 class TreeJoint:
-    """The joint that moves a body; body i is moved by joint i.
+    """The joint that moves a body; body i is moved by joint i."""
 
-    Attributes:
-        name: Of the joint, which is that of its coordinate; of a free base the prefix of its seven coordinates.
-        kind: `revolute` about z, `prismatic` along z, or `free`.
-        parent: Index of the body that carries it, or `WORLD`.
-        placement: The joint's axes in those of the parent body at q = 0.
-        follows: Index of the joint whose coordinate this one repeats, `q = multiplier q_follows + offset`; that joint
-            follows none. None: it has a coordinate of its own.
-        multiplier: [-, m/rad or rad/m].
-        offset: [rad or m].
-        lower: Least coordinate [rad or m]; None: no limit.
-        upper: Largest coordinate [rad or m]; None: no limit.
-        velocity: Largest speed [rad/s or m/s]; None: no limit.
-        effort: Least and largest torque [N m] or force [N]; None: not known.
-        damping: Viscous coefficient [N m s/rad or N s/m].
-        friction: Coulomb torque [N m] or force [N].
-        armature: Inertia of its rotor at the joint [kg m^2 or kg].
-    """
-
-    name: str
-    kind: Literal["revolute", "prismatic", "free"]
-    parent: int
-    placement: Placement
+    name: str  # of the joint, which is that of its coordinate; of a free base the prefix of its seven coordinates
+    kind: Literal["revolute", "prismatic", "free"]  # `revolute` about z, `prismatic` along z, or `free`
+    parent: int  # index of the body that carries it, or `WORLD`
+    placement: Placement  # the joint's axes in those of the parent body at q = 0
+    # index of the joint whose coordinate this one repeats, `q = multiplier q_follows + offset`; that joint follows
+    # none. None: it has a coordinate of its own
     follows: int | None = None
-    multiplier: float = 1.0
-    offset: float = 0.0
-    lower: float | None = None
-    upper: float | None = None
-    velocity: float | None = None
-    effort: tuple[float, float] | None = None
-    damping: float = 0.0
-    friction: float = 0.0
-    armature: float = 0.0
+    multiplier: float = 1.0  # [-, m/rad or rad/m]
+    offset: float = 0.0  # [rad or m]
+    lower: float | None = None  # least coordinate [rad or m]; None: no limit
+    upper: float | None = None  # largest coordinate [rad or m]; None: no limit
+    velocity: float | None = None  # largest speed [rad/s or m/s]; None: no limit
+    effort: tuple[float, float] | None = None  # least and largest torque [N m] or force [N]; None: not known
+    damping: float = 0.0  # [N m s/rad or N s/m] viscous coefficient
+    friction: float = 0.0  # coulomb torque [N m] or force [N]
+    armature: float = 0.0  # [kg m^2 or kg] inertia of its rotor at the joint
 
     @property
     def unit(self) -> str:
@@ -69,76 +53,48 @@ class TreeJoint:
 
 @dataclass(frozen=True)
 class RobotLink:
-    """A link with mass. Its parameters are `<name>_m`, `<name>_com` and, unless it has a gyration, `<name>_I`.
+    """A link with mass. Its parameters are `<name>_m`, `<name>_com` and, unless it has a gyration, `<name>_I`."""
 
-    Attributes:
-        name: Identifier.
-        body: Index of the moving body that it belongs to, or `WORLD`.
-        placement: The link's axes in those of the body.
-        gyration: Inertia per mass [m^2], (xx, yy, zz, xy, xz, yz) about the centre, of a body given by its size; None:
-            the inertia is a parameter.
-    """
-
-    name: str
-    body: int
-    placement: Placement
+    name: str  # identifier
+    body: int  # index of the moving body that it belongs to, or `WORLD`
+    placement: Placement  # the link's axes in those of the body
+    # inertia per mass [m^2], (xx, yy, zz, xy, xz, yz) about the centre, of a body given by its size; None: the inertia
+    # is a parameter
     gyration: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class TreeFrame:
-    """A named frame on a body: each link, each payload, each frame added, and `world`.
-
-    Attributes:
-        body: Index of the body, or `WORLD`.
-        placement: In the axes of the body.
-        shapes: Pictures, placed in the frame.
-    """
+    """A named frame on a body: each link, each payload, each frame added, and `world`."""
 
     name: str
-    body: int
-    placement: Placement
-    shapes: tuple[Shape, ...] = ()
+    body: int  # index of the body, or `WORLD`
+    placement: Placement  # in the axes of the body
+    shapes: tuple[Shape, ...] = ()  # pictures, placed in the frame
 
 
 @dataclass(frozen=True)
 class LoopJoint:
-    """A passive constraint between two frames.
+    """A passive constraint between two frames."""
 
-    Attributes:
-        name: Of the constraint group.
-        kind: `weld` (6 rows), `hinge` (5, about z of the first), `slide` (5, along z of the first) or `point` (3).
-        first: Name of a frame.
-        second: Name of another.
-    """
-
-    name: str
+    name: str  # of the constraint group
+    # `weld` (6 rows), `hinge` (5, about z of the first), `slide` (5, along z of the first) or `point` (3)
     kind: LoopKind
-    first: str
-    second: str
+    first: str  # name of a frame
+    second: str  # name of another
 
 
 @dataclass(frozen=True)
 class RobotTree:
-    """Robots, payloads, frames and loops, ready for the recursions.
+    """Robots, payloads, frames and loops, ready for the recursions."""
 
-    Attributes:
-        name: For messages.
-        joints: Parents before children.
-        links: Links and payloads with mass.
-        frames: Every frame, by name and in order; `world` is the first.
-        loops: Loops.
-        motors: Names of the joints that have an actuator of the same name.
-        notes: Things that `check` reports, one sentence each.
-    """
-
-    name: str
-    joints: tuple[TreeJoint, ...]
-    links: tuple[RobotLink, ...]
-    frames: tuple[TreeFrame, ...]
+    name: str  # for messages
+    joints: tuple[TreeJoint, ...]  # parents before children
+    links: tuple[RobotLink, ...]  # links and payloads with mass
+    frames: tuple[TreeFrame, ...]  # every frame, by name and in order; `world` is the first
     loops: tuple[LoopJoint, ...] = ()
-    motors: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    motors: tuple[str, ...] = ()  # names of the joints that have an actuator of the same name
+    notes: tuple[str, ...] = ()  # things that `check` reports, one sentence each
 
     def __hash__(self) -> int:
         return self._hash

@@ -23,11 +23,7 @@ def identifier(name: str, prefix: str = "") -> str:
 
 
 class NameTable:
-    """Names that must differ, with what each one stands for.
-
-    Attributes:
-        problems: A sentence for each name that is taken twice.
-    """
+    """Names that must differ, with what each one stands for."""
 
     def __init__(self, problems: list[str], owners: Mapping[str, str] = MappingProxyType({})) -> None:
         """Starts with names that are taken.
@@ -36,7 +32,7 @@ class NameTable:
             problems: The list to add problems to.
             owners: Name -> what it stands for.
         """
-        self.problems = problems
+        self.problems = problems  # a sentence for each name that is taken twice
         self._owners = dict(owners)
 
     def add(self, name: str, owner: str) -> bool:

@@ -70,17 +70,13 @@ _latest = threading.local()  # the `KnownRobot` that a thread evaluated last
 
 @dataclass(frozen=True)
 class Traced:
-    """What a compiled function depends on: everything but the robot's parameters.
-
-    Attributes:
-        known: A robot of this structure.
-    """
+    """What a compiled function depends on: everything but the robot's parameters."""
 
     function: Callable[..., Array]
     vectors: int
     thread: int
     structure: Hashable
-    known: KnownRobot = field(compare=False)
+    known: KnownRobot = field(compare=False)  # a robot of this structure
 
 
 @functools.lru_cache(maxsize=KEPT)

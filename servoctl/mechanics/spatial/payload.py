@@ -10,25 +10,15 @@ from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement
 
 @dataclass(frozen=True)
 class Attached:
-    """A link, payload or frame on a body or on another frame.
+    """A link, payload or frame on a body or on another frame."""
 
-    Attributes:
-        label: What it is, for messages.
-        name: Identifier.
-        on: Name of the frame that carries it; empty for the links of a robot.
-        at: Its place there.
-        inertial: None: it has no mass.
-        gyration: See `RobotLink`.
-        shapes: Pictures.
-    """
-
-    label: str
-    name: str
-    on: str
-    at: Placement
-    inertial: Inertial | None = None
-    gyration: tuple[float, ...] | None = None
-    shapes: tuple[Shape, ...] = ()
+    label: str  # what it is, for messages
+    name: str  # identifier
+    on: str  # name of the frame that carries it; empty for the links of a robot
+    at: Placement  # its place there
+    inertial: Inertial | None = None  # none: it has no mass
+    gyration: tuple[float, ...] | None = None  # see `RobotLink`
+    shapes: tuple[Shape, ...] = ()  # pictures
 
 
 def payload(

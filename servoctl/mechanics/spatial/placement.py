@@ -49,15 +49,10 @@ def rotation_to(axis: Sequence[float]) -> Array:
 
 
 class Placement(NamedTuple):
-    """A frame in another one: `p_outer = rotation p_inner + xyz`.
+    """A frame in another one: `p_outer = rotation p_inner + xyz`."""
 
-    Attributes:
-        rotation: Rotation matrix, three rows.
-        xyz: Position [m].
-    """
-
-    rotation: Rows3 = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-    xyz: Vector3 = (0.0, 0.0, 0.0)
+    rotation: Rows3 = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))  # rotation matrix, three rows
+    xyz: Vector3 = (0.0, 0.0, 0.0)  # [m] position
 
     @classmethod
     def of(cls, rotation: Array, xyz: Sequence[float] | Array) -> "Placement":
@@ -96,14 +91,9 @@ IDENTITY = Placement()
 
 @dataclass(frozen=True)
 class Inertial:
-    """Mass, centre of mass and inertia of a rigid link.
+    """Mass, centre of mass and inertia of a rigid link."""
 
-    Attributes:
-        m: Mass [kg].
-        com: Centre of mass in link axes [m].
-        I: Inertia about the centre of mass in link axes, (ixx, iyy, izz, ixy, ixz, iyz) [kg m^2].
-    """
-
-    m: float
-    com: Vector3 = (0.0, 0.0, 0.0)
+    m: float  # [kg] mass
+    com: Vector3 = (0.0, 0.0, 0.0)  # [m] centre of mass in link axes
+    # [kg m^2] inertia about the centre of mass in link axes, (ixx, iyy, izz, ixy, ixz, iyz)
     I: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # noqa: E741

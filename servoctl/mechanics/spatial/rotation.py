@@ -35,17 +35,11 @@ SERIES = (1.0, 1 / 6, 3 / 40, 5 / 112, 35 / 1152, 63 / 2816, 231 / 13312)
 
 
 class RotationError(NamedTuple):
-    """The error of a rotation and its derivatives.
+    """The error of a rotation and its derivatives."""
 
-    Attributes:
-        value: Shape (3,), zero where the rotations agree.
-        slope: Shape (3, 3): `value' = slope w`.
-        drift: Shape (3,): `value'' = slope w' + drift`.
-    """
-
-    value: Array
-    slope: Array
-    drift: Array
+    value: Array  # shape (3,), zero where the rotations agree
+    slope: Array  # shape (3, 3): `value' = slope w`
+    drift: Array  # shape (3,): `value'' = slope w' + drift`
 
 
 def skew(a: Array) -> Array:

@@ -25,15 +25,10 @@ RINGS = 8
 
 
 class Solid(NamedTuple):
-    """A closed surface.
+    """A closed surface."""
 
-    Attributes:
-        points: Its corners, shape (points, 3) [m].
-        faces: Indices of four corners, counterclockwise seen from outside, shape (faces, 4).
-    """
-
-    points: Array
-    faces: Array
+    points: Array  # [m] its corners, shape (points, 3)
+    faces: Array  # indices of four corners, counterclockwise seen from outside, shape (faces, 4)
 
 
 def solids(tree: RobotTree) -> dict[str, tuple[Solid, int]]:

@@ -20,23 +20,14 @@ from servoctl.types import Array
 
 @dataclass(frozen=True, slots=True)
 class JointStep:
-    """A joint at a state.
-
-    Attributes:
-        joint: The joint.
-        R: Rotation of the joint's axes in those of its parent; of a free base, of the body's axes in the world's.
-        r: Origin of the child's axes in those of the parent [m].
-        sine: Of a revolute joint's angle; 0 of others.
-        cosine: Of a revolute joint's angle; 1 of others.
-        rate: Speed of the joint [rad/s or m/s]; 0 of a free base.
-    """
+    """A joint at a state."""
 
     joint: TreeJoint
-    R: Matrix
-    r: Triple
-    sine: Any = 0.0
-    cosine: Any = 1.0
-    rate: Any = 0.0
+    R: Matrix  # rotation of the joint's axes in those of its parent; of a free base, of the body's axes in the world's
+    r: Triple  # [m] origin of the child's axes in those of the parent
+    sine: Any = 0.0  # of a revolute joint's angle; 0 of others
+    cosine: Any = 1.0  # of a revolute joint's angle; 1 of others
+    rate: Any = 0.0  # speed of the joint [rad/s or m/s]; 0 of a free base
 
     def up(self, vector: Triple) -> Triple:
         """A vector from the child's axes in those of the parent."""

@@ -29,15 +29,11 @@ Base = Literal["fixed", "free"]
 
 
 class TreeBuilder:
-    """Collects the parts of a tree.
-
-    Attributes:
-        problems: Everything that is wrong, one sentence each; complete after `tree`.
-        values: Name -> value of each link's parameters: `<link>_m`, `<link>_com`, `<link>_I`.
-    """
+    """Collects the parts of a tree."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
+        self.problems: list[str] = []  # everything that is wrong, one sentence each; complete after `tree`
+        # name -> value of each link's parameters: `<link>_m`, `<link>_com`, `<link>_I`
         self.values: dict[str, Any] = {}
         self._notes: list[str] = []
         self._names: list[str] = []

@@ -16,14 +16,10 @@ class HeldPosture(Constraint):
     """Coordinates keep their values: one row for each [units of the coordinates].
 
     Design: the values are parameters, so runs from many starts share their compiled code.
-
-    Attributes:
-        joints: Names of coordinates.
-        values: Their values, in the same order.
     """
 
-    joints: tuple[str, ...]
-    values: tuple[float, ...]
+    joints: tuple[str, ...]  # names of coordinates
+    values: tuple[float, ...]  # their values, in the same order
 
     kind = "holonomic"
 

@@ -24,15 +24,10 @@ from servoctl.types import Array
 
 
 class OneFrame(FrameConstraint):
-    """A task on one frame, seen from the world or from another frame.
+    """A task on one frame, seen from the world or from another frame."""
 
-    Attributes:
-        frame: Its name.
-        relative_to: The frame in whose axes the targets are; None: the world.
-    """
-
-    frame: str
-    relative_to: str | None
+    frame: str  # its name
+    relative_to: str | None  # the frame in whose axes the targets are; None: the world
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -76,15 +71,11 @@ class Position(OneFrame):
 
 
 class Turned(OneFrame):
-    """A task whose reference is a rotation, given by one of two fields.
+    """A task whose reference is a rotation, given by one of two fields."""
 
-    Attributes:
-        rpy: Roll, pitch, yaw [rad]: turns about the fixed axes x, y, z in this order; None: see `quaternion`.
-        quaternion: (x, y, z, w), of any size but 0; None: see `rpy`.
-    """
-
+    # roll, pitch, yaw [rad]: turns about the fixed axes x, y, z in this order; None: see `quaternion`
     rpy: TargetValues | None
-    quaternion: TargetValues | None
+    quaternion: TargetValues | None  # (x, y, z, w), of any size but 0; None: see `rpy`
 
     singularity = "half a turn from its reference"
 

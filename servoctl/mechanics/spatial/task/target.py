@@ -25,31 +25,19 @@ TargetValues = Sequence[TargetValue] | Callable[[Any], Any]
 
 
 class Course(NamedTuple):
-    """Values that a task follows, and their time derivatives.
+    """Values that a task follows, and their time derivatives."""
 
-    Attributes:
-        value: Shape (count,).
-        rate: First derivatives, shape (count,).
-        acceleration: Second derivatives, shape (count,).
-    """
-
-    value: Array
-    rate: Array
-    acceleration: Array
+    value: Array  # shape (count,)
+    rate: Array  # first derivatives, shape (count,)
+    acceleration: Array  # second derivatives, shape (count,)
 
 
 class RotationCourse(NamedTuple):
-    """A rotation that a task follows.
+    """A rotation that a task follows."""
 
-    Attributes:
-        rotation: Shape (3, 3).
-        angular_velocity: In the axes of the reference, shape (3,) [rad/s].
-        angular_acceleration: In the axes of the reference, shape (3,) [rad/s^2].
-    """
-
-    rotation: Array
-    angular_velocity: Array
-    angular_acceleration: Array
+    rotation: Array  # shape (3, 3)
+    angular_velocity: Array  # [rad/s] in the axes of the reference, shape (3,)
+    angular_acceleration: Array  # [rad/s^2] in the axes of the reference, shape (3,)
 
 
 def read(given: Any, count: int) -> TargetValues:

@@ -30,14 +30,11 @@ def naming(field: str) -> Iterator[None]:
 
 
 class Targeted(Constraint):
-    """A constraint with targets in some of its fields; subclass it with `@dataclass(frozen=True)`.
-
-    Attributes:
-        target_fields: Name of each such field -> how many values it has, None for one value that is not in a list. A
-            field that is None has no target.
-    """
+    """A constraint with targets in some of its fields; subclass it with `@dataclass(frozen=True)`."""
 
     kind = "holonomic"
+    # name of each such field -> how many values it has, None for one value that is not in a list. A field that is None
+    # has no target
     target_fields: ClassVar[Mapping[str, int | None]] = {}
 
     def __post_init__(self) -> None:
