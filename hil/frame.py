@@ -2,8 +2,7 @@
 
 from typing import Final
 
-CLASSIC_SIZE: Final = 8
-"""Largest payload of a classic frame [byte]."""
+CLASSIC_SIZE: Final = 8  # [byte] largest payload of a classic frame
 
 FD_SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 """Sizes of the payload of an FD frame, by data length code [byte]."""

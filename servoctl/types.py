@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
-"""A NumPy array: of floats, or of symbols while a function is traced."""
+Array: TypeAlias = NDArray[Any]  # a NumPy array: of floats, or of symbols while a function is traced
 
 
 class State(NamedTuple):

@@ -9,15 +9,13 @@ from hil.protocols.nodes import classic_problem, node_class
 from servoctl.config.document import FieldPath, Problem
 from servoctl.expression.suggest import remedy
 
-EMULATED = "emulated"
-"""Interface of buses in virtual time."""
+EMULATED = "emulated"  # interface of buses in virtual time
 
 EMULATED_KEYS = ("interface", "bitrate", "channel", "fd", "data_bitrate", "data_sample_point")
 """Keys of an emulated bus. `channel` and `data_sample_point` have no effect; they are allowed, so a config can switch
 to a real bus and back."""
 
-ConfigNodes = Sequence[tuple[FieldPath, SensorSettings]]
-"""Nodes with their paths in the config."""
+ConfigNodes = Sequence[tuple[FieldPath, SensorSettings]]  # nodes with their paths in the config
 
 
 def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:

@@ -7,14 +7,9 @@ import numpy as np
 from hil.assembly.settings import HilSettings
 from hil.sensing.gravity import Hold
 
-SHARE = 0.5
-"""Part of what gravity leaves of each torque limit that a ramp uses: the inertia differs from pose to pose."""
-
-FASTEST_STOP = 0.02
-"""Shortest time from all speed limits to standstill [s]: a ramp of fewer samples is a blow."""
-
-SLOWEST_STOP = 1.0
-"""Longest such time [s]: a drive that needs longer brakes with all its torque."""
+SHARE = 0.5  # part of what gravity leaves of each torque limit that a ramp uses: the inertia differs from pose to pose
+FASTEST_STOP = 0.02  # shortest time from all speed limits to standstill [s]: a ramp of fewer samples is a blow
+SLOWEST_STOP = 1.0  # longest such time [s]: a drive that needs longer brakes with all its torque
 
 
 @np.errstate(over="ignore")  # a torque limit may be tiny

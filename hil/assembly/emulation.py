@@ -25,8 +25,7 @@ from servoctl.errors import ConfigError, ServoctlError
 from servoctl.mechanics.friction import friction_of
 from servoctl.simulation.system import System
 
-POWER_UP = 0.1
-"""Time for which the drives have been powered when the loop starts [s]."""
+POWER_UP = 0.1  # [s] time for which the drives have been powered when the loop starts
 
 
 def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:

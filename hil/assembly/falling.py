@@ -22,17 +22,10 @@ from servoctl.types import Array, State
 TICKS = 3000
 """Largest number of ticks in which the task is looked through; a longer one is looked through with a longer period."""
 
-TICKS_IN_NUMPY = 200
-"""The same for a plant that cannot be compiled."""
-
-POSES = 32
-"""Poses of the task, or of the range of the joints, that are judged."""
-
-WORST = 4
-"""Poses among them from which the machine is let go: those where joints without a brake accelerate most."""
-
-STEP, LONGEST = 0.005, 1.0
-"""Step and length of the motion without torque [s]."""
+TICKS_IN_NUMPY = 200  # the same for a plant that cannot be compiled
+POSES = 32  # poses of the task, or of the range of the joints, that are judged
+WORST = 4  # poses among them from which the machine is let go: those where joints without a brake accelerate most
+STEP, LONGEST = 0.005, 1.0  # [s] step and length of the motion without torque
 
 NEWTON_STEPS, DIFFERENCE = 4, 1e-4
 """Steps to the rest of what hangs on held motors, and difference by which its stiffness is found [unit, s]."""

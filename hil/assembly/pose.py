@@ -87,8 +87,7 @@ def check_fall(
     return f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
 
 
-HEADROOM = 1.5
-"""While a hand guides, each drive may make at least this times the torque that holds the start pose."""
+HEADROOM = 1.5  # while a hand guides, each drive may make at least this times the torque that holds the start pose
 
 GRIP = 0.005
 """Torque at which the machine gives way to a hand [share of torque_limit]; two steps of the torque if that is more."""

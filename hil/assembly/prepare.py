@@ -45,14 +45,12 @@ from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-ENGAGE_TIME = 1e-9
-"""Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0."""
+ENGAGE_TIME = 1e-9  # Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0.
 
 DELAY_SHARE = 0.3
 """Largest rate of a controlled stop times the delay of its feedback; from 1/e the speed overshoots zero."""
 
-LONGEST_WATCHDOG = 0.1
-"""Warn above this watchdog time of a drive [s]."""
+LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
 
 
 @dataclass(frozen=True)

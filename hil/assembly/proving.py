@@ -13,14 +13,9 @@ from servoctl.config.hil import Hil
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.plant import Plant
 
-QUARTER = 0.01
-"""Shortest time for which a torque of the test in stage zero keeps its sign [s]."""
-
-BLUR = 0.02
-"""Time over which a speed by an encoder shows one of its steps [s]."""
-
-TURN, TRAVEL = 0.005, {"m": 0.001}
-"""Largest motion of a test: of a joint that turns [rad], and by unit."""
+QUARTER = 0.01  # [s] shortest time for which a torque of the test in stage zero keeps its sign
+BLUR = 0.02  # [s] time over which a speed by an encoder shows one of its steps
+TURN, TRAVEL = 0.005, {"m": 0.001}  # largest motion of a test: of a joint that turns [rad], and by unit
 
 
 def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sensing) -> ProofPlan:

@@ -26,8 +26,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import FREE_BASE
 from servoctl.mechanics.spatial.plant import Robot
 
-HALF = 1.0 + 1e-9
-"""Rounding of a lead and its gear."""
+HALF = 1.0 + 1e-9  # rounding of a lead and its gear
 
 TOLERANCE, SAFE = 0.02, 0.45
 """Usual difference from the start pose [joint unit], and the most that tells turns of the motor apart with room [turn].
@@ -37,8 +36,7 @@ turn must never be within the tolerance. Only the owner knows what is on the sha
 drives (of a moteus `home` is checked).
 """
 
-ABSURD = 1e9
-"""Angle [rad] and torque [N m] beyond those of any motor."""
+ABSURD = 1e9  # angle [rad] and torque [N m] beyond those of any motor
 
 
 Settings = TypeVar("Settings", bound=SensorSettings)

@@ -16,14 +16,9 @@ from hil.safety.limits import Limits
 from hil.safety.pose_hold import PoseHold
 from servoctl.types import Array, State
 
-FASTEST = 3
-"""States of the task that are stopped from: those in which a joint is fastest by its speed limit."""
-
-LONGEST = 4.0
-"""Longest stop that is looked at [stop_time]."""
-
-SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower speed"
-"""What lets a machine stop in time."""
+FASTEST = 3  # states of the task that are stopped from: those in which a joint is fastest by its speed limit
+LONGEST = 4.0  # [stop_time] longest stop that is looked at
+SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower speed"  # what lets a machine stop in time
 
 
 class Stop(NamedTuple):

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from hil.frame import Frame
 from servoctl.errors import RigError
 
-QUEUE = 10
-"""Frames that usually can wait to be sent: the default `txqueuelen` of a SocketCAN interface."""
+QUEUE = 10  # frames that usually can wait to be sent: the default `txqueuelen` of a SocketCAN interface
 
 PATIENCE = 2_000_000
 """Longest wait for room in the queue of a controller [ns]: a frame takes 0.16 ms at 1 Mbit/s, 1.3 ms at 125 kbit/s."""

@@ -13,26 +13,13 @@ from functools import cache
 
 from hil.bus.rates import PhaseBits
 
-HEADER, EXTENDED_HEADER = 19, 39
-"""Bits of a classic frame from the start of frame to the end of the length code."""
-
-CRC = 15
-"""Bits of the CRC of a classic frame."""
-
-FD_HEADER, FD_EXTENDED_HEADER = 17, 36
-"""Bits of an FD frame from the start of frame to the bit rate switch."""
-
-FD_CONTROL = 5
-"""Bits between the bit rate switch and the data: error state indicator and data length code."""
-
-FD_STUFF_COUNT = 4
-"""Bits of the stuff count before the CRC of an FD frame."""
-
-LARGEST_WITH_SHORT_CRC = 16
-"""Largest payload of an FD frame with a CRC of 17 bits; longer ones have 21 [byte]."""
-
-TAIL = 13
-"""CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3): never stuffed."""
+HEADER, EXTENDED_HEADER = 19, 39  # bits of a classic frame from the start of frame to the end of the length code
+CRC = 15  # bits of the CRC of a classic frame
+FD_HEADER, FD_EXTENDED_HEADER = 17, 36  # bits of an FD frame from the start of frame to the bit rate switch
+FD_CONTROL = 5  # bits between the bit rate switch and the data: error state indicator and data length code
+FD_STUFF_COUNT = 4  # bits of the stuff count before the CRC of an FD frame
+LARGEST_WITH_SHORT_CRC = 16  # largest payload of an FD frame with a CRC of 17 bits; longer ones have 21 [byte]
+TAIL = 13  # CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3): never stuffed
 
 
 @cache

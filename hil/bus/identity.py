@@ -10,29 +10,17 @@ from hil.bus.base import Bus, BusError
 from hil.frame import Frame
 from hil.loop.clock import Clock, nanoseconds
 
-REQUEST = 0x1FFF5E50
-"""Id of the question, 29 bits."""
-
-REPLY = 0x1FFF5E51
-"""Id of the answer, 29 bits."""
-
-BEGINNING = 0x1FFF5E52
-"""Id of the frame that announces the start of the task, 29 bits."""
-
-LATENESS_REQUEST = 0x1FFF5E53
-"""Id of the question how late the emulator was, 29 bits."""
-
-LATENESS = 0x1FFF5E54
-"""Id of the answer: the largest lateness in microseconds, an unsigned integer of 64 bits, 29 bits."""
-
-HAND = 0x1FFF5E55
-"""Id of the frame that asks for a hand: its time in microseconds, as in `LATENESS`, 29 bits."""
+REQUEST = 0x1FFF5E50  # id of the question, 29 bits
+REPLY = 0x1FFF5E51  # id of the answer, 29 bits
+BEGINNING = 0x1FFF5E52  # id of the frame that announces the start of the task, 29 bits
+LATENESS_REQUEST = 0x1FFF5E53  # id of the question how late the emulator was, 29 bits
+LATENESS = 0x1FFF5E54  # id of the answer: the largest lateness in microseconds, an unsigned integer of 64 bits, 29 bits
+HAND = 0x1FFF5E55  # id of the frame that asks for a hand: its time in microseconds, as in `LATENESS`, 29 bits
 
 VERSION = 2
 PAYLOAD = b"servoctl"[:7] + bytes([VERSION])
 """Payload of the frames without a number; its version changes with what loop and emulator must agree on."""
-BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])
-"""Payload of the answer while another loop uses the drives."""
+BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])  # payload of the answer while another loop uses the drives
 
 
 def question() -> Frame:

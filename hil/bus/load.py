@@ -7,8 +7,7 @@ from typing import NamedTuple
 from hil.bus.frame_bits import frame_bits
 from hil.bus.rates import BusRates, PhaseBits
 
-ROUNDING = 1e-12
-"""Share by which rounding may put a load above what is allowed, at the very period that is proposed."""
+ROUNDING = 1e-12  # share by which rounding may put a load above what is allowed, at the very period that is proposed
 
 
 class FrameTraffic(NamedTuple):

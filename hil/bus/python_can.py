@@ -23,8 +23,7 @@ from hil.bus.error_frames import report, worse
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
 from hil.loop.clock import SECOND, Clock
 
-RECEIVE_BUFFER = 4 << 20
-"""Receive buffer to ask of the kernel [byte]; one frame takes about 800 of them."""
+RECEIVE_BUFFER = 4 << 20  # receive buffer to ask of the kernel [byte]; one frame takes about 800 of them
 
 _IP_MULTICAST_ALL = 49  # Linux, linux/in.h
 _SO_RCVBUFFORCE, _SO_MEMINFO, _MEMINFO_DROPS, _MEMINFO_WORDS = 33, 55, 8, 9  # Linux, asm-generic/socket.h
@@ -281,8 +280,7 @@ _REASONS = {
 
 _FULL = frozenset({errno.ENOBUFS, errno.EAGAIN})
 
-_RETRY = 50_000
-"""Interval between two tries to send into a full queue [ns]."""
+_RETRY = 50_000  # [ns] interval between two tries to send into a full queue
 
 
 def _numbers(error: Exception) -> list[int | None]:

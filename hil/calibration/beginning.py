@@ -14,8 +14,7 @@ from hil.sensing.channels import Displacements
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-BySign = Mapping[float, StopZero]
-"""Sign of a drive -> what its stops say about its displacement at the beginning."""
+BySign = Mapping[float, StopZero]  # sign of a drive -> what its stops say about its displacement at the beginning
 
 
 class Beginning:

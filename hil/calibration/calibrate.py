@@ -23,32 +23,18 @@ from hil.sensing.sensing import Sensing
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-MOVED = 0.01
-"""An axis has moved when it leaves its start by this share of the range in the config."""
+MOVED = 0.01  # an axis has moved when it leaves its start by this share of the range in the config
 
 ALONE = 0.25
 """When an axis begins to move, others that have not moved yet may have gone this share of their own `MOVED`."""
 
-COARSE, FINE = 12, 150
-"""Samples on which all signs are tried, and on which the best ones are checked."""
-
-CALM = 0.3
-"""Share of the samples on which the signs are checked where nodes do not sample together: the slowest."""
-
-HOPELESS = 1e3
-"""Signs with so large a misfit at one sample are not tried any further."""
-
-DECIDES = 3.0
-"""The second best signs must fit this many times worse."""
-
-CHECKED = 1e-6
-"""A channel counts as checked by others above this share of its error in its own residual."""
-
-DIGITS = 1e4
-"""Ranges are rounded outward to 1 / DIGITS."""
-
-CLEAR = 0.01
-"""Position limits stay clear of a stop by this share of the range in the config."""
+COARSE, FINE = 12, 150  # samples on which all signs are tried, and on which the best ones are checked
+CALM = 0.3  # share of the samples on which the signs are checked where nodes do not sample together: the slowest
+HOPELESS = 1e3  # signs with so large a misfit at one sample are not tried any further
+DECIDES = 3.0  # the second best signs must fit this many times worse
+CHECKED = 1e-6  # a channel counts as checked by others above this share of its error in its own residual
+DIGITS = 1e4  # ranges are rounded outward to 1 / DIGITS
+CLEAR = 0.01  # position limits stay clear of a stop by this share of the range in the config
 
 
 @dataclass(frozen=True)

@@ -17,30 +17,18 @@ from hil.sensing.channels import Displacements
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-REACH = 0.25
-"""Farthest that an axis is moved to each side [share of its range]."""
-
-MARGIN = 0.1
-"""Part of the way to a position limit that is left."""
-
-POSES = 60
-"""Poses from the start to the end of a side."""
-
-CLOSED = 1e-9
-"""Largest error of a pose on the way: where it grows, the machine can move no farther."""
+REACH = 0.25  # [share of its range] farthest that an axis is moved to each side
+MARGIN = 0.1  # part of the way to a position limit that is left
+POSES = 60  # poses from the start to the end of a side
+CLOSED = 1e-9  # largest error of a pose on the way: where it grows, the machine can move no farther
 
 LEAP = 20.0
 """Largest change of a coordinate from pose to pose, in steps of the axis: beyond, the machine would jump to another
 branch."""
 
-MOVING = 0.95
-"""Part of the way from corner to corner in which an axis moves; then it rests there [share of the time]."""
-
-STILL = 0.06
-"""Time at the start in which the machine stands still [share of the whole]."""
-
-Motion = Callable[[float], tuple[Array, Array]]
-"""Time since the hand began [s] -> q and v."""
+MOVING = 0.95  # part of the way from corner to corner in which an axis moves; then it rests there [share of the time]
+STILL = 0.06  # [share of the whole] time at the start in which the machine stands still
+Motion = Callable[[float], tuple[Array, Array]]  # time since the hand began [s] -> q and v
 
 
 def hand_motion(

@@ -9,11 +9,8 @@ from hil.drives.settings import SensorSettings
 from hil.loop import SECOND
 from servoctl.types import Array
 
-STILL_STEPS = 2.0
-"""Encoders count as still while they stay within so many steps of their first value."""
-
-LONGEST_STILL = 200
-"""Largest number of samples of which the start is the mean."""
+STILL_STEPS = 2.0  # encoders count as still while they stay within so many steps of their first value
+LONGEST_STILL = 200  # largest number of samples of which the start is the mean
 
 
 class HandMotion:

@@ -8,14 +8,9 @@ from hil.sensing.channels import Displacements
 from servoctl.mechanics.model import Model
 from servoctl.types import Array
 
-STEPS = 20
-"""Largest number of Newton steps."""
-
-SOLVED = 1e-13
-"""Newton ends below this error [coordinate unit, joint unit]."""
-
-RANK_TOLERANCE = 1e-9
-"""Relative singular value below which rows count as dependent."""
+STEPS = 20  # largest number of Newton steps
+SOLVED = 1e-13  # [coordinate unit, joint unit] Newton ends below this error
+RANK_TOLERANCE = 1e-9  # relative singular value below which rows count as dependent
 
 
 def pose_at(

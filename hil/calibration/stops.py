@@ -14,14 +14,9 @@ import numpy as np
 
 from servoctl.types import Array
 
-NEAR = 0.01
-"""A joint is near its stop within this share of its range; farther than twice that, it has left it."""
-
-AGREE = 1e-3
-"""Touches agree within this share of the joint's range: a stop gives way a little under a hand."""
-
-STEPS = 3.0
-"""Touches within so many steps of the encoder always agree."""
+NEAR = 0.01  # a joint is near its stop within this share of its range; farther than twice that, it has left it
+AGREE = 1e-3  # touches agree within this share of the joint's range: a stop gives way a little under a hand
+STEPS = 3.0  # touches within so many steps of the encoder always agree
 
 
 @dataclass(frozen=True)

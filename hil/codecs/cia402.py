@@ -34,15 +34,12 @@ NMT_STATES = {BOOT_UP: "boot-up", STOPPED: "stopped", OPERATIONAL: "operational"
 DISABLE_VOLTAGE = 0x00
 QUICK_STOP = 0x02
 SHUTDOWN = 0x06
-SWITCH_ON = 0x07
-"""Controlword; where operation is enabled: disable operation."""
+SWITCH_ON = 0x07  # controlword; where operation is enabled: disable operation
 ENABLE_OPERATION = 0x0F
 FAULT_RESET = 0x80
 
-TORQUE_MODE = 10
-"""Cyclic synchronous torque, as a value of 0x6060 and 0x6061."""
-TORQUE_MODE_BIT = 1 << 9
-"""Cyclic synchronous torque, as a bit of 0x6502."""
+TORQUE_MODE = 10  # cyclic synchronous torque, as a value of 0x6060 and 0x6061
+TORQUE_MODE_BIT = 1 << 9  # cyclic synchronous torque, as a bit of 0x6502
 
 HEARTBEAT_LOST = 0x8130
 ERRORS = {
@@ -79,26 +76,20 @@ ERROR_GROUPS = {
 CONTROLWORD, TARGET = Field(0, 2), Field(2, 2, "signed")
 POSITION, VELOCITY = Field(0, 4, "signed"), Field(4, 4, "signed")
 STATUSWORD, TORQUE, ERROR = Field(0, 2), Field(2, 2, "signed"), Field(4, 2)
-STATE = Field(0, 1)
-"""The byte of a heartbeat."""
+STATE = Field(0, 1)  # the byte of a heartbeat
 
 WARNING = Field(0, 1, shift=7)
 """The bit of the statusword by which the drive warns: a temperature, a voltage or a load is near its limit."""
-LIMITED = 0x800
-"""Bit of the statusword: an internal limit is active, so that the torque is less than the target."""
-STATE_BITS = 0x6F
-"""Bits of the statusword by which the states differ."""
-WORKING = 0x27
-"""Those bits while the drive is enabled."""
-NMT_BITS = 0x7F
-"""Bits of a heartbeat that hold the state."""
+LIMITED = 0x800  # bit of the statusword: an internal limit is active, so that the torque is less than the target
+STATE_BITS = 0x6F  # bits of the statusword by which the states differ
+WORKING = 0x27  # those bits while the drive is enabled
+NMT_BITS = 0x7F  # bits of a heartbeat that hold the state
 
 _COMMAND = layout(CONTROLWORD, TARGET)
 _FEEDBACK = layout(POSITION, VELOCITY)
 _STATUS = layout(STATUSWORD, TORQUE, ERROR)
 FEEDBACK_SIZE, STATUS_SIZE = _FEEDBACK.size, _STATUS.size
-HEAD = Field(0, 4)
-"""Command and object of an SDO frame."""
+HEAD = Field(0, 4)  # command and object of an SDO frame
 _EMERGENCY = Struct("<HB5s")
 _SDO = Struct("<BHBI")
 

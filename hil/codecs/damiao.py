@@ -10,8 +10,7 @@ Sources: DAMIAO_Control_Arduino; damiao-motor 1.0.6 (core/motor.py) for the tabl
 import struct
 from typing import NamedTuple
 
-REQUEST = 0x7FF
-"""Id of requests to all motors."""
+REQUEST = 0x7FF  # id of requests to all motors
 
 READ, WRITE, REFRESH = 0x33, 0x55, 0xCC
 
@@ -21,11 +20,8 @@ TIMEOUT, CONTROL_MODE, PMAX, VMAX, TMAX = 9, 10, 21, 22, 23
 COUNTS = frozenset({TIMEOUT, CONTROL_MODE})
 """Of these registers, those that are whole numbers; the others are single-precision numbers."""
 
-LAST = 81
-"""Last register."""
-
-TICK = 50e-6
-"""Unit of `TIMEOUT` [s]."""
+LAST = 81  # last register
+TICK = 50e-6  # [s] unit of `TIMEOUT`
 
 MIT_MODE = 1
 MODES = {MIT_MODE: "MIT", 2: "position and velocity", 3: "velocity", 4: "position with force limit"}

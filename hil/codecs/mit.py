@@ -20,20 +20,16 @@ _SPECIAL = b"\xff" * 7
 _NO_MOTION = bytes.fromhex("7fff7ff000")
 """First five bytes of a torque command: position and velocity 0 (half a step below), kp = 0."""
 
-COMMAND_TORQUE = Field(6, 2, big=True, bits=12)
-"""The torque in a command."""
+COMMAND_TORQUE = Field(6, 2, big=True, bits=12)  # the torque in a command
 FIRST = Field(0, 1)
 POSITION = Field(1, 2, big=True)
 VELOCITY = Field(3, 2, big=True, shift=4)
 TORQUE = Field(4, 2, big=True, bits=12)
-ERROR = Field(7, 1)
-"""The fault in a reply of CubeMars."""
-TEMPERATURE = Field(6, 1, "signed")
-"""Temperature in a reply of CubeMars [degree C]."""
+ERROR = Field(7, 1)  # the fault in a reply of CubeMars
+TEMPERATURE = Field(6, 1, "signed")  # [degree C] temperature in a reply of CubeMars
 ELECTRONICS, ROTOR = Field(6, 1), Field(7, 1)
 """Temperatures of the electronics and of the rotor in a reply of Damiao [degree C]."""
-SIZES = (6, 8)
-"""Bytes of a reply."""
+SIZES = (6, 8)  # bytes of a reply
 
 MOST_12 = 0xFFF
 MOST_16 = 0xFFFF

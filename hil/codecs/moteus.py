@@ -39,16 +39,12 @@ from hil.codecs.moteus_registers import (
 )
 
 NODES = range(1, 127)
-REPLY_WANTED = 0x8000
-"""Bit of an id by which the sender asks for a reply."""
+REPLY_WANTED = 0x8000  # bit of an id by which the sender asks for a reply
 
 TUNNEL_WRITE, TUNNEL_DATA, TUNNEL_POLL = 0x40, 0x41, 0x42
-CHANNEL = 1
-"""Channel of the tunnel to the console of the drive."""
-MOST_TEXT = 61
-"""Most bytes of text in one frame to the console."""
-POLLED_TEXT = 48
-"""Most bytes of text that a poll asks for."""
+CHANNEL = 1  # channel of the tunnel to the console of the drive
+MOST_TEXT = 61  # most bytes of text in one frame to the console
+POLLED_TEXT = 48  # most bytes of text that a poll asks for
 
 STOPPED, IN_FAULT, CURRENT, IN_POSITION, TIMED_OUT, ZERO_VELOCITY, BRAKE = 0, 1, 9, 10, 11, 12, 15
 MODES = (
@@ -150,8 +146,7 @@ def query() -> bytes:
 
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"
-COMMAND_TORQUE = Field(len(_TORQUE_HEAD), 4, "float")
-"""The torque in a torque command."""
+COMMAND_TORQUE = Field(len(_TORQUE_HEAD), 4, "float")  # the torque in a torque command
 TORQUE_BYTES = slice(COMMAND_TORQUE.first, COMMAND_TORQUE.first + COMMAND_TORQUE.size)
 """Where a torque command holds its torque."""
 

@@ -13,12 +13,10 @@ from math import nan
 from struct import Struct
 from typing import NamedTuple
 
-SIZES = (*range(9), 12, 16, 20, 24, 32, 48, 64)
-"""Lengths of a CAN FD frame [byte]."""
+SIZES = (*range(9), 12, 16, 20, 24, 32, 48, 64)  # [byte] lengths of a CAN FD frame
 PADDING = 0x50
 
-INT8, INT16, INT32, FLOAT = range(4)
-"""Resolutions of a register."""
+INT8, INT16, INT32, FLOAT = range(4)  # resolutions of a register
 
 WRITE, READ, REPLY = 0x00, 0x10, 0x20
 WRITE_ERROR, READ_ERROR = 0x30, 0x31
@@ -31,8 +29,7 @@ MODEL, FIRMWARE, MAP_VERSION = 0x100, 0x101, 0x102
 SERIAL = 0x120
 SET_OUTPUT_EXACT = 0x131
 
-FORMATS = tuple(Struct(f"<{letter}") for letter in "bhif")
-"""Of a value in each resolution."""
+FORMATS = tuple(Struct(f"<{letter}") for letter in "bhif")  # of a value in each resolution
 _MOST = (127, 32767, 2147483647)
 _PWM = tuple(1.0 / most for most in _MOST)
 
@@ -51,12 +48,10 @@ _STEPS = {
 
 _PLAIN = (1.0, 1.0, 1.0)
 
-WATCHDOG_STEP = _TIME_STEPS[INT8]
-"""Step of the watchdog time in a torque command [s]."""
+WATCHDOG_STEP = _TIME_STEPS[INT8]  # [s] step of the watchdog time in a torque command
 LONGEST_WATCHDOG = _MOST[INT8] * WATCHDOG_STEP
 MAX_TORQUE_STEP = _TORQUE_STEPS[INT16]
-LARGEST_TORQUE = _MOST[INT16] * MAX_TORQUE_STEP
-"""Largest torque of a torque command [N m]."""
+LARGEST_TORQUE = _MOST[INT16] * MAX_TORQUE_STEP  # [N m] largest torque of a torque command
 
 
 class Registers(NamedTuple):

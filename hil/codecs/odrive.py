@@ -11,10 +11,8 @@ from typing import NamedTuple
 from hil.codecs.field import Field, layout, single_towards_zero
 
 NODES = range(0x3F)
-PROTOCOL = 2
-"""Number of this protocol in Get_Version."""
-COMMANDS = 32
-"""Ids of one node: the command is in the lower five bits."""
+PROTOCOL = 2  # number of this protocol in Get_Version
+COMMANDS = 32  # ids of one node: the command is in the lower five bits
 
 GET_VERSION = 0x00
 HEARTBEAT = 0x01
@@ -73,8 +71,7 @@ TORQUE = Field(0, 4, "float")
 INVERTER, MOTOR = Field(0, 4, "float"), Field(4, 4, "float")
 """Temperatures in Get_Temperature [degree C]; NaN without a thermistor."""
 BUS_VOLTAGE = Field(0, 4, "float")
-SIZE = 8
-"""Bytes of estimates, heartbeats, errors, temperatures and voltages."""
+SIZE = 8  # bytes of estimates, heartbeats, errors, temperatures and voltages
 
 _HEARTBEAT = Struct("<IBBBx")
 _TWO_WORDS = Struct("<II")

@@ -18,8 +18,7 @@ from hil.codecs.mit import MOST_16, Ranges, gain_bits, number_of, torque_bits
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
-COMMANDS = (MOTION, ENABLE, STOP, SET_ZERO, SET_ID, WRITE)
-"""Kinds that only a master sends, and that change something."""
+COMMANDS = (MOTION, ENABLE, STOP, SET_ZERO, SET_ID, WRITE)  # kinds that only a master sends, and that change something
 
 RESET, CALIBRATION, RUN = 0, 1, 2
 MODES = ("reset", "calibration", "run", "unknown")
@@ -27,8 +26,7 @@ MODES = ("reset", "calibration", "run", "unknown")
 RUN_MODE, CAN_TIMEOUT = 0x7005, 0x7028
 """Parameters: mode of operation (8 bits; 0: motion command), and time without a command until mode reset (32 bits)."""
 
-TIMEOUT_STEPS = 20_000
-"""Steps of `CAN_TIMEOUT` in one second."""
+TIMEOUT_STEPS = 20_000  # steps of `CAN_TIMEOUT` in one second
 
 FAULTS = {
     0x01: "under-voltage",
@@ -39,28 +37,20 @@ FAULTS = {
     0x20: "not calibrated",
 }
 
-KIND_AND_TARGET = 0x1F00_00FF
-"""Bits of an id that do not depend on its data."""
-FEEDBACK_BITS = 0x1F00_FFFF
-"""Bits of the id of feedback that do not depend on mode and faults."""
-
-COMMAND_TORQUE = Field(-3, 2, big=True)
-"""The torque in a command: bits 8 to 23 of its id."""
-MODE = Field(-3, 1, shift=6)
-"""The mode in feedback: bits 22 and 23 of its id."""
+KIND_AND_TARGET = 0x1F00_00FF  # bits of an id that do not depend on its data
+FEEDBACK_BITS = 0x1F00_FFFF  # bits of the id of feedback that do not depend on mode and faults
+COMMAND_TORQUE = Field(-3, 2, big=True)  # the torque in a command: bits 8 to 23 of its id
+MODE = Field(-3, 1, shift=6)  # the mode in feedback: bits 22 and 23 of its id
 POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first in range(0, 8, 2))
 
 _FOUR = layout(POSITION, VELOCITY, TORQUE, TEMPERATURE)
 SIZE = _FOUR.size
-BUS_VOLTAGE = 0x701C
-"""Parameter: bus voltage [V], a float."""
+BUS_VOLTAGE = 0x701C  # parameter: bus voltage [V], a float
 PARAMETER, VALUE = Field(0, 4), Field(4, 4, "float")
 """The parameter in the answer to a read, with two zero bytes, and its value."""
-TEMPERATURE_STEP = 10.0
-"""Steps of the temperature in a degree."""
+TEMPERATURE_STEP = 10.0  # steps of the temperature in a degree
 _PARAMETER = Struct("<HHI")
-_MIDDLE = 0x7FFF
-"""Position and velocity of a torque command: half a step below zero; without gains they have no effect."""
+_MIDDLE = 0x7FFF  # position and velocity of a torque command: half a step below zero; without gains they have no effect
 
 
 class FeedbackFrame(NamedTuple):

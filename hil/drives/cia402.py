@@ -41,12 +41,10 @@ from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
-WARNING = GaugeReads(Reads(codec.WARNING, Quantity.WARNING, ()))
-"""Bit 7 of the statusword."""
+WARNING = GaugeReads(Reads(codec.WARNING, Quantity.WARNING, ()))  # bit 7 of the statusword
 OWN_OBJECT = "monitor_period and the maker's object in monitor_objects"
 
-BOOT_TIME = 1.0
-"""Longest time for the boot-up message after NMT reset communication [s]."""
+BOOT_TIME = 1.0  # [s] longest time for the boot-up message after NMT reset communication
 
 CONDITIONS = {
     Cia402State.NOT_READY: Condition.DISABLED,

@@ -27,8 +27,7 @@ class MonitoredObject(NamedTuple):
     unit: float
 
 
-DC_LINK = MonitoredObject(0x6079, 0, 0.001)
-"""DC link circuit voltage, by the standard in mV."""
+DC_LINK = MonitoredObject(0x6079, 0, 0.001)  # DC link circuit voltage, by the standard in mV
 
 KNOWN = {gauge.name: gauge.quantity for gauge in GAUGES if gauge.quantity is not Quantity.WARNING}
 """What an object may hold; the warning is in each statusword."""

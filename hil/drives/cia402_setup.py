@@ -25,16 +25,11 @@ if TYPE_CHECKING:
     from hil.drives.sdo import Objects  # canopen is slow to import, and only bring-up needs it
 
 
-HEARTBEAT = 0.1
-"""Period of the drive's heartbeat [s]."""
-RATED_TOLERANCE = 0.01
-"""Largest relative difference between the rated torque of the drive and of the config."""
-INVALID = 1 << 31
-"""Bit in the COB-ID of a PDO that switches it off."""
-NO_REQUESTS = 1 << 30
-"""Bit in the COB-ID of a PDO: it cannot be asked for by a remote frame."""
-ASYNCHRONOUS = 255
-"""Transmission type of a PDO that acts when it arrives."""
+HEARTBEAT = 0.1  # [s] period of the drive's heartbeat
+RATED_TOLERANCE = 0.01  # largest relative difference between the rated torque of the drive and of the config
+INVALID = 1 << 31  # bit in the COB-ID of a PDO that switches it off
+NO_REQUESTS = 1 << 30  # bit in the COB-ID of a PDO: it cannot be asked for by a remote frame
+ASYNCHRONOUS = 255  # transmission type of a PDO that acts when it arrives
 
 QUICK_STOP_THEN_DISABLE = 2
 """Value of 0x605A, 0x605E: quick-stop ramp, then switch on disabled. Low-cost drives may cut the torque at once."""
@@ -45,8 +40,7 @@ ABORT_BY_QUICK_STOP = 3
 """Value of 0x6007: quick stop when heartbeat or bus is lost. Some firmware swaps 2 and 3: test the real drive."""
 
 QUICK_STOP_OPTION, QUICK_STOP_DECELERATION = 0x605A, 0x6085
-NMT_STOPPED = 2
-"""Value of 0x1029:1: after an error of communication the node stops, and answers nothing."""
+NMT_STOPPED = 2  # value of 0x1029:1: after an error of communication the node stops, and answers nothing
 
 STAYS = "whether a quick stop brakes the shaft and ends in the off state is its own setting"
 REACTIONS = {
@@ -200,10 +194,8 @@ def set_heartbeats(objects: "Objects", options: "Cia402Options", watchdog: float
 
 TURN = 2 * pi
 MOST_COUNTS = 2**31
-SLOWEST_STATUS = 0.1
-"""Longest time between statuses [s]: a handshake step waits 0.5 s for a few of them."""
-LONGEST_WATCHDOG = 65.0
-"""0x1016 has 16 bits of milliseconds [s]."""
+SLOWEST_STATUS = 0.1  # longest time between statuses [s]: a handshake step waits 0.5 s for a few of them
+LONGEST_WATCHDOG = 65.0  # [s] 0x1016 has 16 bits of milliseconds
 
 
 class Cia402EncoderOptions(Section):

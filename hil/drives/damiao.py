@@ -13,8 +13,7 @@ from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 
-RANGE_TOLERANCE = 1e-3
-"""Largest relative difference of a range: the register may hold 12.566 for 4 pi."""
+RANGE_TOLERANCE = 1e-3  # largest relative difference of a range: the register may hold 12.566 for 4 pi
 
 NAMES = {
     codec.CONTROL_MODE: "CTRL_MODE",

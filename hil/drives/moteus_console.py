@@ -10,8 +10,7 @@ from hil.drives.odrive_encoder import TURN
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 
-POLLS = 20
-"""How often the console is asked for the rest of an answer."""
+POLLS = 20  # how often the console is asked for the rest of an answer
 
 
 class Console:

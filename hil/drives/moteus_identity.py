@@ -7,8 +7,7 @@ from hil.codecs import moteus_registers as registers
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
 
-OLDEST_MAP = 5
-"""First version of the register map that has `ILIMIT_SCALE` and the home state."""
+OLDEST_MAP = 5  # first version of the register map that has `ILIMIT_SCALE` and the home state
 
 ASKED = (registers.MODEL, registers.FIRMWARE, registers.MAP_VERSION, registers.HOME_STATE)
 

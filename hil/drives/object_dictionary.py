@@ -19,8 +19,7 @@ from canopen.objectdictionary.datatypes import (
 
 from hil.codecs.cia402 import RPDOS
 
-MAPPED = 3
-"""Objects that one of our PDOs carries at most."""
+MAPPED = 3  # objects that one of our PDOs carries at most
 
 VARIABLES = {
     0x1000: ("Device type", UNSIGNED32),

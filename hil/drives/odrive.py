@@ -36,12 +36,9 @@ GAUGES = {
 """Cyclic message -> what it brings."""
 RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_ms, or leave monitor_period out"
 
-ATTEMPTS = 3
-"""How often errors are cleared before they count as permanent."""
-DEFAULT_VEL_LIMIT = 2.0
-"""`vel_limit` of a drive in which none was saved [turn/s]."""
-SPEED_MARGIN = 1.2
-"""Speed limit in the drive over that of the config: the loop reacts first."""
+ATTEMPTS = 3  # how often errors are cleared before they count as permanent
+DEFAULT_VEL_LIMIT = 2.0  # [turn/s] `vel_limit` of a drive in which none was saved
+SPEED_MARGIN = 1.2  # speed limit in the drive over that of the config: the loop reacts first
 
 
 class OdriveOptions(OdriveEncoderOptions):

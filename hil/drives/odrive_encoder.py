@@ -18,12 +18,9 @@ from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField, Section
 
 TURN = 2 * pi
-INTERVALS = 40
-"""Number of encoder periods over which the rate of the drive is measured."""
-RATE_TOLERANCE = 0.25
-"""Largest relative difference between the measured period and `feedback_period`."""
-COARSE = 12
-"""Bits per turn to assume if the config does not give the encoder's."""
+INTERVALS = 40  # number of encoder periods over which the rate of the drive is measured
+RATE_TOLERANCE = 0.25  # largest relative difference between the measured period and `feedback_period`
+COARSE = 12  # bits per turn to assume if the config does not give the encoder's
 
 
 class OdriveEncoderOptions(Section):

@@ -10,8 +10,7 @@ from hil.drives.quantities import FIRST_GAUGE, Quantity
 from hil.drives.wire import Feeds
 from hil.frame import Frame
 
-PATIENCE = 0.1
-"""Time for the first answer [s]; a drive that gives none is asked no more."""
+PATIENCE = 0.1  # time for the first answer [s]; a drive that gives none is asked no more
 
 
 def polls(frames: Sequence[Frame], every: float | None, period: float, node: int) -> tuple[Feeds, ...]:

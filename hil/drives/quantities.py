@@ -27,8 +27,7 @@ class Quantity(IntEnum):
 FIRST_GAUGE = Quantity.TEMPERATURE
 """The first quantity that is a gauge: `quantity - FIRST_GAUGE` is its place in `Drive.gauges`."""
 
-SAG, RISE = 0.85, 1.1
-"""Usual limits of a supply [its first voltage]: braking raises it, a weak battery sags."""
+SAG, RISE = 0.85, 1.1  # usual limits of a supply [its first voltage]: braking raises it, a weak battery sags
 
 
 class Gauge(NamedTuple):

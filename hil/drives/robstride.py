@@ -33,8 +33,7 @@ TEMPERATURE = GaugeReads(
     Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)),
 )
 """The temperature in feedback."""
-VOLTAGE = GaugeReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))
-"""The bus voltage in the answer to a read."""
+VOLTAGE = GaugeReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))  # the bus voltage in the answer to a read
 
 _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 

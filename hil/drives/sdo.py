@@ -17,13 +17,10 @@ from hil.drives.base import DriveError, Exchange
 from hil.drives.object_dictionary import object_dictionary
 from hil.frame import Frame
 
-LIMIT = 0.3
-"""Longest time for one answer [s]."""
-ABSENT = (0x0602_0000, 0x0609_0011)
-"""Abort codes: no such object, no such subindex."""
+LIMIT = 0.3  # [s] longest time for one answer
+ABSENT = (0x0602_0000, 0x0609_0011)  # abort codes: no such object, no such subindex
 _ABORT = 0x80
-_NAMED = (1, 2)
-"""Command specifiers whose answer names the object: initiate download, initiate upload."""
+_NAMED = (1, 2)  # command specifiers whose answer names the object: initiate download, initiate upload
 
 logging.getLogger("canopen").addHandler(logging.NullHandler())  # errors are raised as DriveError
 

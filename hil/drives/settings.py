@@ -7,8 +7,7 @@ from typing import Any
 
 from hil.drives.quantities import GaugeLimits
 
-RUNAWAY = 1.2
-"""Share of the speed limit beyond which the drives are disabled without a controlled stop."""
+RUNAWAY = 1.2  # share of the speed limit beyond which the drives are disabled without a controlled stop
 
 RAMP = 0.25
 """Time from `speed_limit` to standstill where a drive brakes by itself and nothing is known of its machine [s]."""

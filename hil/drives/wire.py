@@ -27,11 +27,8 @@ class Operation(IntEnum):
     UNWRAP = 3
 
 
-LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127
-"""Largest finite number of single precision."""
-
-Chain = tuple[tuple[Operation, float], ...]
-"""Operations on a number, in order."""
+LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127  # largest finite number of single precision
+Chain = tuple[tuple[Operation, float], ...]  # operations on a number, in order
 
 
 class Rounding(IntEnum):

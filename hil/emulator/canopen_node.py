@@ -11,11 +11,8 @@ from hil.frame import Frame
 
 POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
 
-HALF, FULL = 1 << 31, (1 << 32) - 1
-"""(n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around."""
-
-HEARTBEATS = 0x700, 0x780
-"""Ids of heartbeats: a value, and the mask of its bits."""
+HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
+HEARTBEATS = 0x700, 0x780  # ids of heartbeats: a value, and the mask of its bits
 
 
 class CanOpenNode(Profile):

@@ -34,11 +34,8 @@ QUICK_STOP_DECELERATION = (0x6085, 0)
 
 VOLTAGE_ENABLED, WARNS, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 7, 1 << 9, 1 << 11, 1 << 12
 
-COMMUNICATION_ERROR = 0x8100
-"""Emergency code of a loss of communication without a code of its own."""
-
-RAMP_TIME = 1.0
-"""Longest time for which a drive brakes by itself [s]."""
+COMMUNICATION_ERROR = 0x8100  # emergency code of a loss of communication without a code of its own
+RAMP_TIME = 1.0  # [s] longest time for which a drive brakes by itself
 
 
 class CiA402Encoder(CanOpenNode):

@@ -17,8 +17,7 @@ from hil.loop.clock import SECOND
 JITTER = 500_000
 """Commands may come this much closer together than they were computed [ns]: the bus delays them unevenly."""
 
-GRACE = 100_000_000
-"""A torque without an enabling command within this time counts as a torque after a disable [ns]."""
+GRACE = 100_000_000  # [ns] a torque without an enabling command within this time counts as a torque after a disable
 
 
 class Violation(NamedTuple):

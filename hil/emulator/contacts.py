@@ -20,11 +20,8 @@ import numpy as np
 from hil.emulator.displacements import TrueDisplacements
 from servoctl.types import Array
 
-RANK_TOLERANCE = 1e-9
-"""Relative singular value below which constraints count as dependent."""
-
-ROUNDING = 1e-12
-"""Relative size of rounding errors."""
+RANK_TOLERANCE = 1e-9  # relative singular value below which constraints count as dependent
+ROUNDING = 1e-12  # relative size of rounding errors
 
 Matrices = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 """q, v, t -> mass matrix, rows of all motors (B transposed), rows of the passive constraints."""

@@ -10,16 +10,14 @@ Source: DAMIAO_Control_Arduino; the table of registers in damiao-motor 1.0.6 (co
 import struct
 from collections.abc import Callable, Mapping
 
-REQUEST = 0x7FF
-"""Id of requests to all drives."""
+REQUEST = 0x7FF  # id of requests to all drives
 
 READ, WRITE, SAVE, REFRESH = 0x33, 0x55, 0xAA, 0xCC
 
 MST_ID, ESC_ID, TIMEOUT, CTRL_MODE, GEAR, PMAX, VMAX, TMAX, CAN_BR = 7, 8, 9, 10, 20, 21, 22, 23, 35
 P_MOTOR, X_OUT = 80, 81
 
-TICK = 50_000
-"""Unit of `TIMEOUT` [ns]."""
+TICK = 50_000  # [ns] unit of `TIMEOUT`
 
 MIT_MODE = 1
 

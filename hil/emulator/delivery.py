@@ -13,11 +13,8 @@ from hil.emulator.station import Station
 from hil.frame import Frame
 from hil.loop.virtual_time import World
 
-Tap = Callable[[Frame, Station], None]
-"""Called with each frame sent without error, and its sender."""
-
-MOST_ROUTES = 4096
-"""Routes that are kept: ids may hold data, so there may be any number of them."""
+Tap = Callable[[Frame, Station], None]  # called with each frame sent without error, and its sender
+MOST_ROUTES = 4096  # routes that are kept: ids may hold data, so there may be any number of them
 
 
 class Delivery:

@@ -28,11 +28,8 @@ from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-AT_REST = 1e-6
-"""A machine rests if no coordinate is faster [coordinate unit/s]."""
-
-STEPS_PER_PERIOD = 4
-"""Steps of the machine in one period of the loop."""
+AT_REST = 1e-6  # [coordinate unit/s] a machine rests if no coordinate is faster
+STEPS_PER_PERIOD = 4  # steps of the machine in one period of the loop
 
 
 @dataclass(frozen=True)

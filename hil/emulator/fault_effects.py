@@ -19,11 +19,8 @@ from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import World
 
-End = Callable[[], None]
-"""Ends the effect of a fault."""
-
-REBOOT_TIME = 0.3
-"""Time of a reboot if the fault gives none [s]."""
+End = Callable[[], None]  # ends the effect of a fault
+REBOOT_TIME = 0.3  # [s] time of a reboot if the fault gives none
 
 
 ATTRIBUTES: dict[str, tuple[str, str | None]] = {

@@ -18,8 +18,7 @@ from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-TOGETHER = 2
-"""Steps in one call of compiled code: the usual number between two readings of the machine."""
+TOGETHER = 2  # steps in one call of compiled code: the usual number between two readings of the machine
 
 
 def open_loop(system: System, start: State) -> System:

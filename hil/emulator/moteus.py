@@ -28,8 +28,7 @@ _MODES_OF_MASTERS = (STOPPED, POSITION, ZERO_VELOCITY, BRAKE)
 
 OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102
 
-SHORTED = 200.0
-"""Rate at which shorted phases brake a motor [1/s]."""
+SHORTED = 200.0  # [1/s] rate at which shorted phases brake a motor
 
 REPLY_BIT, EXTENDED = 0x8000, 1 << 29
 

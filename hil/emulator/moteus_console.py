@@ -6,8 +6,7 @@ Source: mjbots/moteus, docs/protocol/diagnostic.md and docs/reference/configurat
 import math
 from collections.abc import Callable
 
-MOST = 61
-"""Most bytes of text in one frame."""
+MOST = 61  # most bytes of text in one frame
 
 
 class MoteusSettings:

@@ -7,11 +7,8 @@ from hil.emulator.plant import SimulatedPlant
 from hil.emulator.thermal import Thermal, ThermalOptions
 from hil.loop.virtual_time import Event, World, cancel
 
-BRAKE_TIME = 100_000_000
-"""Time that a brake takes to close [ns]."""
-
-BRAKE_TORQUE = 2.0
-"""Torque at which a closed brake slides [torque limit]."""
+BRAKE_TIME = 100_000_000  # [ns] time that a brake takes to close
+BRAKE_TORQUE = 2.0  # [torque limit] torque at which a closed brake slides
 
 
 class Motor:

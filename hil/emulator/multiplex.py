@@ -13,8 +13,7 @@ from hil.frame import fd_size
 
 NOTHING = b"\x50"
 
-_LETTERS = "bhif"
-"""Letters of `struct`, by resolution."""
+_LETTERS = "bhif"  # letters of `struct`, by resolution
 _FORMS = tuple(struct.Struct("<" + letter) for letter in _LETTERS)
 
 _MOST = (0x7F, 0x7FFF, 0x7FFF_FFFF)

@@ -21,8 +21,7 @@ from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import Event, World, cancel
 from servoctl.expression import constant
 
-STANDSTILL = 0.01
-"""A motor stands still below this share of its speed limit."""
+STANDSTILL = 0.01  # a motor stands still below this share of its speed limit
 
 
 class Medium(Protocol):

@@ -31,17 +31,10 @@ class ObjectEntry:
         return OUT_OF_RANGE if (low is not None and value < low) or (high is not None and value > high) else 0
 
 
-Key = tuple[int, int]
-"""Index, subindex."""
-
-LAST_SYNCHRONOUS = 240
-"""Transmission types up to this wait for SYNC."""
-
-INVALID = 1 << 31
-"""Bit in the id of a PDO that is off."""
-
-MAPPED = 8
-"""Largest number of objects in a PDO."""
+Key = tuple[int, int]  # index, subindex
+LAST_SYNCHRONOUS = 240  # transmission types up to this wait for SYNC
+INVALID = 1 << 31  # bit in the id of a PDO that is off
+MAPPED = 8  # largest number of objects in a PDO
 
 
 DEFAULT_MAPS = {

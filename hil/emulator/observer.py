@@ -12,8 +12,7 @@ from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 from hil.loop.virtual_time import World
 
-WAITING = 0.6
-"""Part of a period by which the wait for samples can delay a command, compared with the next one."""
+WAITING = 0.6  # part of a period by which the wait for samples can delay a command, compared with the next one
 
 
 class CommandObserver:

@@ -23,20 +23,11 @@ from hil.loop.virtual_time import World
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 
-LONGEST_GAP = SECOND // 20
-"""A longer pause of this process does not count in the drives' time [ns]."""
-
-SHORTEST_WAIT = SECOND // 5000
-"""Time that the server waits for each of several buses [ns]."""
-
-LONGEST_WAIT = SECOND // 50
-"""`stop` is called at least this often [ns]."""
-
-QUIET = SECOND // 5
-"""The drives are free for another loop after this time without frames [ns]."""
-
-Motion = Callable[[float], tuple[Array, Array]]
-"""Time since a hand began [s] -> q and v."""
+LONGEST_GAP = SECOND // 20  # [ns] a longer pause of this process does not count in the drives' time
+SHORTEST_WAIT = SECOND // 5000  # [ns] time that the server waits for each of several buses
+LONGEST_WAIT = SECOND // 50  # [ns] `stop` is called at least this often
+QUIET = SECOND // 5  # [ns] the drives are free for another loop after this time without frames
+Motion = Callable[[float], tuple[Array, Array]]  # time since a hand began [s] -> q and v
 
 HOST_TARGETS = ("bus", "host", "host_or_node")
 

@@ -3,17 +3,10 @@
 w' = w_r' + K (w_r - w) + K I (p_r - p),    p_r' = w_r
 """
 
-PERIOD = 0.001
-"""Period of the loop [s]."""
-
-BANDWIDTH = 100.0
-"""K [1/s]: a tenth of what period and current loop allow."""
-
-INTEGRAL = 25.0
-"""I [1/s]: a quarter of K, so that the loop has two equal poles."""
-
-RAMP_TIME = 0.25
-"""Time of the ramp from the speed limit of the joint, where the drive is told no other [s]."""
+PERIOD = 0.001  # [s] period of the loop
+BANDWIDTH = 100.0  # K [1/s]: a tenth of what period and current loop allow
+INTEGRAL = 25.0  # I [1/s]: a quarter of K, so that the loop has two equal poles
+RAMP_TIME = 0.25  # [s] time of the ramp from the speed limit of the joint, where the drive is told no other
 
 
 class Ramp:

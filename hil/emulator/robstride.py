@@ -22,11 +22,9 @@ RESET, RUN = 0, 2
 RUN_MODE, TORQUE_LIMIT, POSITION, CURRENT, VELOCITY, VOLTAGE, TIMEOUT = (
     0x7005, 0x700B, 0x7019, 0x701A, 0x701B, 0x701C, 0x7028,
 )  # fmt: skip
-PER_SECOND = 20_000
-"""Steps of canTimeout in a second."""
+PER_SECOND = 20_000  # steps of canTimeout in a second
 EXTENDED, TARGET = 1 << 29, 0xFF
-MCU = 0x5256_7354_0000_0000
-"""Upper half of the 64-bit number of the processor."""
+MCU = 0x5256_7354_0000_0000  # upper half of the 64-bit number of the processor
 
 
 class RobStride(EmulatedDrive):

@@ -11,8 +11,7 @@ from hil.bus.base import Link
 from hil.frame import Frame
 from hil.loop.virtual_time import World
 
-WARNING, PASSIVE, BUS_OFF = 96, 128, 256
-"""Error counts from which a controller warns, is error passive, is off the bus."""
+WARNING, PASSIVE, BUS_OFF = 96, 128, 256  # error counts from which a controller warns, is error passive, is off the bus
 
 _OFF = Link.OFF
 

@@ -10,8 +10,7 @@ from hil.emulator.timers import Timer
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import World
 
-PERIOD = 0.001
-"""Time between two looks at the power [s]."""
+PERIOD = 0.001  # [s] time between two looks at the power
 
 
 @dataclass(frozen=True)

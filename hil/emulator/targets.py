@@ -6,8 +6,7 @@ from typing import NamedTuple
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.twins import Twin
 
-ANY_CODE = (0, 0xFFFF_FFFF)
-"""First and last error code where the protocol is not known."""
+ANY_CODE = (0, 0xFFFF_FFFF)  # first and last error code where the protocol is not known
 
 
 class Target(NamedTuple):

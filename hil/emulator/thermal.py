@@ -5,8 +5,7 @@ from math import exp, inf
 
 from hil.loop.clock import SECOND
 
-NEAR = 10.0
-"""A drive that can warn does so within so many degrees of its trip [K]."""
+NEAR = 10.0  # [K] a drive that can warn does so within so many degrees of its trip
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from hil.loop.virtual_time import World
 
 _RANK = attrgetter("rank")
 
-RECOVERY = 128
-"""Number of times 11 recessive bits that end bus-off."""
+RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 
 class EmulatedWire:

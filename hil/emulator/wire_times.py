@@ -5,20 +5,11 @@ from hil.bus.rates import BusRates
 from hil.frame import Frame
 from hil.loop.clock import SECOND
 
-INTERFRAME = 3
-"""Bits of the interframe space."""
-
-END_OF_FRAME = 7
-"""Bits at the end of a frame that an error flag replaces."""
-
-ERROR_FRAME = 14
-"""Bits of an error flag that all stations send at once, and of its delimiter."""
-
-SUSPEND = 8
-"""Bits that an error passive station waits after a frame."""
-
-SEQUENCE = 11
-"""Bits of a sequence of recessive bits that counts for the end of bus-off."""
+INTERFRAME = 3  # bits of the interframe space
+END_OF_FRAME = 7  # bits at the end of a frame that an error flag replaces
+ERROR_FRAME = 14  # bits of an error flag that all stations send at once, and of its delimiter
+SUSPEND = 8  # bits that an error passive station waits after a frame
+SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of bus-off
 
 
 class WireTimes:

@@ -3,8 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 
-SECOND = 1_000_000_000
-"""Nanoseconds."""
+SECOND = 1_000_000_000  # nanoseconds
 
 
 def nanoseconds(seconds: float) -> int:

@@ -22,8 +22,7 @@ from hil.loop.clock import Clock, WallClock, nanoseconds
 from hil.loop.timing import Timing
 from servoctl.errors import ServoctlError
 
-PRIORITY = 80
-"""Priority of SCHED_FIFO: above threads that wait for a network, below the kernel's own watchdogs."""
+PRIORITY = 80  # priority of SCHED_FIFO: above threads that wait for a network, below the kernel's own watchdogs
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4  # ONFAULT: lock pages in use, not whole reserves
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 1, 29, 30

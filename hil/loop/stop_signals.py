@@ -30,8 +30,7 @@ def _others() -> list[int]:
 
 _NAMED = frozenset(map(int, signal.Signals))
 
-SUSPEND = signal.SIGTSTP
-"""Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs."""
+SUSPEND = signal.SIGTSTP  # Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs
 
 
 class StopSignals:

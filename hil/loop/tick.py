@@ -11,8 +11,7 @@ from hil.loop.clock import Clock
 from hil.loop.rig import Reading, Rig
 from servoctl.types import Array
 
-LONGEST_ELAPSED = 3
-"""Longest elapsed time that a law is told, however long the gap [periods]."""
+LONGEST_ELAPSED = 3  # [periods] longest elapsed time that a law is told, however long the gap
 
 
 class Tick(NamedTuple):
@@ -41,8 +40,7 @@ class TickTimes(NamedTuple):
 Decide = Callable[[Tick, Reading], Array | None]
 """Chooses the inputs of the actuators at a tick, or None to end the loop."""
 
-Log = Callable[[Tick, Reading, Array, TickTimes], None]
-"""Records a tick; must not wait."""
+Log = Callable[[Tick, Reading, Array, TickTimes], None]  # records a tick; must not wait
 
 
 class Ahead(NamedTuple):

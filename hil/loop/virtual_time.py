@@ -12,8 +12,7 @@ from hil.loop.clock import Clock
 
 Action = Callable[[], None]
 
-Event = list[Any]
-"""Moment [ns], order, action; the action is None once the event is cancelled."""
+Event = list[Any]  # moment [ns], order, action; the action is None once the event is cancelled
 
 
 class World:

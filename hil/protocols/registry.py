@@ -14,11 +14,8 @@ from hil.protocols.protocol import Protocol, imported
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
-GROUP = "servoctl.drives"
-"""Group of the entry points that bring protocols."""
-
-OWN = "servoctl"
-"""Origin of the protocols in `BUILT_IN`."""
+GROUP = "servoctl.drives"  # group of the entry points that bring protocols
+OWN = "servoctl"  # origin of the protocols in `BUILT_IN`
 
 BUILT_IN = {
     "cia402": Protocol(

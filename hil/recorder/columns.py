@@ -12,11 +12,8 @@ from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns
 from servoctl.types import Array
 
-STAGES = [mode.value for mode in Phase]
-"""Names of the numbers in the column `stage`."""
-
-LIVE = "live"
-"""Group of the columns with the gains in force, named by their paths in the config."""
+STAGES = [mode.value for mode in Phase]  # names of the numbers in the column `stage`
+LIVE = "live"  # group of the columns with the gains in force, named by their paths in the config
 
 
 class ColumnLayout:

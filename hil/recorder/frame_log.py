@@ -24,8 +24,7 @@ from hil.recorder.bit_table import recorded_bits
 from hil.recorder.memory import FIELDS, unpacked
 from servoctl.types import Array
 
-CONTAINER = 16384
-"""Largest content of a container [byte]: about 340 frames."""
+CONTAINER = 16384  # largest content of a container [byte]: about 340 frames
 
 
 class FrameLog(BLFWriter):
@@ -115,8 +114,7 @@ def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame,
             yield channel2int(message.channel) or 0, sent, frame, time
 
 
-MOST = 600
-"""Largest number of windows."""
+MOST = 600  # largest number of windows
 
 
 class BusBits:

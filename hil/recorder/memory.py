@@ -13,8 +13,7 @@ from hil.frame import Frame
 from hil.recorder.ring import Ring
 from servoctl.types import Array
 
-FRAME = struct.Struct("<qIBBBx64s")
-"""A frame in the ring, classic or FD: time [ns], id, bus, flags, length, data."""
+FRAME = struct.Struct("<qIBBBx64s")  # a frame in the ring, classic or FD: time [ns], id, bus, flags, length, data
 
 FIELDS = np.dtype(
     {
@@ -24,14 +23,9 @@ FIELDS = np.dtype(
 )  # fmt: skip
 """The fields of `FRAME` without the data, for arrays of frames."""
 
-INTEGERS = ("status", "rank", "passive_rank")
-"""Columns of whole numbers; -1 stands for an unknown one."""
-
-SENT, EXTENDED, REMOTE, ERROR, FD, BRS = 1, 2, 4, 8, 16, 32
-"""Flags of a frame."""
-
-PROBLEM = 1024
-"""Bytes at the start of the memory for the problem of the recorder: length, then text."""
+INTEGERS = ("status", "rank", "passive_rank")  # columns of whole numbers; -1 stands for an unknown one
+SENT, EXTENDED, REMOTE, ERROR, FD, BRS = 1, 2, 4, 8, 16, 32  # flags of a frame
+PROBLEM = 1024  # bytes at the start of the memory for the problem of the recorder: length, then text
 
 
 class Capacity(NamedTuple):

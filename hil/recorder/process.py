@@ -15,11 +15,8 @@ from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder
 
-IDLE, BUSY = 0.02, 0.001
-"""Time between two reads of the memory, and the same if a ring is more than a quarter full [s]."""
-
-FLUSH = 1.0
-"""Time between two flushes of the frames to disk, in a run on the wall clock [s]."""
+IDLE, BUSY = 0.02, 0.001  # [s] time between two reads of the memory, and the same if a ring is more than a quarter full
+FLUSH = 1.0  # [s] time between two flushes of the frames to disk, in a run on the wall clock
 
 
 def failed(metadata: Mapping[str, Any], error: str) -> dict[str, Any]:

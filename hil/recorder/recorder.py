@@ -22,8 +22,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.types import Array
 
-PATIENCE = 0.001
-"""Time between two attempts to find room, in a run that must lose nothing [s]."""
+PATIENCE = 0.001  # [s] time between two attempts to find room, in a run that must lose nothing
 
 
 class Recorder:

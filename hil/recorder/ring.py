@@ -8,8 +8,7 @@ import numpy as np
 HEAD, TAIL, LOST, UNWRITTEN = 0, 8, 1, 9
 """Indices of the counts. The producer writes HEAD and LOST, the consumer TAIL and UNWRITTEN, in two cache lines."""
 
-COUNTS = 128
-"""Bytes before the first record."""
+COUNTS = 128  # bytes before the first record
 
 
 class Ring:

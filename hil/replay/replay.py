@@ -33,8 +33,7 @@ from servoctl.simulation.engine_choice import take_engine
 from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
 
-OTHER_ENGINE = 1e-9
-"""Tolerance on another engine than the run's, relative to the largest |u| of each actuator."""
+OTHER_ENGINE = 1e-9  # tolerance on another engine than the run's, relative to the largest |u| of each actuator
 
 CONFIG, FRAMES = "config.yaml", "can.blf"
 

@@ -9,11 +9,8 @@ from hil.drives.ids import IdFamily
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
-SYNC = Frame(0x080)
-"""Source: CiA 301, predefined connection set."""
-
-Record = Callable[[int, bool, Frame, int], None]
-"""(number of the bus, whether it was sent, frame, time [ns])."""
+SYNC = Frame(0x080)  # source: CiA 301, predefined connection set
+Record = Callable[[int, bool, Frame, int], None]  # (number of the bus, whether it was sent, frame, time [ns])
 
 
 class _Line(NamedTuple):

@@ -24,17 +24,10 @@ from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.types import Array, State
 
-ENABLE_TIME = 5.0
-"""Time limit for enabling all drives [s]."""
-
-SAMPLE_TIME = 0.5
-"""Time limit for a sample of each drive before the loop starts [s]."""
-
-OFF_TIME = 0.5
-"""Time limit for switching all drives off after the loop [s]."""
-
-FRESH = 20_000_000
-"""Age up to which a sample shows whether a joint stands after the loop has ended [ns]."""
+ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
+SAMPLE_TIME = 0.5  # [s] time limit for a sample of each drive before the loop starts
+OFF_TIME = 0.5  # [s] time limit for switching all drives off after the loop
+FRESH = 20_000_000  # [ns] age up to which a sample shows whether a joint stands after the loop has ended
 
 NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
 

@@ -11,8 +11,7 @@ from hil.loop import nanoseconds
 from hil.rig.dispatch import Dispatch
 from servoctl.errors import in_one_line
 
-PAUSE = 1_000_000
-"""Pause before a bus that raises is read again [ns]."""
+PAUSE = 1_000_000  # [ns] pause before a bus that raises is read again
 
 
 class SwitchOff:

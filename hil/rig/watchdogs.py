@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from hil.drives.base import Drive, DriveError
 
-REACTION = 0.02
-"""Time by which a watchdog may run out later than its time, and a drive may react later [s]."""
+REACTION = 0.02  # [s] time by which a watchdog may run out later than its time, and a drive may react later
 
 
 class LetGo(NamedTuple):

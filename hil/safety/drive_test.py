@@ -15,14 +15,9 @@ from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import ProofPlan, TorqueProof
 from servoctl.types import Array
 
-PROVING = (Phase.ENABLING, Phase.ZERO)
-"""Phases in which a drive may turn out to contradict the model."""
-
-CATCH = 5
-"""Periods in which an axis that its own motor has driven is stopped with more damping."""
-
-FIRMER = 1.5
-"""How much more that damping is, as a share of the usual one."""
+PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
+CATCH = 5  # periods in which an axis that its own motor has driven is stopped with more damping
+FIRMER = 1.5  # how much more that damping is, as a share of the usual one
 
 
 class DriveTest:

@@ -9,11 +9,8 @@ from hil.loop import Implausibility
 class Reaction(IntEnum):
     """Reaction to an event, in order of severity."""
 
-    NOTE = 0
-    """The event is counted, and recorded once."""
-
-    WARN = 1
-    """The event is recorded and shown to the operator."""
+    NOTE = 0  # the event is counted, and recorded once
+    WARN = 1  # the event is recorded and shown to the operator
 
     STOP = 2
     """Controlled stop: damping and gravity compensation until the machine stands still, brakes closed, drives off.
@@ -21,8 +18,7 @@ class Reaction(IntEnum):
     A drive that the loop has lost brakes by itself meanwhile; the brake of an axis in doubt closes at once.
     """
 
-    DISABLE = 3
-    """No controlled stop: every drive brakes by itself until it stands, where it can, and goes off."""
+    DISABLE = 3  # no controlled stop: every drive brakes by itself until it stands, where it can, and goes off
 
 
 class Origin(Enum):

@@ -13,42 +13,25 @@ from hil.drives.base import Drive
 from hil.frame import Frame
 from hil.loop import SECOND
 
-STILL = 0.01
-"""A joint stands still below this share of its speed limit."""
-
-LEFT = 0.04
-"""It has stopped only below this share of the largest speed of any joint in the stop, unless that is noise."""
-
-NOISE = 0.001
-"""Speeds below this share of the speed limit are noise."""
-
-SHOWN = 2.0
-"""Speeds below this many steps of the measured speed are noise."""
-
-STILL_TICKS = 3
-"""Ticks in a row below `STILL` until a joint counts as standing: one slow sample may be noise."""
+STILL = 0.01  # a joint stands still below this share of its speed limit
+LEFT = 0.04  # it has stopped only below this share of the largest speed of any joint in the stop, unless that is noise
+NOISE = 0.001  # speeds below this share of the speed limit are noise
+SHOWN = 2.0  # speeds below this many steps of the measured speed are noise
+STILL_TICKS = 3  # ticks in a row below `STILL` until a joint counts as standing: one slow sample may be noise
 
 GROWTH = 0.2
 """A drive does not brake by itself if its joint is so much faster than when it began [share of speed_limit]."""
 
-REPORTS = 0.1
-"""Time for a drive to report that its own braking has ended [s]."""
+REPORTS = 0.1  # [s] time for a drive to report that its own braking has ended
 
 
 class Rung(IntEnum):
     """Step of the ladder."""
 
-    LOOP = 0
-    """It makes the torque of the loop."""
-
-    RAMP = 1
-    """It brakes by its own control."""
-
-    BRAKE = 2
-    """Its brake closes; torque is held meanwhile where the protocol can."""
-
-    OFF = 3
-    """It is disabled."""
+    LOOP = 0  # it makes the torque of the loop
+    RAMP = 1  # it brakes by its own control
+    BRAKE = 2  # its brake closes; torque is held meanwhile where the protocol can
+    OFF = 3  # it is disabled
 
 
 class Ladder:

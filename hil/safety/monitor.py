@@ -17,8 +17,7 @@ EVERY_TIME = (EventKind.STAGE, EventKind.GAIN, EventKind.OUTLIER)
 _LINKS = {Link.OFF: EventKind.BUS, Link.DOWN: EventKind.BUS, Link.PASSIVE: EventKind.BUS_PASSIVE}
 """State of a link -> its event; a warning for the others."""
 
-WINDOW = 0.5
-"""Time over which clamped ticks are counted [s]."""
+WINDOW = 0.5  # [s] time over which clamped ticks are counted
 
 
 class Monitor:

@@ -16,23 +16,12 @@ from servoctl.types import Array
 class Stage(IntEnum):
     """Last stage of a run, as the operator chooses it."""
 
-    SHADOW = 0
-    """Nothing is sent; the law only computes what it would send."""
-
-    ZERO = 1
-    """Drives enabled, no task: zero torque, or the pose is held if the machine falls without torque."""
-
-    RAMP = 2
-    """Torques blend from those of `ZERO` to those of the law; task time stands still."""
-
-    FULL = 3
-    """The task runs."""
-
-    FLOAT = 4
-    """After `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited."""
-
-    CALIBRATE = 5
-    """A hand moves the machine; nodes are started and asked for samples, no drive is enabled."""
+    SHADOW = 0  # nothing is sent; the law only computes what it would send
+    ZERO = 1  # drives enabled, no task: zero torque, or the pose is held if the machine falls without torque
+    RAMP = 2  # torques blend from those of `ZERO` to those of the law; task time stands still
+    FULL = 3  # the task runs
+    FLOAT = 4  # after `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited
+    CALIBRATE = 5  # a hand moves the machine; nodes are started and asked for samples, no drive is enabled
 
 
 class Phase(Enum):
@@ -53,8 +42,7 @@ class Phase(Enum):
     BRAKING = "braking"  # the place in this list is the number in the column `stage` of every log: add at the end
 
 
-UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)
-"""Stages in which no drive is commanded."""
+UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)  # stages in which no drive is commanded
 
 WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases in which every drive should be enabled."""
@@ -63,8 +51,7 @@ ENDING = (Phase.QUICK_STOP, Phase.BRAKING, Phase.DISABLING, Phase.OVER)
 """Phases after the controlled stop: only the end follows."""
 
 
-LEARNING = 0.6
-"""Shortest time in `ZERO` before `FLOAT` [s]: the feedback of the pose settles within it."""
+LEARNING = 0.6  # shortest time in `ZERO` before `FLOAT` [s]: the feedback of the pose settles within it
 
 
 @dataclass(frozen=True)

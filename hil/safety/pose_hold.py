@@ -28,26 +28,13 @@ from hil.loop import Reading
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
-FASTEST_POLE = 20.0
-"""Fastest pole of the feedback, and fastest decay of a stop [1/s]."""
-
-POLE_SHARE = 0.06
-"""Largest pole times the period: samples, torque and a period of delay then cost little phase."""
-
-LARGEST_BIAS = 0.25
-"""Largest torque that the integral adds [share of torque_limit]."""
-
-WALL = 0.02
-"""Width of the wall before each position limit, while a hand guides [share of the range]."""
-
-BLIND_TIME = 0.01
-"""Time in which a motor is braked blindly, unless its limits make that longer [s]."""
-
-BLIND_SHARE = 0.9
-"""Part of the torque limit for that: the torque in the frame has steps."""
-
-ANCHOR = 2.0
-"""Frequency w_a of the slipping spring, in damping rates s."""
+FASTEST_POLE = 20.0  # [1/s] fastest pole of the feedback, and fastest decay of a stop
+POLE_SHARE = 0.06  # largest pole times the period: samples, torque and a period of delay then cost little phase
+LARGEST_BIAS = 0.25  # [share of torque_limit] largest torque that the integral adds
+WALL = 0.02  # [share of the range] width of the wall before each position limit, while a hand guides
+BLIND_TIME = 0.01  # [s] time in which a motor is braked blindly, unless its limits make that longer
+BLIND_SHARE = 0.9  # part of the torque limit for that: the torque in the frame has steps
+ANCHOR = 2.0  # frequency w_a of the slipping spring, in damping rates s
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,8 @@ from hil.safety.events import EventKind
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
-MARGIN = 1.3
-"""Limit of the torque in stage zero, as a share of what holds the pose and of what dry friction takes."""
-
-SHARE = 0.05
-"""Part of that limit for a joint that carries nothing [share of torque_limit]."""
+MARGIN = 1.3  # limit of the torque in stage zero, as a share of what holds the pose and of what dry friction takes
+SHARE = 0.05  # [share of torque_limit] part of that limit for a joint that carries nothing
 
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
@@ -39,47 +36,26 @@ REVERSED, NOTHING, EXCESS = -0.15, 0.3, 1.6
 """While an axis moves, a response below the first is that of the wrong polarity, between the first two that of a motor
 without torque, and above the last one that of a torque that is too large."""
 
-POSITION_SCALE = 2.0
-"""Positions and speeds may differ by this factor over the small motion of the test."""
-
-ROUNDED = 3.0
-"""Speeds that differ by fewer of their steps are not compared with positions."""
-
-ROUNDS = 3
-"""Largest number of rounds of the test; each has up to four times the torque of the one before."""
-
-STEPS = 6.0
-"""The motion of the first round, in the smallest steps of position, speed and torque."""
-
-LONGEST = 0.04
-"""Longest quarter of a round where speeds are coarse [s]."""
+POSITION_SCALE = 2.0  # positions and speeds may differ by this factor over the small motion of the test
+ROUNDED = 3.0  # speeds that differ by fewer of their steps are not compared with positions
+ROUNDS = 3  # largest number of rounds of the test; each has up to four times the torque of the one before
+STEPS = 6.0  # the motion of the first round, in the smallest steps of position, speed and torque
+LONGEST = 0.04  # [s] longest quarter of a round where speeds are coarse
 
 WINDOWS = (2, 4, 8, 16, 32, 64)
 """Numbers of ticks over which a fall is judged: the finer the speeds, the fewer are needed."""
 
-OPPOSITE = 2.0
-"""Largest response of a drive with the wrong polarity: what is more has another cause."""
-
-CERTAIN = 5.0
-"""A fall counts if it differs by so many times its noise."""
+OPPOSITE = 2.0  # largest response of a drive with the wrong polarity: what is more has another cause
+CERTAIN = 5.0  # a fall counts if it differs by so many times its noise
 
 HIDDEN = 4.0
 """A response counts as that of the wrong polarity if it is so many times its error beyond; 3 where speeds show it."""
 
-JUDGED = 4
-"""Ticks after which a round is judged again."""
-
-LINEAR = ("m",)
-"""Units of displacements that do not change the pose of the others."""
-
-ALONE = 0.8
-"""Share of the squares of what is not explained that one drive must explain."""
-
-ALIKE = 1.5
-"""How much more it must explain than any other where motors act together."""
-
-LATE = 3
-"""Largest number of periods after which the samples show a torque: frames and samples are late."""
+JUDGED = 4  # ticks after which a round is judged again
+LINEAR = ("m",)  # units of displacements that do not change the pose of the others
+ALONE = 0.8  # share of the squares of what is not explained that one drive must explain
+ALIKE = 1.5  # how much more it must explain than any other where motors act together
+LATE = 3  # largest number of periods after which the samples show a torque: frames and samples are late
 
 
 def zero_limits(drives: Sequence[DriveSettings], held: Array, dry: Array) -> list[float]:

@@ -18,8 +18,7 @@ from hil.loop import SECOND
 from hil.safety.events import EventKind, Reaction
 from hil.safety.plan import ENDING, Phase
 
-MISSING_HEARTBEATS = 2.5
-"""Heartbeat periods without a heartbeat after which the drive counts as dead."""
+MISSING_HEARTBEATS = 2.5  # Heartbeat periods without a heartbeat after which the drive counts as dead
 
 EVERYWHERE = frozenset(Phase) - frozenset(ENDING)
 """All phases in which something can still be ordered: after the controlled stop an event ends nothing more."""

@@ -25,17 +25,10 @@ from hil.safety.pose_hold import PoseHold
 from hil.safety.rules import Rule
 from servoctl.types import Array, Status
 
-FIRST_SAMPLES = 1.0
-"""Time limit for the first sample of every node [s]."""
-
-ENGAGE_TIME = 5.0
-"""Time limit for the violations to fall below the tolerance after the ramp [s]."""
-
-DISABLE_TIME = 0.5
-"""Time limit for the drives to confirm that they are off [s]."""
-
-WATCHING = (Phase.SHADOW, Phase.CALIBRATE)
-"""Phases in which no drive is commanded."""
+FIRST_SAMPLES = 1.0  # [s] time limit for the first sample of every node
+ENGAGE_TIME = 5.0  # [s] time limit for the violations to fall below the tolerance after the ramp
+DISABLE_TIME = 0.5  # [s] time limit for the drives to confirm that they are off
+WATCHING = (Phase.SHADOW, Phase.CALIBRATE)  # phases in which no drive is commanded
 
 STANDING = (*WATCHING, Phase.WAITING, Phase.ENABLING)
 """Phases in which brakes or another master hold the machine, so that torques do not move it."""
@@ -44,11 +37,8 @@ BRAKES_OPEN = 0.1
 """Brakes are open after this time in stage zero, or after half of the stage: until then they hold the machine with a
 torque that no model knows, which an estimator would take for a disturbance [s]."""
 
-RESTING = 0.05
-"""A torque holds a joint if it differs by less from that of the model [share of torque_limit]."""
-
-BLIND_TIME = 0.05
-"""Longest time for which an axis without a trusted encoder is braked by the model alone [s]."""
+RESTING = 0.05  # [share of torque_limit] a torque holds a joint if it differs by less from that of the model
+BLIND_TIME = 0.05  # [s] longest time for which an axis without a trusted encoder is braked by the model alone
 
 DOUBTFUL = frozenset({EventKind.POSITION, EventKind.DRIVE_FAULT})
 """Events after which the brake of an axis closes as soon as the axis stands, before those of the others."""

@@ -16,11 +16,8 @@ like friction when it is lost, and one below the errors of the samples shows not
 
 from collections.abc import Sequence
 
-QUICK = 2
-"""Length of a short window, in periods."""
-
-LONGEST = 0.3
-"""Longest time without torque before friction does not explain it any more [s]."""
+QUICK = 2  # length of a short window, in periods
+LONGEST = 0.3  # [s] longest time without torque before friction does not explain it any more
 
 ARRIVES, BETWEEN, LOST = 0, 1, 2
 NOT_FRICTION, OTHER = -1, -2
@@ -30,20 +27,11 @@ windows none of it arrives; nor does it, and friction does not explain that; any
 NONE_LEFT, HALF = 0.25, 0.5
 """None of a torque arrives if less than the first share of it is left; it arrives if less than the second lacks."""
 
-VISIBLE = 0.001
-"""Smallest mean torque that is judged [share of torque_limit]."""
-
-SHOWN = 0.1
-"""Smallest share of a torque, among redundant motors, that is judged."""
-
-CHANGE = 0.1
-"""Change of a torque that a disturbance must have followed [share of the torque]."""
-
-BEYOND = 2.0
-"""What friction and loads do not take, as a share of what they may take."""
-
-ALONE = 0.8
-"""Share of the squares of a disturbance that one of redundant motors must explain alone."""
+VISIBLE = 0.001  # [share of torque_limit] smallest mean torque that is judged
+SHOWN = 0.1  # smallest share of a torque, among redundant motors, that is judged
+CHANGE = 0.1  # [share of the torque] change of a torque that a disturbance must have followed
+BEYOND = 2.0  # what friction and loads do not take, as a share of what they may take
+ALONE = 0.8  # share of the squares of a disturbance that one of redundant motors must explain alone
 
 
 def arrivals(

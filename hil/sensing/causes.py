@@ -16,15 +16,11 @@ import numpy as np
 
 from servoctl.types import Array
 
-ALONE = 0.8
-"""One drive explains a disturbance from this share of its square on."""
-
-FOLLOWS = 0.03
-"""Smallest change of a torque that tells causes apart, relative to its limit."""
+ALONE = 0.8  # one drive explains a disturbance from this share of its square on
+FOLLOWS = 0.03  # smallest change of a torque that tells causes apart, relative to its limit
 
 
-NOTHING = 0.1
-"""A joint that stands still is blocked if less of its torque moves it."""
+NOTHING = 0.1  # a joint that stands still is blocked if less of its torque moves it
 
 
 class Half(NamedTuple):

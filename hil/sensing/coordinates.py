@@ -32,8 +32,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
-STEPS = 2
-"""Gauss-Newton steps."""
+STEPS = 2  # Gauss-Newton steps
 
 MEASURED_TOLERANCE = 1e-6
 """A direction counts as measured when its pivot exceeds this times |W H|_F: below it errors grow a million times."""

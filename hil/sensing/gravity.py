@@ -13,14 +13,12 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State
 
-RANK_TOLERANCE = 1e-10
-"""A direction of the motors counts when its pivot exceeds this times |L^-1 B|_F."""
+RANK_TOLERANCE = 1e-10  # a direction of the motors counts when its pivot exceeds this times |L^-1 B|_F
 
 MOVABLE = 1e-3
 """The same for `inertia`: near a singular pose the inertia along a blocked direction would grow without limit."""
 
-AT_REST = 1e-6
-"""Acceleration below which a machine counts as at rest [coordinate unit/s^2]."""
+AT_REST = 1e-6  # [coordinate unit/s^2] acceleration below which a machine counts as at rest
 
 
 class Hold(NamedTuple):

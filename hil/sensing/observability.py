@@ -8,11 +8,8 @@ from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-SHOWN = 0.1
-"""A coordinate is named when its share of an unmeasured direction exceeds this part of the largest."""
-
-STEP = 0.1
-"""Distance at which another pose is tried [coordinate units]."""
+SHOWN = 0.1  # a coordinate is named when its share of an unmeasured direction exceeds this part of the largest
+STEP = 0.1  # [coordinate units] distance at which another pose is tried
 
 
 def require_observability(model: Model, coordinates: Coordinates, start: State) -> None:

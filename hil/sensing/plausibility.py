@@ -16,26 +16,19 @@ from hil.loop.rig import Implausibility
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import CoordinateEstimate
 
-MARGIN = 1.5
-"""Largest plausible speed between two samples, in terms of the speed limit."""
-
-STEPS = 3
-"""Further plausible motion between two samples, in resolutions."""
+MARGIN = 1.5  # largest plausible speed between two samples, in terms of the speed limit
+STEPS = 3  # further plausible motion between two samples, in resolutions
 
 STUCK_TRAVEL = 10.0
 """An encoder that stands still is stuck if the model, less friction, moves by so many smallest visible motions."""
 
-STUCK_TIME = 0.02
-"""Shortest standstill of a stuck encoder [s]."""
+STUCK_TIME = 0.02  # [s] shortest standstill of a stuck encoder
 
 STUCK_WINDOW = 0.1
 """Longest time in which the travel is counted [s]: the model may creep while static friction holds the real joint."""
 
-FLOOR = 1e-3
-"""Residual that is always allowed, in errors of a sample at standstill: rounding."""
-
-IN_A_ROW = 2
-"""Consecutive implausible samples that stop the machine."""
+FLOOR = 1e-3  # residual that is always allowed, in errors of a sample at standstill: rounding
+IN_A_ROW = 2  # consecutive implausible samples that stop the machine
 
 
 class AxisMemory(NamedTuple):

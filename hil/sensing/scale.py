@@ -13,26 +13,13 @@ from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
 from hil.sensing.channels import Channel
 
-WINDOW = 0.03
-"""Shortest time over which motion and speed are compared [s]."""
-
-LONGEST = 0.3
-"""Time after which a window without enough motion starts again [s]."""
-
-SHARE = 0.4
-"""Allowed difference as a share of the path: filtered speeds lag, above all when a motion begins."""
-
-ENOUGH = 3.0
-"""A window can be judged when its path is this many times the errors of its samples."""
-
-TOLD = 0.5
-"""A window whose displacement is less than this share of its path, as the motion turns back, tells nothing."""
-
-GAP = 3.0
-"""Intervals without a sample after which a window starts again: the speed between is not known."""
-
-IN_A_ROW = 2
-"""Consecutive windows that stop the machine."""
+WINDOW = 0.03  # [s] shortest time over which motion and speed are compared
+LONGEST = 0.3  # [s] time after which a window without enough motion starts again
+SHARE = 0.4  # allowed difference as a share of the path: filtered speeds lag, above all when a motion begins
+ENOUGH = 3.0  # a window can be judged when its path is this many times the errors of its samples
+TOLD = 0.5  # a window whose displacement is less than this share of its path, as the motion turns back, tells nothing
+GAP = 3.0  # intervals without a sample after which a window starts again: the speed between is not known
+IN_A_ROW = 2  # consecutive windows that stop the machine
 
 
 class ScaleMemory(NamedTuple):

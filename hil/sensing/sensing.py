@@ -26,14 +26,9 @@ from hil.sensing.tracking import TrackingMonitor
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-OLD = 1.5
-"""Age from which on a channel follows the model instead of its last sample, in periods."""
-
-SYNCS = 8
-"""Number of SYNCs that are remembered; an older reply is stale."""
-
-SAMPLING = 2
-"""Default time constant of the rate filter, in periods."""
+OLD = 1.5  # age from which on a channel follows the model instead of its last sample, in periods
+SYNCS = 8  # number of SYNCs that are remembered; an older reply is stale
+SAMPLING = 2  # default time constant of the rate filter, in periods
 
 
 class Measurement(NamedTuple):

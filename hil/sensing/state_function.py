@@ -11,8 +11,7 @@ from servoctl.errors import TraceError
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-Function = Callable[..., Any]
-"""(state, matrices, *further arrays) -> a tuple of arrays, on numbers or symbols."""
+Function = Callable[..., Any]  # (state, matrices, *further arrays) -> a tuple of arrays, on numbers or symbols
 
 
 def traced_kernel(

@@ -36,38 +36,20 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State
 
-WINDOW = 0.1
-"""Time over which the motion is compared [s]; long compared with the delay of the loop."""
-
-IN_A_ROW = 2
-"""Consecutive windows that stop the machine; a short knock fills only one."""
+WINDOW = 0.1  # time over which the motion is compared [s]; long compared with the delay of the loop
+IN_A_ROW = 2  # consecutive windows that stop the machine; a short knock fills only one
 
 COMES_WITHIN = 3
 """Windows within which a disturbance that comes at once is there: the one in which it comes, and `IN_A_ROW` more."""
 
-MODEL = 0.1
-"""Allowed error of the model, as a share of the largest torque in the window."""
-
-ESTIMATED = 0.4
-"""The same where the law works with an estimate of the disturbance."""
-
-LACK = 0.5
-"""A drive that reports less than this share of the torque that it was sent, over a window, does not make it."""
-
-FELT = 0.005
-"""Torque that must be missing all the same [share of torque_limit]; and two steps of the reported torque."""
-
-LAG = 4
-"""Periods by which a torque may act late: from SYNC to its frame, to the drive's next period, with filters."""
-
-STILL = 0.005
-"""A joint stands still if its mean speed over half a window is below this share of its speed limit."""
-
-GAP = 3
-"""Periods without a tick after which the window restarts: what the drives did in the gap is not known."""
-
-RANK_TOLERANCE = 1e-6
-"""A direction of the motors counts when its pivot exceeds this times |L^-1 B|_F."""
+MODEL = 0.1  # allowed error of the model, as a share of the largest torque in the window
+ESTIMATED = 0.4  # the same where the law works with an estimate of the disturbance
+LACK = 0.5  # a drive that reports less than this share of the torque that it was sent, over a window, does not make it
+FELT = 0.005  # torque that must be missing all the same [share of torque_limit]; and two steps of the reported torque
+LAG = 4  # periods by which a torque may act late: from SYNC to its frame, to the drive's next period, with filters
+STILL = 0.005  # a joint stands still if its mean speed over half a window is below this share of its speed limit
+GAP = 3  # periods without a tick after which the window restarts: what the drives did in the gap is not known
+RANK_TOLERANCE = 1e-6  # a direction of the motors counts when its pivot exceeds this times |L^-1 B|_F
 
 REMEDY = (
     "check torque constant, rated_torque, range table, gear and coupling of the drive, and the load in the model; "

@@ -32,17 +32,13 @@ from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 
-INSTANTS = 200
-"""Number of instants of the run that are evaluated."""
-
-RATE_TIME = 0.02
-"""Time over which the rate of the torques is computed [s]; longer than the ripple by quantisation."""
+INSTANTS = 200  # number of instants of the run that are evaluated
+RATE_TIME = 0.02  # time over which the rate of the torques is computed [s]; longer than the ripple by quantisation
 
 DEVIATIONS = math.sqrt(3.0)
 """Three standard deviations of a rounding, in half steps: a uniform error of half width 1 has 1/sqrt(3)."""
 
-POINTS = 20_000
-"""Largest number of points of an impulse response."""
+POINTS = 20_000  # largest number of points of an impulse response
 
 Chain = Callable[[State], tuple[Array, Array]]
 """A state -> T, and the violations of the task rows with their derivatives, shape (rows, degree)."""

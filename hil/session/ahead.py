@@ -17,12 +17,10 @@ from hil.tick.ahead import AheadRig
 from hil.tick.stretch import Stretch
 from servoctl.estimation.bound import OUTLIER
 
-VIEW_TIME = 0.02
-"""Longest time between two looks at the operator's requests for gains [s]."""
+VIEW_TIME = 0.02  # [s] longest time between two looks at the operator's requests for gains
 
 
-NONE = Ahead()
-"""No ticks ahead."""
+NONE = Ahead()  # no ticks ahead
 
 
 class TicksAhead:

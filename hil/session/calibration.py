@@ -16,8 +16,7 @@ from servoctl.run_folder.files import replace
 
 FILE = "calibration.yaml"
 
-DURATION = 20.0
-"""Default time for the motion by hand [s]."""
+DURATION = 20.0  # [s] default time for the motion by hand
 
 
 def refuse_unreadable(setup: RigSetup) -> None:

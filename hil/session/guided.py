@@ -16,8 +16,7 @@ SPACING = 0.02
 """Time between two rows [s]. Each one is the mean over as much time around it: a spline through every sample of an
 encoder would ask for the acceleration of its steps."""
 
-LEAST_ROWS = 3
-"""A spline needs so many rows."""
+LEAST_ROWS = 3  # a spline needs so many rows
 
 
 def check_recording(path: Path) -> None:

@@ -18,11 +18,8 @@ from hil.view.view import LivePage
 
 STOP_BUTTON = "stop button of the live page"
 
-STOPPED = (Phase.STOPPING, *ENDING)
-"""Phases in which no gain changes."""
-
-CHECK_EVERY = 100
-"""Ticks between two checks of a process: the live page, the recorder."""
+STOPPED = (Phase.STOPPING, *ENDING)  # phases in which no gain changes
+CHECK_EVERY = 100  # ticks between two checks of a process: the live page, the recorder
 
 
 class OperatorLink:

@@ -33,11 +33,8 @@ from hil.view.view import LivePage
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.types import Array
 
-BRING_UP = 20.0
-"""Time limit from the first frame to the first tick [s]."""
-
-WAIT_SHARE = 0.6
-"""Share of the period for which a tick waits for samples."""
+BRING_UP = 20.0  # [s] time limit from the first frame to the first tick
+WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
 
 
 class HilRun:

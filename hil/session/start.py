@@ -41,14 +41,9 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 from servoctl.version import VERSION
 
-IDENTITY_TIME = 0.5
-"""Time limit for an emulator to answer [s]."""
-
-HAND_TIME = 30.0
-"""Time limit for an emulator to prepare a hand that moves the machine [s]."""
-
-LATENESS_TIME = 0.2
-"""Time limit for an emulator to say how late it was [s]."""
+IDENTITY_TIME = 0.5  # [s] time limit for an emulator to answer
+HAND_TIME = 30.0  # [s] time limit for an emulator to prepare a hand that moves the machine
+LATENESS_TIME = 0.2  # [s] time limit for an emulator to say how late it was
 
 BARE_TIME = 1.0
 """Before a run in real time, the lateness of an empty loop on this machine is measured for this time [s]."""

@@ -17,11 +17,8 @@ from servoctl.run_folder import write_drawing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
-STATUSES = {0: "done", 130: "interrupted"}
-"""Exit code -> status of the run; `stopped` for any other code."""
-
-MISSED = Status.MISSED.name.lower()
-"""Status of a run that missed a required task."""
+STATUSES = {0: "done", 130: "interrupted"}  # exit code -> status of the run; `stopped` for any other code
+MISSED = Status.MISSED.name.lower()  # status of a run that missed a required task
 
 
 def outcome(monitor: Monitor) -> dict[str, Any]:

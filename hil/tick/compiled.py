@@ -21,8 +21,7 @@ HEAD_WITH_SOCKETS = (
 )
 
 
-TICK = ("common.c", "frames.c", "window.c", "sense.c", "tick.c")
-"""The files of a tick from frames to frames, in order."""
+TICK = ("common.c", "frames.c", "window.c", "sense.c", "tick.c")  # the files of a tick from frames to frames, in order
 
 HEADERS = ("tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 

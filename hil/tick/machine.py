@@ -20,8 +20,7 @@ from hil.tick.tables import fill_encoding, fill_message, watched_ids
 from servoctl.engine.ccode import Entry
 from servoctl.types import Array, Status
 
-STATUSES = 64
-"""Statuses that fit into the mask of those that Python handles."""
+STATUSES = 64  # statuses that fit into the mask of those that Python handles
 
 
 class CompiledTick:

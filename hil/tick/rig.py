@@ -24,8 +24,7 @@ from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
 
-PAUSE = 2
-"""Ticks in Python after one that was given back: what is rare seldom comes alone."""
+PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
 
 
 class TickRig(CanRig):

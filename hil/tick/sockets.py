@@ -13,11 +13,8 @@ from hil.recorder.memory import BRS, EXTENDED, FD, FRAME, SENT, unpacked
 from hil.tick.compiled import SOCKETS
 from hil.tick.machine import CompiledTick
 
-ROOM = 4096
-"""Largest number of frames of one tick."""
-
-MOST_BUSES = 16
-"""Largest number of buses, as in `c/sockets.c`."""
+ROOM = 4096  # largest number of frames of one tick
+MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
 
 
 class TickSockets:

@@ -24,8 +24,7 @@ from servoctl.types import Array
 
 NEVER = 1 << 62
 
-BETWEEN, READ = 0, 1
-"""Where a stretch ends: between two ticks, or in a tick that was given back while it read."""
+BETWEEN, READ = 0, 1  # where a stretch ends: between two ticks, or in a tick that was given back while it read
 
 
 class Stretch:

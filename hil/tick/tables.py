@@ -12,8 +12,7 @@ from hil.frame import Frame
 
 KINDS = {"unsigned": 0, "signed": 1, "float": 2}
 
-STANDARD = 0x7FF
-"""Largest id of 11 bits."""
+STANDARD = 0x7FF  # largest id of 11 bits
 
 EXTENDED, REMOTE, ERROR, FD = 1, 2, 4, 8
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from servoctl.types import Array
 
-GAP = 5
-"""A bound that lets go for fewer rows than this still holds, as in the events of the run."""
+GAP = 5  # a bound that lets go for fewer rows than this still holds, as in the events of the run
 
 
 class BoundHistory:

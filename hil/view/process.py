@@ -19,14 +19,9 @@ from hil.view.server import PageServer
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.picture import PlacedShape
 
-SPACING = 0.05
-"""Time between two pictures [s]."""
-
-GAIN_INTERVAL = 0.1
-"""Shortest time between two requests for a gain [s]: each one takes the loop about 100 us."""
-
-NICENESS = 10
-"""Niceness of this process: the loop goes first."""
+SPACING = 0.05  # [s] time between two pictures
+GAIN_INTERVAL = 0.1  # shortest time between two requests for a gain [s]: each one takes the loop about 100 us
+NICENESS = 10  # niceness of this process: the loop goes first
 
 
 def main(descriptor: int) -> None:

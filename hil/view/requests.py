@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 from hil.bus.rates import BusRates
 from hil.recorder.memory import Capacity, nameless
 
-SIGNAL = signal.SIGUSR1
-"""Signal to the loop that the stop button was pressed."""
-
-LINGER = 2.0
-"""Time limit for viewers to receive the last picture [s]."""
+SIGNAL = signal.SIGUSR1  # signal to the loop that the stop button was pressed
+LINGER = 2.0  # [s] time limit for viewers to receive the last picture
 
 
 class PickledPlant(NamedTuple):

@@ -20,8 +20,7 @@ from servoctl.mechanics.shapes.picture import PlacedShape, shape_picture
 from servoctl.mechanics.spatial.picture import poses, surfaces
 from servoctl.types import Array
 
-MARGIN = 2
-"""Number of records after the one being written that are not trusted: a store may become visible late."""
+MARGIN = 2  # number of records after the one being written that are not trusted: a store may become visible late
 
 
 class RingReader:
@@ -106,14 +105,9 @@ def plain(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-HISTORY = 10.0
-"""Time over which lateness is counted [s]."""
-
-LOAD_TIME = 1.0
-"""Time over which the load of a bus is counted [s]."""
-
-KEPT_EVENTS = 2000
-"""Largest number of past events that a new viewer gets."""
+HISTORY = 10.0  # [s] time over which lateness is counted
+LOAD_TIME = 1.0  # [s] time over which the load of a bus is counted
+KEPT_EVENTS = 2000  # largest number of past events that a new viewer gets
 
 
 class Scene:

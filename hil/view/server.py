@@ -38,14 +38,9 @@ ASSETS |= {name: LIBRARY / name for name in SHARED}
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
-TIMEOUT = 10.0
-"""A viewer that sends or reads nothing for this time loses its connection [s]."""
-
-BUFFER = 1 << 16
-"""Send buffer of a viewer [byte]."""
-
-LARGEST_BODY = 1024
-"""Largest body of a request [byte]."""
+TIMEOUT = 10.0  # [s] a viewer that sends or reads nothing for this time loses its connection
+BUFFER = 1 << 16  # [byte] send buffer of a viewer
+LARGEST_BODY = 1024  # [byte] largest body of a request
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -55,8 +50,7 @@ HEADERS = {
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
 
-Act = Callable[[str, Mapping[str, Any]], str | None]
-"""Performs an action with its values; returns the problem, or None."""
+Act = Callable[[str, Mapping[str, Any]], str | None]  # performs an action with its values; returns the problem, or None
 
 
 class PageServer(ThreadingHTTPServer):

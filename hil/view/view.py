@@ -20,11 +20,8 @@ from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
 from servoctl.mechanics.plant import Plant
 
-START = 20.0
-"""Time limit for the process to start [s]."""
-
-AHEAD = 0.01
-"""With a page, a run in virtual time stays at most this far ahead of the wall clock [s]."""
+START = 20.0  # [s] time limit for the process to start
+AHEAD = 0.01  # [s] with a page, a run in virtual time stays at most this far ahead of the wall clock
 
 
 class LivePage:

@@ -17,11 +17,8 @@ from servoctl.types import Array, State
 LOST = 0.25
 """A singular value below this fraction of that at the start is nearly lost: rows are sparse, and it falls as a root."""
 
-INDEPENDENT = 1e-9
-"""A direction of the rows counts if its pivot exceeds this times their Frobenius norm."""
-
-SHARE = 0.1
-"""A row takes part in the lost direction if its share exceeds this times the largest."""
+INDEPENDENT = 1e-9  # a direction of the rows counts if its pivot exceeds this times their Frobenius norm
+SHARE = 0.1  # a row takes part in the lost direction if its share exceeds this times the largest
 
 
 def dead_point(model: Model, states: Sequence[State]) -> str | None:

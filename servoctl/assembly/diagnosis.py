@@ -19,14 +19,9 @@ from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dyn
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-NEAR = 0.01
-"""A row whose gain at the start is below this is nearly singular, whatever its gain nearby [-]."""
-
-SMALLER = 0.1
-"""A gain or pivot at the start below this fraction of its value nearby is nearly singular."""
-
-STATES = 6
-"""Number of states at which rows are tested for dependence."""
+NEAR = 0.01  # [-] a row whose gain at the start is below this is nearly singular, whatever its gain nearby
+SMALLER = 0.1  # a gain or pivot at the start below this fraction of its value nearby is nearly singular
+STATES = 6  # number of states at which rows are tested for dependence
 
 REMEDY = "choose another output, add an actuator, or feed the internal state back"
 """Remedy for unstable internal dynamics."""

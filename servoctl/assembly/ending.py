@@ -19,23 +19,12 @@ from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State, Status
 
-LOOKS = 8
-"""Number of states along a run at which its internal dynamics are linearised."""
-
-POSES = 64
-"""Number of states along a run at which the rank of its loops is evaluated."""
-
-MODERATE = 1e3
-"""States larger than this times the start are effects of the divergence; they do not show its cause."""
-
-MISSED = Status.MISSED.name.lower()
-"""Status of a run that missed a required task."""
-
-UNKNOWN = "reduce the step, the period or the gains"
-"""Advice when no cause is known."""
-
-RAN_AWAY = "ran_away"
-"""Status of a run that diverged while all numbers stayed finite."""
+LOOKS = 8  # number of states along a run at which its internal dynamics are linearised
+POSES = 64  # number of states along a run at which the rank of its loops is evaluated
+MODERATE = 1e3  # states larger than this times the start are effects of the divergence; they do not show its cause
+MISSED = Status.MISSED.name.lower()  # status of a run that missed a required task
+UNKNOWN = "reduce the step, the period or the gains"  # advice when no cause is known
+RAN_AWAY = "ran_away"  # status of a run that diverged while all numbers stayed finite
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,9 @@ from servoctl.simulation.internal_dynamics import pole_text
 from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
-SMALL = 1e-6
-"""Displacement of a coordinate for its slopes, relative to 1 + its size."""
-
-RK4 = (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)
-"""Coefficients of R."""
-
-STIFF = 0.5
-"""A larger |pole| times step may be beyond what rk4 follows; its limit is 2.6 to 2.83."""
+SMALL = 1e-6  # displacement of a coordinate for its slopes, relative to 1 + its size
+RK4 = (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)  # coefficients of R
+STIFF = 0.5  # a larger |pole| times step may be beyond what rk4 follows; its limit is 2.6 to 2.83
 
 INVOLVED = 1e-6
 """A loop holds a coordinate if one of its rows depends on it by more than this, relative to its largest entry."""

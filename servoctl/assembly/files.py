@@ -12,11 +12,8 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.mesh_files import mesh_file
 from servoctl.mechanics.spatial.xml_file import read_xml
 
-XML = (".xml", ".urdf", ".mjcf")
-"""Suffixes of files that may name other files."""
-
-FOLDERS = ("meshdir", "texturedir", "assetdir")
-"""Attributes of an MJCF's `<compiler>` that name folders of its assets."""
+XML = (".xml", ".urdf", ".mjcf")  # suffixes of files that may name other files
+FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of an MJCF's `<compiler>` that name folders of its assets
 
 
 def files_of(loaded: LoadedConfig) -> dict[str, Path]:

@@ -15,8 +15,7 @@ from servoctl.mechanics.terms import assemble
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-SMALLEST = ("minimum_norm", "weighted")
-"""Allocations that ask nothing of the free motions."""
+SMALLEST = ("minimum_norm", "weighted")  # allocations that ask nothing of the free motions
 
 
 @dataclass(frozen=True)

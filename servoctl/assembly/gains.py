@@ -23,14 +23,12 @@ from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
-FILTERED = 2.0
-"""Default time constant of the velocity filter on drives [periods]."""
+FILTERED = 2.0  # [periods] default time constant of the velocity filter on drives
 
 STATES, REACHED = 6, 1e-9
 """States at which actuators are tried on the rows; share of the scale of `A Phi B` above which one moves a row."""
 
-DRIVES_DELAY = 1
-"""Delay on drives from a measurement to the torque that uses it [cycles]."""
+DRIVES_DELAY = 1  # [cycles] delay on drives from a measurement to the torque that uses it
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from servoctl.expression.suggest import remedy, suggestion
 
 T = TypeVar("T")
 
-LISTED = 12
-"""Largest number of parameters that an error lists."""
+LISTED = 12  # largest number of parameters that an error lists
 
 
 def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> Any:

@@ -11,8 +11,7 @@ from servoctl.config.overrides import apply_overrides, is_number, setting
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression.suggest import suggestion
 
-LISTED = 12
-"""Largest number of config paths that an error lists."""
+LISTED = 12  # largest number of config paths that an error lists
 
 
 def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str] = ()) -> None:

@@ -25,14 +25,9 @@ from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-RK4_LIMIT = 2.785
-"""Largest decay rate times step at which the classical Runge-Kutta method is stable."""
-
-OPEN = 1e-9
-"""Largest violation of the simulated plant's own constraints without a warning [units of the row]."""
-
-CYCLE = 1e-9
-"""A delay this close to a whole number of periods counts as whole [periods]."""
+RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-Kutta method is stable
+OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
+CYCLE = 1e-9  # [periods] a delay this close to a whole number of periods counts as whole
 
 
 def realistic(

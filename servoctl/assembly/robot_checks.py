@@ -12,8 +12,7 @@ from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import State
 
-AT_LIMIT = 1e-6
-"""An input closer to its effort than this share is at it."""
+AT_LIMIT = 1e-6  # an input closer to its effort than this share is at it
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-Stamp = tuple[int, int]
-"""Time of the last change [ns] and size of a file."""
-
-PREFIX = "servoctl_user_"
-"""Prefix of the names of modules that come from files."""
-
-_loaded: dict[Path, dict[Path, Stamp]] = {}
-"""Folder -> siblings loaded from it, with their stamps at that time."""
+Stamp = tuple[int, int]  # time of the last change [ns] and size of a file
+PREFIX = "servoctl_user_"  # prefix of the names of modules that come from files
+_loaded: dict[Path, dict[Path, Stamp]] = {}  # folder -> siblings loaded from it, with their stamps at that time
 
 _lock = threading.RLock()
 

@@ -21,17 +21,10 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-ASSEMBLED = 1e-3
-"""If a passive constraint is violated by more, the mechanism is not assembled [m or rad, and per s]."""
-
-CLOSED = 1e-6
-"""Rows that are violated by more at the nearest state contradict each other [units of the row]."""
-
-INDEPENDENT = 1e-9
-"""A direction of the rows counts if its pivot exceeds this times their Frobenius norm."""
-
-STATES = 6
-"""Number of states at which the reach of the actuators is evaluated, including the start."""
+ASSEMBLED = 1e-3  # [m or rad, and per s] if a passive constraint is violated by more, the mechanism is not assembled
+CLOSED = 1e-6  # [units of the row] rows that are violated by more at the nearest state contradict each other
+INDEPENDENT = 1e-9  # a direction of the rows counts if its pivot exceeds this times their Frobenius norm
+STATES = 6  # number of states at which the reach of the actuators is evaluated, including the start
 
 
 def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None = None) -> State:

@@ -18,11 +18,8 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import State
 
-CORNERS = 64
-"""Largest number of corners of the box; of a box with more, random ones are taken."""
-
-INSIDE = 8
-"""Number of random machines inside the box; the corners are tried too."""
+CORNERS = 64  # largest number of corners of the box; of a box with more, random ones are taken
+INSIDE = 8  # number of random machines inside the box; the corners are tried too
 
 
 @dataclass(frozen=True)

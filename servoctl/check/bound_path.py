@@ -22,8 +22,7 @@ from servoctl.mechanics.initial import pose_inside
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
-TIMES = 60
-"""Number of times along the run."""
+TIMES = 60  # number of times along the run
 
 FOLLOWED, OUTSIDE = 1e-6, 1e-6
 """A pose is on the path below this violation; h counts as outside below minus this [their units]."""

@@ -17,14 +17,9 @@ from servoctl.laws import barrier
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.types import Array, State
 
-TIMES = 240
-"""Number of times along the run."""
-
-DETERMINED = 1e-6
-"""The task determines h if what is left of its gradient is less than this share of it."""
-
-FASTEST = 1e4
-"""Largest rate that is suggested for a law without a period [1/s]."""
+TIMES = 240  # number of times along the run
+DETERMINED = 1e-6  # the task determines h if what is left of its gradient is less than this share of it
+FASTEST = 1e4  # [1/s] largest rate that is suggested for a law without a period
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,9 @@ from math import isfinite
 from servoctl.laws import barrier
 from servoctl.laws.held_bounds import Kind
 
-LEFT = 0.01
-"""Share of the distance that may remain: the last of it takes for ever."""
-
-LONGEST = 100.0
-"""Times beyond this are not looked for [s]."""
-
-FINE = 0.01
-"""Step of a law without a period, times its rate."""
+LEFT = 0.01  # share of the distance that may remain: the last of it takes for ever
+LONGEST = 100.0  # [s] times beyond this are not looked for
+FINE = 0.01  # step of a law without a period, times its rate
 
 
 def return_time(kind: Kind, h: float, rate: float, p: float, braking: float, period: float | None) -> float | None:

@@ -36,8 +36,7 @@ from servoctl.run_folder.bounds import VIOLATED
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Array, State
 
-STATES, CORNERS = 6, 4
-"""Random states near the start; random corners of the limits of the inputs at each."""
+STATES, CORNERS = 6, 4  # random states near the start; random corners of the limits of the inputs at each
 
 
 def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:

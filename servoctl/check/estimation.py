@@ -15,11 +15,8 @@ from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
-MEMORY = 1000
-"""Longest time in which one reading counts [100 periods]."""
-
-MOST = 10.0
-"""Largest factor on the action of the inputs that is looked at."""
+MEMORY = 1000  # [100 periods] longest time in which one reading counts
+MOST = 10.0  # largest factor on the action of the inputs that is looked at
 
 
 class UnitMass(PlantFunctions):

@@ -13,8 +13,7 @@ from servoctl.laws.robust_design import decay_rates
 from servoctl.laws.ultimate import observed, observer_lag
 from servoctl.laws.uncertainty import ModelError
 
-OFF = 1.0
-"""Relative error of the model's task map at which the limit is given too."""
+OFF = 1.0  # relative error of the model's task map at which the limit is given too
 
 
 def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[str], dict[str, Any], list[str]]:

@@ -23,17 +23,13 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.types import State
 
-FASTER = 2.5
-"""alpha divided by the rate of the fastest motion."""
+FASTER = 2.5  # alpha divided by the rate of the fastest motion
 
 LEAST, MOST = 5.0, 10.0
 """Range of alpha [1/s]: below, drift can grow; above, the cost of an adaptive method grows in proportion."""
 
-ACCURATE = 0.1
-"""Largest alpha h for rk4: the error stays within about ten times of the best."""
-
-INSTANTS = 256
-"""Number of times at which a task is evaluated."""
+ACCURATE = 0.1  # largest alpha h for rk4: the error stays within about ten times of the best
+INSTANTS = 256  # number of times at which a task is evaluated
 
 
 @dataclass(frozen=True)

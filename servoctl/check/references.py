@@ -7,8 +7,7 @@ from servoctl.mechanics.initial import consistency
 from servoctl.reference.signal import Signal
 from servoctl.reference.speed import jumps, peak_rate
 
-AWAY = 1e-6
-"""Violation at the start above which a reference starts away from the machine [units of the row]."""
+AWAY = 1e-6  # [units of the row] violation at the start above which a reference starts away from the machine
 
 
 def reference_lines(run: Run) -> tuple[list[str], dict[str, Any]]:

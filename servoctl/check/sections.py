@@ -6,8 +6,7 @@ from typing import Any
 
 from servoctl.run_folder.values import plain
 
-SHOWN = 10
-"""Largest number of printed lines of one kind; JSON has all."""
+SHOWN = 10  # largest number of printed lines of one kind; JSON has all
 
 
 @dataclass
@@ -24,8 +23,7 @@ class CheckReport:
         return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
 
 
-FEW = 3
-"""Up to so many neighbours with the same text have a line each."""
+FEW = 3  # up to so many neighbours with the same text have a line each
 
 
 def together(lines: list[str]) -> list[str]:

@@ -9,8 +9,7 @@ from servoctl.check.task_path import task_states
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.speed import too_fast
 
-SAMPLES = 60
-"""Number of times at which the speeds are computed."""
+SAMPLES = 60  # number of times at which the speeds are computed
 
 
 def speed_warnings(run: Run) -> list[str]:

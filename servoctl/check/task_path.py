@@ -13,8 +13,7 @@ from servoctl.errors import ServoctlError
 from servoctl.mechanics.initial import nearest
 from servoctl.types import State
 
-LOST = 1e-3
-"""A larger violation means that the machine cannot follow from there on [units of the row]."""
+LOST = 1e-3  # [units of the row] a larger violation means that the machine cannot follow from there on
 
 
 def task_states(run: Run, count: int) -> Iterator[State]:

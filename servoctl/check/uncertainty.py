@@ -17,11 +17,8 @@ from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.uncertainty import ModelError, model_error
 from servoctl.types import State
 
-POSES = 25
-"""States of the path at which machines are compared."""
-
-LATER = 1e-4
-"""Time between two states for a rate, as a share of the duration."""
+POSES = 25  # states of the path at which machines are compared
+LATER = 1e-4  # time between two states for a rate, as a share of the duration
 
 NOT_COVERED = (
     "not covered: errors outside of the box, forces that the model does not have, internal dynamics, poses between "

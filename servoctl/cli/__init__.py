@@ -15,8 +15,7 @@ from servoctl.cli.console import begin, note
 from servoctl.cli.exit_code import ExitCode, outcome_of
 from servoctl.cli.interrupt import interruptible
 
-STACK = 8 * 2**20
-"""Stack of the process [bytes], the usual one of Linux."""
+STACK = 8 * 2**20  # stack of the process [bytes], the usual one of Linux
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

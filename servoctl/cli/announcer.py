@@ -9,8 +9,7 @@ from typing import Self
 
 from servoctl.cli.console import note
 
-SPACING = 1.0
-"""Shortest time between two updates of the progress [s]."""
+SPACING = 1.0  # [s] shortest time between two updates of the progress
 
 
 class Announcer:

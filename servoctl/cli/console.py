@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-COLLECT_AFTER = 50_000
-"""New objects after which Python looks for unreachable ones."""
-
-PATIENCE = 1.0
-"""The terminal shows what a command does once this takes longer [s]."""
+COLLECT_AFTER = 50_000  # new objects after which Python looks for unreachable ones
+PATIENCE = 1.0  # [s] the terminal shows what a command does once this takes longer
 
 
 def say(text: str = "") -> None:

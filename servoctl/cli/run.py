@@ -14,14 +14,9 @@ from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolde
 if TYPE_CHECKING:
     from servoctl.run_folder.trajectory import Trajectory
 
-ROUND_OFF = 1e-9
-"""Constraints of a mechanism that are kept so well are one line."""
-
-TABLE_LENGTH = 24
-"""Largest number of rows in a printed table; `summary.json` has all rows."""
-
-BOUND_LINES = 8
-"""Most lines on the times at which bounds held the inputs."""
+ROUND_OFF = 1e-9  # constraints of a mechanism that are kept so well are one line
+TABLE_LENGTH = 24  # largest number of rows in a printed table; `summary.json` has all rows
+BOUND_LINES = 8  # most lines on the times at which bounds held the inputs
 
 
 def run(

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import Run
     from servoctl.sweep import Study
 
-BEST = 5
-"""Number of runs in the printed table."""
+BEST = 5  # number of runs in the printed table
 
 
 def sweep(

@@ -55,11 +55,8 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """Kind of a bound -> keys that belong to it; `rate` belongs to all."""
 
-ON_FRAMES = ("distance",)
-"""Kinds that need a robot from a file."""
-
-LARGEST_RATE = 2.0
-"""With a rate times the period from here on, samples leave a bound that they touch."""
+ON_FRAMES = ("distance",)  # kinds that need a robot from a file
+LARGEST_RATE = 2.0  # with a rate times the period from here on, samples leave a bound that they touch
 
 
 class BoundConfig(Section):

@@ -8,8 +8,7 @@ FieldPath = tuple[str | int, ...]
 """Keys and list indices from the top of a config to a value, such as ("task", 0, "holonomic")."""
 
 
-NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))
-"""Lists whose entries are addressed by `name`."""
+NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))  # lists whose entries are addressed by `name`
 
 
 class Problem(NamedTuple):

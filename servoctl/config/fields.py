@@ -25,8 +25,7 @@ from servoctl.expression import constant, parse
 SCALAR, LIST, MAPPING = "<scalar>", "<list>", "<mapping>"
 """Branches of a field that accepts several shapes; they occur in pydantic's paths, never in ours."""
 
-LONGEST_UNIT = 16
-"""Most characters of a unit."""
+LONGEST_UNIT = 16  # most characters of a unit
 
 
 def fault(what: str, *at: str | int) -> PydanticCustomError:

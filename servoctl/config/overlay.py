@@ -8,8 +8,7 @@ from servoctl.config.document import Document, FieldPath
 from servoctl.config.file_reader import read_document
 from servoctl.config.shown import shown
 
-NAMES = ("name", "actuator", "coordinate")
-"""Keys that identify an entry of a list."""
+NAMES = ("name", "actuator", "coordinate")  # keys that identify an entry of a list
 
 
 def overlay(document: Document, file: Path) -> Document:

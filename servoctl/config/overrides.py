@@ -28,8 +28,7 @@ class _RefusedError(Exception):
     """An override cannot be applied; the message is the reason."""
 
 
-Override = str | Path
-"""`PATH=VALUE`, as after `--set`; or a file, as after `--set-file`."""
+Override = str | Path  # `PATH=VALUE`, as after `--set`; or a file, as after `--set-file`
 
 
 def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[Document, list[str]]:

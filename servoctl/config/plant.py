@@ -23,8 +23,7 @@ from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConf
 from servoctl.config.shapes import ShapeConfig
 from servoctl.config.vectors import Xyz
 
-GRAVITY = (0.0, 0.0, -9.81)
-"""Default of `plant.gravity` [m/s^2]."""
+GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
 
 
 def _flag_or_auto(value: Any) -> Any:

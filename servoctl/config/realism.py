@@ -21,8 +21,7 @@ from servoctl.config.friction import FrictionConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 
-LONGEST_DELAY = 50
-"""Longest delay [periods]; a longer one is most likely a wrong unit."""
+LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wrong unit
 
 RelativeError = Annotated[
     float, NumberField("a relative error above -1 (0.2 is 20 % more than the law knows)", above=-1)

@@ -15,8 +15,7 @@ from servoctl.expression.suggest import remedy
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")
 
-COINCIDENT = 1e-9
-"""Times count as one if they are closer than this, relative to the time and to 1 s."""
+COINCIDENT = 1e-9  # times count as one if they are closer than this, relative to the time and to 1 s
 
 Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, most=0.5)]
 

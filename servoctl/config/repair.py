@@ -14,8 +14,7 @@ from servoctl.config.document import FieldPath
 from servoctl.config.fields import LIST, MAPPING, SCALAR
 from servoctl.config.schema import Config
 
-ROUNDS = 4
-"""Repeated checks: removing a value can uncover another problem."""
+ROUNDS = 4  # repeated checks: removing a value can uncover another problem
 
 _LARGE = 1e300
 _SUBSTITUTES: dict[str, Any] = {

@@ -36,14 +36,12 @@ from servoctl.config.robust import AdaptiveConfig, RelativeRange, RobustConfig
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 
-ADAPTIVE = ("dop853", "radau")
-"""Integrators that choose their step from tolerances."""
+ADAPTIVE = ("dop853", "radau")  # integrators that choose their step from tolerances
 
 GONE = {method: f"{method} is gone (use radau, or dop853 if the motion is not stiff)" for method in ("lsoda", "cvodes")}
 """Integrator that left -> what to use."""
 
-DEFAULT_STEP = 0.001
-"""Longest default step of rk4 [s]."""
+DEFAULT_STEP = 0.001  # [s] longest default step of rk4
 
 
 def default_step(period: float | None) -> float:

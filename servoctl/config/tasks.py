@@ -43,8 +43,7 @@ FRAME_FORMS = {
 """Kind of a task on frames -> its rows and keys."""
 
 EQUATION_KINDS = ("holonomic", "nonholonomic")
-TASK_KINDS = (*EQUATION_KINDS, "class", *FRAME_FORMS)
-"""Keys of which a task entry has exactly one."""
+TASK_KINDS = (*EQUATION_KINDS, "class", *FRAME_FORMS)  # keys of which a task entry has exactly one
 
 
 class Task(Section):

@@ -22,8 +22,7 @@ from servoctl.config.document import FieldPath, Problem
 from servoctl.config.yaml_scalars import CORE, PREFIX
 
 MAX_DEPTH = 40
-MAX_PARTS = 20
-"""Most parts that an unquoted equation can be split into and still be recognised."""
+MAX_PARTS = 20  # most parts that an unquoted equation can be split into and still be recognised
 
 AMBIGUOUS = "\t?!|>\ufeff"
 """Characters with which libyaml and PyYAML may differ: tabs, `?` within braces, tags, blocks of text, marks."""

@@ -21,11 +21,8 @@ from servoctl.errors import CompileError
 if TYPE_CHECKING:
     from servoctl.engine.ccode import Library, Program
 
-SHORT = 1.0
-"""A run that takes less than this on the virtual machine starts no compiler [s]."""
-
-SWITCH = "SERVOCTL_FINISH_COMPILING"
-"""Environment variable; `0`: a compilation ends with its run."""
+SHORT = 1.0  # [s] a run that takes less than this on the virtual machine starts no compiler
+SWITCH = "SERVOCTL_FINISH_COMPILING"  # environment variable; `0`: a compilation ends with its run
 
 LONGEST_END = 2.0
 """Longest wait for the end of the work, or for the source: that of a large law takes half a second to write [s]."""

@@ -21,11 +21,8 @@ import numpy as np
 from servoctl.engine.structured import Sparse
 from servoctl.types import Array
 
-BLOCK = 24
-"""Rows of A that are eliminated at a time."""
-
-SAFE = 2.0
-"""The bound must exceed the tolerance by this factor, far more than its rounding errors."""
+BLOCK = 24  # rows of A that are eliminated at a time
+SAFE = 2.0  # the bound must exceed the tolerance by this factor, far more than its rounding errors
 
 
 @dataclass(frozen=True)

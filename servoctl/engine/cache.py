@@ -13,14 +13,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-LIMIT = 200_000_000
-"""Size limit of the folder [byte]; the least recently used files are removed first."""
-
-SUFFIXES = (".so", ".trace")
-"""Endings of the files: compiled libraries, and traced functions."""
-
-STALE = 3600.0
-"""Temporary files older than this are removed [s]."""
+LIMIT = 200_000_000  # size limit of the folder [byte]; the least recently used files are removed first
+SUFFIXES = (".so", ".trace")  # endings of the files: compiled libraries, and traced functions
+STALE = 3600.0  # [s] temporary files older than this are removed
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

@@ -25,8 +25,7 @@ from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
-STEP = "runge_kutta_step"
-"""Name of the function (x, t, h, p) -> (x at t + h, row at t)."""
+STEP = "runge_kutta_step"  # name of the function (x, t, h, p) -> (x at t + h, row at t)
 
 ENTRY = "void servoctl_{}(const double**, double**);"
 STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,

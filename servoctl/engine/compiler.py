@@ -35,11 +35,8 @@ arms with a box, 14,000 statements, compiles in half the time and runs as fast (
 SWITCH = "SERVOCTL_OPTIMISE"
 """Environment variable; 0 compiles everything with `PLAIN`, for those who run each law only briefly, as tests do."""
 
-TIME_LIMIT = 300.0
-"""Longest compilation [s]; SERVOCTL_COMPILE_LIMIT overrides."""
-
-QUESTION_LIMIT = 10.0
-"""Longest time that a compiler may take to print its version [s]."""
+TIME_LIMIT = 300.0  # longest compilation [s]; SERVOCTL_COMPILE_LIMIT overrides
+QUESTION_LIMIT = 10.0  # [s] longest time that a compiler may take to print its version
 
 
 def compiler() -> list[str] | None:

@@ -26,8 +26,7 @@ from servoctl.engine.structured import Sparse, blocks, entries_of
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
-LARGE = 30
-"""Matrices with more rows than this are decomposed in bands, if they can be."""
+LARGE = 30  # matrices with more rows than this are decomposed in bands, if they can be
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,8 @@ from pathlib import Path
 from servoctl.engine import cache, compiler
 from servoctl.errors import CompileError
 
-PROCESSOR_TIME = 60
-"""Most processor time of a compilation in the background [s]."""
-
-NICE = 5
-"""How far the process steps back behind others."""
+PROCESSOR_TIME = 60  # [s] most processor time of a compilation in the background
+NICE = 5  # how far the process steps back behind others
 
 
 def command() -> list[str]:

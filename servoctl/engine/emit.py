@@ -18,11 +18,8 @@ from servoctl.engine.templates import definition, loops_of, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
-MANY = 2500
-"""A function of more statements is marked as long: `c/numbers.h` lets the compiler spend less time on it."""
-
-TABLE = "static const"
-"""Start of a line that is a constant table: it takes the compiler little time for its length."""
+MANY = 2500  # a function of more statements is marked as long: `c/numbers.h` lets the compiler spend less time on it
+TABLE = "static const"  # start of a line that is a constant table: it takes the compiler little time for its length
 
 
 @dataclass(frozen=True)

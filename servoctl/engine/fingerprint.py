@@ -24,11 +24,8 @@ from servoctl.engine.parameters import cached_values, parameter_fields
 
 PACKAGE = Path(__file__).parents[1]
 
-PYTHON = ("builtins", "abc", "typing", "enum", "collections.abc")
-"""Modules of Python whose classes are bases of ours."""
-
-DEEPEST = 40
-"""Things inside one another beyond this depth have no fingerprint: they may contain themselves."""
+PYTHON = ("builtins", "abc", "typing", "enum", "collections.abc")  # modules of Python whose classes are bases of ours
+DEEPEST = 40  # things inside one another beyond this depth have no fingerprint: they may contain themselves
 
 
 _names: dict[type, str] = {}  # of the classes whose names are known; asking for the files of their modules takes time

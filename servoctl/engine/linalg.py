@@ -19,8 +19,7 @@ __all__ = [
     "is_finite", "longer_rows", "pinv", "product", "project", "solve_lower", "solve_upper",
 ]  # fmt: skip
 
-WRITTEN_OUT = 6
-"""Solves with a triangle of symbols up to this size are written out; larger ones are loops."""
+WRITTEN_OUT = 6  # solves with a triangle of symbols up to this size are written out; larger ones are loops
 
 FACTOR_WRITTEN_OUT = 8
 """Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of loops."""

@@ -65,8 +65,7 @@ class LookupTable:
         return ca.Function(self.name, [t], [row(2 * index) + never], {"never_inline": True})
 
 
-TABLES: dict[str, LookupTable] = {}
-"""Name of a compiled function -> its table, for code in C."""
+TABLES: dict[str, LookupTable] = {}  # name of a compiled function -> its table, for code in C
 
 _FUNCTIONS: dict[str, Any] = {}
 _DERIVATIVE = re.compile(r"(?:(?:fwd|adj)\d+_|jac_)+(lookup_[0-9a-f]{24})")

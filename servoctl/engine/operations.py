@@ -29,8 +29,7 @@ FUNCTIONS = ("sqrt", *CHEAP_OF_ONE, *CHEAP_OF_TWO, *SLOW_OF_ONE, *SLOW_OF_TWO)
 
 _UNARY |= {getattr(ca, f"OP_{name.upper()}"): f"v_{name}({{0}})" for name in ("sqrt", *CHEAP_OF_ONE, *SLOW_OF_ONE)}
 _BINARY |= {getattr(ca, f"OP_{name.upper()}"): f"v_{name}({{0}}, {{1}})" for name in (*CHEAP_OF_TWO, *SLOW_OF_TWO)}
-TEXT = _UNARY | _BINARY
-"""C of an operation on numbers, `{0}` and `{1}` for its operands."""
+TEXT = _UNARY | _BINARY  # C of an operation on numbers, `{0}` and `{1}` for its operands
 
 COMPARE = {ca.OP_LT: "{0} < {1}", ca.OP_LE: "{0} <= {1}", ca.OP_EQ: "{0} == {1}", ca.OP_NE: "{0} != {1}"}
 _DIVISIONS = {ca.OP_DIV, ca.OP_INV, ca.OP_SQRT}

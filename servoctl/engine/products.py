@@ -10,14 +10,9 @@ from servoctl.engine.structured import blocks, is_zero
 from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
-SMALL = 100
-"""Products of symbols in a matrix product up to which it is written out: it leaves out the zeros."""
-
-WORTH = 60
-"""The same of other operations on matrices."""
-
-PARTS = 8
-"""Parts of a long sum."""
+SMALL = 100  # products of symbols in a matrix product up to which it is written out: it leaves out the zeros
+WORTH = 60  # the same of other operations on matrices
+PARTS = 8  # parts of a long sum
 
 
 def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]) -> list[Any]:

@@ -15,8 +15,7 @@ class Repeated:
     done: int  # index of the entry of the state that is 1 when done, 0 before
 
 
-REPEATED: dict[str, Repeated] = {}
-"""Name of a CasADi function that repeats another -> what it repeats."""
+REPEATED: dict[str, Repeated] = {}  # name of a CasADi function that repeats another -> what it repeats
 
 
 def repeat(name: str, step: Any, most: int, done: int) -> Any:

@@ -17,14 +17,9 @@ from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.operations import COMPARE, TEXT, cost_of, operation_name
 from servoctl.errors import CompileError
 
-FEW = 16
-"""Longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments."""
-
-USE_VM = " (take --engine vm)"
-"""What to do where there is no C, for somebody who runs a config."""
-
-TOGETHER = 4
-"""Angles whose sines and cosines one call computes, in the time of one."""
+FEW = 16  # longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments
+USE_VM = " (take --engine vm)"  # what to do where there is no C, for somebody who runs a config
+TOGETHER = 4  # angles whose sines and cosines one call computes, in the time of one
 
 
 class Statements:

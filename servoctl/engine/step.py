@@ -5,8 +5,7 @@ from typing import Any
 
 from servoctl.engine.templates import template
 
-MANY = 2000
-"""Statements from which x' alone is no function of its own."""
+MANY = 2000  # statements from which x' alone is no function of its own
 
 
 @dataclass(frozen=True)

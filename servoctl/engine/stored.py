@@ -28,15 +28,11 @@ from servoctl.types import Array
 
 SUFFIX = ".trace"
 
-FIELDS = {"name", "length", "inputs", "outputs", "facts"}
-"""Least fields of a file's header."""
-
-WORTH = 500
-"""Functions of fewer operations are not kept: tracing them takes no longer than reading them."""
+FIELDS = {"name", "length", "inputs", "outputs", "facts"}  # least fields of a file's header
+WORTH = 500  # functions of fewer operations are not kept: tracing them takes no longer than reading them
 
 
-MOST_WAITING = 16
-"""Most kernels that wait to be written."""
+MOST_WAITING = 16  # most kernels that wait to be written
 
 
 def key_of(*fingerprints: Callable[[], str]) -> str | None:

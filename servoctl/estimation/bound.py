@@ -29,11 +29,8 @@ from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
-OUTLIER = 5.0
-"""A reading this far from its prediction is left out [standard deviations of the innovation]."""
-
-PATIENCE = 3
-"""Readings of a coordinate that are left out in a row."""
+OUTLIER = 5.0  # [standard deviations of the innovation] a reading this far from its prediction is left out
+PATIENCE = 3  # readings of a coordinate that are left out in a row
 
 TRUST = 1000
 """Readings in a row that must fit before the next one can be left out, once the model has been wrong.

@@ -17,8 +17,7 @@ from servoctl.types import State
 
 Kind = Literal["model", "alpha_beta", "difference"]
 
-NOISE, ACCELERATION = 1e-5, 10.0
-"""Defaults of `Estimator.noise` and `acceleration`."""
+NOISE, ACCELERATION = 1e-5, 10.0  # defaults of `Estimator.noise` and `acceleration`
 
 CHANGE = 4.0
 """Default of `Estimator.disturbance`: its standard deviation after one second, at most [unit/s^2].
@@ -35,11 +34,8 @@ follows its path twice as well as at 0.17. At one cycle of delay and one of lag,
 model says before the loop is unstable (2.5 times at 0.17); with a second cycle that the estimator does not know, 1.9.
 """
 
-FILTER_PERIODS = 2.0
-"""Default of `Estimator.filter_time` [periods]."""
-
-PerCoordinate = float | Sequence[float]
-"""One number for all coordinates, or one each."""
+FILTER_PERIODS = 2.0  # default of `Estimator.filter_time` [periods]
+PerCoordinate = float | Sequence[float]  # one number for all coordinates, or one each
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 from servoctl.estimation.bound import OUTLIER, PATIENCE, after_fitting, is_left_out, outliers_in_row
 from servoctl.types import Array
 
-APART = 1.0
-"""Outliers with less time between them are one burst [s]."""
+APART = 1.0  # [s] outliers with less time between them are one burst
 
 
 @dataclass

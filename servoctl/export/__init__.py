@@ -26,11 +26,8 @@ from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array
 from servoctl.version import VERSION
 
-TOLERANCE = 1e-9
-"""Error of u that the test allows, relative to its largest entry or to 1."""
-
-TEMPLATES = Path(__file__).with_name("templates")
-"""Files that are the same for every law."""
+TOLERANCE = 1e-9  # error of u that the test allows, relative to its largest entry or to 1
+TEMPLATES = Path(__file__).with_name("templates")  # files that are the same for every law
 
 __all__ = ["Export", "export", "write"]
 

@@ -10,11 +10,8 @@ from servoctl.engine.operations import FUNCTIONS
 from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
 
-FRAME = 96
-"""Stack of a call besides its variables [byte]: return address and saved registers."""
-
-NUMBER = POINTER = 8
-"""Size of a number, and of a pointer on a 64-bit machine [byte]."""
+FRAME = 96  # stack of a call besides its variables [byte]: return address and saved registers
+NUMBER = POINTER = 8  # [byte] size of a number, and of a pointer on a 64-bit machine
 
 
 class StandaloneSource:

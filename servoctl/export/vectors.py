@@ -15,20 +15,14 @@ from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-COUNT = 20
-"""Number of vectors of an export."""
-
-TRIALS = 200
-"""Most states tried to find them."""
+COUNT = 20  # number of vectors of an export
+TRIALS = 200  # most states tried to find them
 
 AGREEMENT = 1e-10
 """Largest relative difference of NumPy and the compiled law; above it a state is ill-conditioned, and left out."""
 
-SPREAD = 0.2
-"""Standard deviation of the states about the start, in their units."""
-
-VARIATION = 0.05
-"""Largest relative change of a parameter."""
+SPREAD = 0.2  # standard deviation of the states about the start, in their units
+VARIATION = 0.05  # largest relative change of a parameter
 
 
 @dataclass(frozen=True)

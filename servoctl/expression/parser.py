@@ -24,11 +24,8 @@ from servoctl.expression.suggest import suggestion
 from servoctl.expression.tree import NEGATIVE, Apply, Expression, Index, Name, Number, Rate, Step
 from servoctl.expression.words import ARITY, CONSTANTS, NUMPY_FUNCTIONS, RESERVED
 
-MAX_LENGTH = 10_000
-"""Longest text [characters]."""
-
-MAX_DEPTH = 80
-"""Deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level."""
+MAX_LENGTH = 10_000  # [characters] longest text
+MAX_DEPTH = 80  # deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -12,8 +12,7 @@ UNITS: Mapping[str, float] = MappingProxyType(
 )
 """Unit word -> its value in rad, s, rad/s or m."""
 
-CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, **UNITS})
-"""Every word that stands for a number."""
+CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, **UNITS})  # every word that stands for a number
 
 NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
@@ -42,8 +41,7 @@ ARITY: Mapping[str, int] = MappingProxyType(
 )
 """Function word -> number of arguments."""
 
-KINKED = frozenset({"abs", "min", "max"})
-"""Functions whose derivative jumps."""
+KINKED = frozenset({"abs", "min", "max"})  # functions whose derivative jumps
 
 RESERVED = frozenset({"t", "der", *CONSTANTS, *ARITY})
 """Words that cannot be names of coordinates, actuators or parameters."""

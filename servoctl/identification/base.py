@@ -14,11 +14,8 @@ from scipy.sparse.csgraph import connected_components
 
 from servoctl.types import Array
 
-RANK_TOLERANCE = 1e-9
-"""Smallest pivot of an independent column, relative to the largest; columns have unit length."""
-
-COEFFICIENT = 1e-6
-"""Smaller coefficients of a combination are rounding."""
+RANK_TOLERANCE = 1e-9  # smallest pivot of an independent column, relative to the largest; columns have unit length
+COEFFICIENT = 1e-6  # smaller coefficients of a combination are rounding
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,8 @@ from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.passive import symbolic_plant
 from servoctl.types import Array, State
 
-RANK_TOLERANCE = 1e-6
-"""Smallest singular value of independent passive rows, relative to the largest."""
-
-BLOCK = 2048
-"""Rows evaluated in one call."""
+RANK_TOLERANCE = 1e-6  # smallest singular value of independent passive rows, relative to the largest
+BLOCK = 2048  # rows evaluated in one call
 
 
 @dataclass(frozen=True)

@@ -27,26 +27,13 @@ from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array, State
 
 HARMONICS = 5
-PERIODS = 4
-"""Periods of the series in the motion."""
-
-RANGE = 0.5
-"""Largest way from the start where no position limit is known [unit of the coordinate]."""
-
-MARGIN = 0.9
-"""Share of each limit that the motion may use."""
-
-SAMPLES = 80
-"""Times at which a candidate is examined."""
-
-RANDOM, CHANGES = 12, 24
-"""Candidates: random series, then random changes of the best one."""
-
-SMALLEST = 1e-3
-"""A motion scaled below this share of its range is none."""
-
-FADE = 0.1
-"""Share of the motion in which it begins, and in which it ends."""
+PERIODS = 4  # periods of the series in the motion
+RANGE = 0.5  # [unit of the coordinate] largest way from the start where no position limit is known
+MARGIN = 0.9  # share of each limit that the motion may use
+SAMPLES = 80  # times at which a candidate is examined
+RANDOM, CHANGES = 12, 24  # candidates: random series, then random changes of the best one
+SMALLEST = 1e-3  # a motion scaled below this share of its range is none
+FADE = 0.1  # share of the motion in which it begins, and in which it ends
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from scipy import signal
 
 from servoctl.types import Array
 
-ORDER = 6
-"""Order of the Butterworth filter; passing twice doubles it."""
+ORDER = 6  # order of the Butterworth filter; passing twice doubles it
 
 _FIRST = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
 _SECOND = np.array([-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560])
@@ -22,14 +21,9 @@ _SECOND = np.array([-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 
 
 HALF = len(_FIRST) // 2
 
-ABOVE_NOISE = 10.0
-"""The spectrum counts as motion where it is this many times its noise."""
-
-SHARE = 0.4
-"""Highest cut-off frequency, relative to half the sampling rate."""
-
-CYCLES = 24.0
-"""Shortest log [periods of the cut-off frequency]; the lowest cut-off frequency makes it this long."""
+ABOVE_NOISE = 10.0  # the spectrum counts as motion where it is this many times its noise
+SHARE = 0.4  # highest cut-off frequency, relative to half the sampling rate
+CYCLES = 24.0  # shortest log [periods of the cut-off frequency]; the lowest cut-off frequency makes it this long
 
 
 def derivatives(q: Array, h: float) -> tuple[Array, Array]:

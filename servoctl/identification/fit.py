@@ -18,29 +18,17 @@ from servoctl.identification.solution import Fit, Solved
 from servoctl.identification.unknowns import MOMENTS, Unknowns
 from servoctl.types import Array
 
-ITERATIONS = 30
-"""Most Gauss-Newton steps for parameters that enter nonlinearly."""
-
-CONVERGED = 1e-10
-"""A step this small relative to the size of the unknowns ends the iteration."""
-
-LINEAR = 1e-9
-"""Regressors this much alike, relative to their largest entry, are the same: the equations are linear."""
-
-SIGNIFICANT = 4.0
-"""Friction below this many standard deviations is taken as 0."""
+ITERATIONS = 30  # most Gauss-Newton steps for parameters that enter nonlinearly
+CONVERGED = 1e-10  # a step this small relative to the size of the unknowns ends the iteration
+LINEAR = 1e-9  # regressors this much alike, relative to their largest entry, are the same: the equations are linear
+SIGNIFICANT = 4.0  # friction below this many standard deviations is taken as 0
 
 ROWS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
 """Bandwidths of the rows that are tried, relative to that of the positions; noise grows with frequency."""
 
-PER_UNKNOWN = 4
-"""Fewest rows per unknown."""
-
-COARSER = 0.7
-"""Cut-off frequency, relative to its own, at which the fit is repeated to see what the filter costs."""
-
-STANDSTILL = 0.01
-"""Changes of torque below this share of the torque are no excitation."""
+PER_UNKNOWN = 4  # fewest rows per unknown
+COARSER = 0.7  # cut-off frequency, relative to its own, at which the fit is repeated to see what the filter costs
+STANDSTILL = 0.01  # changes of torque below this share of the torque are no excitation
 
 
 def sizes(unknowns: Unknowns, rows: FitRows) -> Array:

@@ -13,8 +13,7 @@ from scipy.optimize import least_squares
 
 from servoctl.types import Array
 
-FLOOR = 1e-9
-"""Smallest eigenvalue of a start, relative to the largest: point masses and rods lie on the boundary."""
+FLOOR = 1e-9  # smallest eigenvalue of a start, relative to the largest: point masses and rods lie on the boundary
 
 _DIAGONAL = np.arange(4)
 _UPPER = np.triu_indices(4, 1)

@@ -25,14 +25,9 @@ from servoctl.types import Array
 
 CONFIG = "config.yaml"
 
-SHORTEST = 200
-"""Fewest rows of a log."""
-
-EVEN = 1e-6
-"""Spacings this much alike count as equal, relative to their median; others are interpolated."""
-
-WORKING = ("ramp", "full")
-"""Stages of a run on drives in which torques act as they are logged."""
+SHORTEST = 200  # fewest rows of a log
+EVEN = 1e-6  # spacings this much alike count as equal, relative to their median; others are interpolated
+WORKING = ("ramp", "full")  # stages of a run on drives in which torques act as they are logged
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from servoctl.mechanics.friction import Friction, friction_of
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
 
-GONE = 1e-12
-"""A relative error of -1 is not one: of what the machine does not have, this share is left."""
+GONE = 1e-12  # a relative error of -1 is not one: of what the machine does not have, this share is left
 
 
 @dataclass(frozen=True)

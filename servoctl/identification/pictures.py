@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TALLEST = 40
-"""Most values in the picture of the parameters; the best known are left out first."""
+TALLEST = 40  # most values in the picture of the parameters; the best known are left out first
 
 
 def pictures(result: Identification) -> Iterator[tuple[str, "Figure"]]:

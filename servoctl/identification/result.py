@@ -17,14 +17,12 @@ from servoctl.run_folder.values import plain
 from servoctl.types import Array
 from servoctl.version import VERSION
 
-SCHEMA = 1
-"""Version of the shape of `identification.json`."""
+SCHEMA = 1  # version of the shape of `identification.json`
 
 GOOD, USABLE = 0.02, 0.1
 """Torque that a good, a usable model leaves unexplained on rows that were not used, relative to the torque."""
 
-VAGUE = 0.1
-"""A value is poorly determined above this standard deviation, relative to its size."""
+VAGUE = 0.1  # a value is poorly determined above this standard deviation, relative to its size
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,8 @@ from servoctl.identification.log import Log
 from servoctl.identification.unknowns import FRICTION_SPEED
 from servoctl.types import Array
 
-VALIDATION = 0.25
-"""Share of each log, its end, that is not used for the fit."""
-
-SETTLED = 5.0
-"""The filter of the positions forgets the ends of a log in this many periods of its cut-off frequency."""
+VALIDATION = 0.25  # share of each log, its end, that is not used for the fit
+SETTLED = 5.0  # the filter of the positions forgets the ends of a log in this many periods of its cut-off frequency
 
 WIDER = 4.0
 """Bandwidth of the velocities for friction, relative to that of the positions.
@@ -29,8 +26,7 @@ instant, which would bias inertias by 0.1 to 0.5 %.
 CREEP = 5.0
 """Below this many friction speeds a joint creeps: its speed stays smooth, or noise would reverse the friction."""
 
-FEWEST = 8
-"""Fewest rows in time that a fit needs after filtering."""
+FEWEST = 8  # fewest rows in time that a fit needs after filtering
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from servoctl.identification.rows import FitRows
 from servoctl.identification.unknowns import MOMENTS, Unknowns
 from servoctl.types import Array
 
-ROUNDS = 4
-"""Rounds of least squares, each with weights by what the one before leaves."""
+ROUNDS = 4  # rounds of least squares, each with weights by what the one before leaves
 
 FAR = 2.5
 """Rows further off than this count less [standard deviations]: a joint that creeps has friction that no log shows."""

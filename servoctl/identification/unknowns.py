@@ -20,8 +20,7 @@ from servoctl.mechanics.rotors import FIELD
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
 
-FRICTION_SPEED = 0.01
-"""Speed at which Coulomb friction reaches 76 % (tanh 1) [speed of the actuator]."""
+FRICTION_SPEED = 0.01  # [speed of the actuator] speed at which Coulomb friction reaches 76 % (tanh 1)
 
 MOMENTS = ("m", "mx", "my", "mz", "Ixx", "Iyy", "Izz", "Ixy", "Ixz", "Iyz")
 """The ten numbers of a link: mass [kg], first moments [kg m], inertia about the origin of its axes [kg m^2]."""

@@ -18,14 +18,9 @@ import numpy as np
 
 from servoctl.engine.symbol import maximum, minimum, where
 
-RATE = 15.0
-"""Default of p, at most `SHARE` / period [1/s]."""
-
-SHARE = 0.5
-"""Largest default of p times the period."""
-
-LARGEST = 2.0
-"""With p times the period from here on, samples leave a bound that they touch."""
+RATE = 15.0  # [1/s] default of p, at most `SHARE` / period
+SHARE = 0.5  # largest default of p times the period
+LARGEST = 2.0  # with p times the period from here on, samples leave a bound that they touch
 
 
 def default_rate(period: float | None) -> float:

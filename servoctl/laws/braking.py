@@ -29,11 +29,8 @@ from servoctl.types import Array, State
 STEPS, COMMON = 3, 40
 """Places of a coordinate on its way to a limit, its start included; random poses for all coordinates."""
 
-CLOSED = 1e-6
-"""Poses whose passive constraints are violated by more do not exist [units of the rows]."""
-
-NEARBY = 0.3
-"""A coordinate without limits is looked at this far from its start [its unit]."""
+CLOSED = 1e-6  # [units of the rows] poses whose passive constraints are violated by more do not exist
+NEARBY = 0.3  # [its unit] a coordinate without limits is looked at this far from its start
 
 
 def braking(

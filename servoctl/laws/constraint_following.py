@@ -40,8 +40,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State
 
-NEARBY = 5
-"""Number of states near the start at which the reach of the actuators on reactions is looked at."""
+NEARBY = 5  # number of states near the start at which the reach of the actuators on reactions is looked at
 
 
 @dataclass(frozen=True)

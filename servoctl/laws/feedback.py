@@ -20,8 +20,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, Status
 
-Function = Callable[[Any, Array, Array], Any]
-"""(t [s], q, v) -> inputs, shape (m,)."""
+Function = Callable[[Any, Array, Array], Any]  # (t [s], q, v) -> inputs, shape (m,)
 
 
 @dataclass(frozen=True)

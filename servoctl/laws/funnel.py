@@ -33,8 +33,7 @@ from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 
-MARGIN = 2.0
-"""The default slope is stable up to this many times the period."""
+MARGIN = 2.0  # the default slope is stable up to this many times the period
 
 
 class FunnelNumbers(NamedTuple):

@@ -21,8 +21,7 @@ import numpy as np
 from servoctl.laws.hold import close, differences, hold, transition
 from servoctl.types import Array
 
-KEPT = 1024
-"""Number of cached results: rows share gains, and the runs of a sweep share rows."""
+KEPT = 1024  # number of cached results: rows share gains, and the runs of a sweep share rows
 
 
 class RowFeedback(NamedTuple):
@@ -172,8 +171,5 @@ def overshoot(row: RowFeedback, path: CommandPath, h: float | None) -> float:
     return float(np.clip(-following[0].min(), 0.0, 1.0))
 
 
-SAMPLE = 0.05
-"""Sampling interval of a response in continuous time, in units of 1 / |fastest pole|."""
-
-SETTLED, LONGEST = 12.0, 1 << 17
-"""Length of a response in slowest time constants, and its largest number of samples."""
+SAMPLE = 0.05  # sampling interval of a response in continuous time, in units of 1 / |fastest pole|
+SETTLED, LONGEST = 12.0, 1 << 17  # length of a response in slowest time constants, and its largest number of samples

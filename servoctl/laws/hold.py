@@ -16,8 +16,7 @@ import numpy as np
 
 from servoctl.types import Array
 
-WHOLE = 1e-9
-"""A delay counts as a whole number of periods if it differs by less than this part of a period."""
+WHOLE = 1e-9  # a delay counts as a whole number of periods if it differs by less than this part of a period
 
 
 @dataclass(frozen=True)

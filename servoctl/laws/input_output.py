@@ -28,8 +28,7 @@ from servoctl.mechanics.task_map import VANISHES
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 
-STATES = 6
-"""Number of states at which the relative degree of a row is decided."""
+STATES = 6  # number of states at which the relative degree of a row is decided
 
 
 @dataclass(frozen=True)

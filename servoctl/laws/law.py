@@ -18,8 +18,7 @@ from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
 
-Acceleration = Callable[[State, Array], Array]
-"""(state, inputs) -> q'' of the model, shape (n,)."""
+Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
 
 
 class Law(ABC):

@@ -20,8 +20,7 @@ import numpy as np
 from servoctl.laws import barrier
 from servoctl.types import Array
 
-SIGMAS = 3.0
-"""Standard deviations of the noise that the margin holds."""
+SIGMAS = 3.0  # standard deviations of the noise that the margin holds
 
 SMALL, LONGEST = 1e-9, 200_000
 """A response is over when h is below this share of its largest value; its largest number of periods."""

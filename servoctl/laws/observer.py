@@ -27,8 +27,7 @@ from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
-SHARE = 0.2
-"""Default rate times period."""
+SHARE = 0.2  # default rate times period
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
-LARGEST = 8.0
-"""Largest rate times period that is looked at."""
+LARGEST = 8.0  # largest rate times period that is looked at
 
 
 def of_one_row(observer: RowObserver, row: int) -> RowObserver:

@@ -30,11 +30,8 @@ from servoctl.types import Array
 COMPONENTS = ("x", "y", "z", "rx", "ry", "rz")
 """Force [N] and moment [N m] on the second frame of a loop, in the axes of the first."""
 
-UNIQUE = 1e-8
-"""A component is unique if the dependent part of the passive rows holds less than this share of it."""
-
-Preload = Mapping[str, Mapping[str, float]]
-"""Loop -> component -> its value."""
+UNIQUE = 1e-8  # a component is unique if the dependent part of the passive rows holds less than this share of it
+Preload = Mapping[str, Mapping[str, float]]  # loop -> component -> its value
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from servoctl.engine.symbol import where
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
-ESTIMATE = "adaptive.bound"
-"""Name of the adaptive estimate in the controller memory."""
+ESTIMATE = "adaptive.bound"  # name of the adaptive estimate in the controller memory
 
 
 class RobustNumbers(NamedTuple):

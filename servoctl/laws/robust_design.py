@@ -21,8 +21,7 @@ from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.types import Array
 
-REAL = 1e-9
-"""A correction counts as critically damped within this relative error of its discriminant."""
+REAL = 1e-9  # a correction counts as critically damped within this relative error of its discriminant
 
 UNITS = dict.fromkeys(("x", "y", "z"), "m") | dict.fromkeys(("rx", "ry", "rz"), "rad")
 """Label of a row of a task of frames -> its unit."""

@@ -24,8 +24,7 @@ from servoctl.types import Array, State
 LARGEST_IS_WORST = {"growth": True, "gain": False, "gain_down": True, "phase": False, "delay": False}
 """Figure -> whether the machine with the largest one is the worst."""
 
-SAME = 1e-6
-"""A machine this close to the law's model in a figure is not worse [relative]."""
+SAME = 1e-6  # [relative] a machine this close to the law's model in a figure is not worse
 
 
 @dataclass(frozen=True)

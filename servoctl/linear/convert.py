@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 Time = Literal["run", "continuous", "discrete"]
 
-HELD_STEPS = 20
-"""Steps of rk4 in one hold if the run has no fixed step."""
+HELD_STEPS = 20  # steps of rk4 in one hold if the run has no fixed step
 
 
 def linearize(

@@ -26,8 +26,7 @@ from servoctl.simulation.internal_dynamics import chains, error_kernel
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array, State
 
-RANK = 1e-9
-"""A direction of the errors counts if its pivot exceeds this times their Frobenius norm."""
+RANK = 1e-9  # a direction of the errors counts if its pivot exceeds this times their Frobenius norm
 
 Frame = Literal["full", "fixed", "errors"]
 """Coordinates: all of x; those that the passive constraints allow; or the errors and the internal dynamics."""

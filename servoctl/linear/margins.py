@@ -23,17 +23,13 @@ import scipy.linalg
 from servoctl.linear.sampled import Linear, grows
 from servoctl.types import Array
 
-POINTS = 1500
-"""Number of frequencies, in addition to those around the poles."""
+POINTS = 1500  # number of frequencies, in addition to those around the poles
 
 AROUND = np.concatenate([-np.geomspace(8.0, 0.05, 12), [0.0], np.geomspace(0.05, 8.0, 12)])
 """Frequencies around a pole, in widths of its resonance."""
 
-HALVINGS = 48
-"""Bisections of the interval that contains a crossing."""
-
-NOTHING = 1e-9
-"""If the response stays below this, there is no feedback through the actuator."""
+HALVINGS = 48  # bisections of the interval that contains a crossing
+NOTHING = 1e-9  # if the response stays below this, there is no feedback through the actuator
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,7 @@ def margin(linear: Linear, actuator: int, name: str) -> Margin:
     return _margin(linear, respond, omega, respond(omega)[:, actuator], actuator, name)
 
 
-Respond = Callable[[Array], Array]
-"""Frequencies [rad/s] -> g of each actuator there, shape (frequencies, m)."""
+Respond = Callable[[Array], Array]  # frequencies [rad/s] -> g of each actuator there, shape (frequencies, m)
 
 
 @np.errstate(divide="ignore")  # below a double pole at 0, g is -1 to rounding

@@ -17,14 +17,9 @@ from servoctl.linear.sampled import LocalLoop, LoopTiming, timings
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, State
 
-LARGEST_FACTOR = 100.0
-"""If the loop is still stable at this factor on the gains, the margin counts as infinite."""
-
-SCAN = 1.25
-"""Ratio between the factors on the gains that are tried until the loop is unstable."""
-
-ACCURATE = 1e-4
-"""Relative accuracy of a limit."""
+LARGEST_FACTOR = 100.0  # if the loop is still stable at this factor on the gains, the margin counts as infinite
+SCAN = 1.25  # ratio between the factors on the gains that are tried until the loop is unstable
+ACCURATE = 1e-4  # relative accuracy of a limit
 
 LONGEST = 20
 """A delay of more periods is taken from the frequency response, which is exact for whole periods; a search would need

@@ -33,14 +33,9 @@ from servoctl.linear.sampled import (
 from servoctl.simulation.internal_dynamics import MARGINAL, RowErrors, chains, error_kernel
 from servoctl.types import Array, State
 
-SHARED = 0.2
-"""A row is named if its participation exceeds this share of the largest."""
-
-NOTHING = 1e-6
-"""Below this participation no error takes part in a mode."""
-
-COUPLED = 1e-8
-"""Rows are coupled if their errors act on each other by more than this, relative to the largest entry."""
+SHARED = 0.2  # a row is named if its participation exceeds this share of the largest
+NOTHING = 1e-6  # below this participation no error takes part in a mode
+COUPLED = 1e-8  # rows are coupled if their errors act on each other by more than this, relative to the largest entry
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,8 @@ from servoctl.types import Array, State
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
 """Factors on one actuator's gain at which the poles are computed; beyond the last, a margin counts as infinite."""
 
-UNSTABLE = 1.0
-"""Gain margin of a loop that is unstable as it is."""
-
-HALVINGS = 10
-"""Bisections of the interval between the last stable factor and the first unstable one."""
+UNSTABLE = 1.0  # gain margin of a loop that is unstable as it is
+HALVINGS = 10  # bisections of the interval between the last stable factor and the first unstable one
 
 
 @dataclass(frozen=True)

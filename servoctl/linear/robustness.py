@@ -23,8 +23,7 @@ from servoctl.linear.modes import Mode
 from servoctl.linear.sampled import LocalLoop, run_timing, timings
 from servoctl.types import Array, State
 
-CHANGE = 0.1
-"""Default change of a parameter, relative to its value."""
+CHANGE = 0.1  # default change of a parameter, relative to its value
 
 
 @dataclass(frozen=True)

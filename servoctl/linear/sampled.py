@@ -19,23 +19,12 @@ from servoctl.laws.hold import Closed, EstimateFilter, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.types import Array
 
-ROUNDING = 1e-13
-"""Relative error of derivatives, before any division by small singular values."""
-
-NEUTRAL = 1e-6
-"""A pole is neutral if its real part is below this times 1 + |pole|."""
-
-CIRCLE = 1e-9
-"""A pole z is neutral if |z| - 1 is below this."""
-
-SPREAD = 1e-4
-"""Largest shift by rounding of one of several equal poles."""
-
-DEADBEAT = 1e-6
-"""A pole z up to this size counts as 0: its motion vanishes after one sample."""
-
-REPEATED = 2
-"""Multiplicity of poles that rounding may spread: 2, as in a critically damped row."""
+ROUNDING = 1e-13  # relative error of derivatives, before any division by small singular values
+NEUTRAL = 1e-6  # a pole is neutral if its real part is below this times 1 + |pole|
+CIRCLE = 1e-9  # a pole z is neutral if |z| - 1 is below this
+SPREAD = 1e-4  # largest shift by rounding of one of several equal poles
+DEADBEAT = 1e-6  # a pole z up to this size counts as 0: its motion vanishes after one sample
+REPEATED = 2  # multiplicity of poles that rounding may spread: 2, as in a critically damped row
 
 
 @dataclass(frozen=True)

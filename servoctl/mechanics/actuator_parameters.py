@@ -12,8 +12,7 @@ from typing import Any
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 
-Values = Mapping[str, tuple[float, ...]]
-"""Field -> one number per actuator."""
+Values = Mapping[str, tuple[float, ...]]  # field -> one number per actuator
 
 
 def with_fields(plant: Plant, methods: Any, values: Values, what: str) -> Plant:

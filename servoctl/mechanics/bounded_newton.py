@@ -18,8 +18,7 @@ from servoctl.types import Array
 ErrorFunction = Callable[[Array], tuple[Array, Array]]
 """x -> (error, shape (r,), and its Jacobian, shape (r, n)); not finite where there is none."""
 
-STEPS = 200
-"""Most steps of a search; from random starts of seven-joint arms it takes 5 to 40."""
+STEPS = 200  # most steps of a search; from random starts of seven-joint arms it takes 5 to 40
 
 
 def bounded_root(error: ErrorFunction, x: Array, lower: Array, upper: Array, good_enough: float = 1e-12) -> Array:

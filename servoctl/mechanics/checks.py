@@ -17,8 +17,7 @@ from servoctl.types import Array, State
 
 T = TypeVar("T")
 
-SINGULAR = 1e-12
-"""A mass matrix counts as singular if its smallest eigenvalue is below this times its largest entry."""
+SINGULAR = 1e-12  # a mass matrix counts as singular if its smallest eigenvalue is below this times its largest entry
 
 
 def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:

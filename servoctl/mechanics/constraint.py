@@ -30,8 +30,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
-LARGE = 60
-"""With more coordinates A is kept as its structural nonzeros, because a dense A of symbols takes seconds."""
+LARGE = 60  # with more coordinates A is kept as its structural nonzeros, because a dense A of symbols takes seconds
 
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "min": symbol.minimum, "max": symbol.maximum}
 

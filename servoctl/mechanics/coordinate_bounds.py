@@ -20,8 +20,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
-Limits = Mapping[str, float | Sequence[float]]
-"""Coordinate -> (lower, upper), or one number for both sides."""
+Limits = Mapping[str, float | Sequence[float]]  # coordinate -> (lower, upper), or one number for both sides
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ class Part:
         return len(self.coordinates), len(self.inputs), len(self.passive), len(self.task)
 
 
-SHOWN = 4
-"""Number of parts, and of coordinates of a part, that a sentence names."""
+SHOWN = 4  # number of parts, and of coordinates of a part, that a sentence names
 
 
 def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:

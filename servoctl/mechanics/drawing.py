@@ -19,20 +19,11 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
-RATE = 50.0
-"""Frames per second of the run, within `LEAST` and `MOST` frames [Hz]."""
-
-LEAST, MOST = 200, 1000
-"""Smallest and largest number of frames, if the run has as many rows."""
-
-PATH_POINTS = 150
-"""Largest number of points of a task's path."""
-
-STILL = 1e-6
-"""A point is at rest if it moves by less than this share of its polyline's extent."""
-
-ON_PATH = 1e-6
-"""A pose with a smaller violation counts as on the path of the task [units of the row]."""
+RATE = 50.0  # [Hz] frames per second of the run, within `LEAST` and `MOST` frames
+LEAST, MOST = 200, 1000  # smallest and largest number of frames, if the run has as many rows
+PATH_POINTS = 150  # largest number of points of a task's path
+STILL = 1e-6  # a point is at rest if it moves by less than this share of its polyline's extent
+ON_PATH = 1e-6  # [units of the row] a pose with a smaller violation counts as on the path of the task
 
 
 def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None = None) -> dict[str, Array]:

@@ -22,14 +22,9 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
 
-STEP = 1e-5
-"""Step of central differences [units of q and v]."""
-
-COUNTS = 1e-5
-"""A singular value counts above this times its reference size."""
-
-SAME = 1e-6
-"""Two directions that differ by less are the same."""
+STEP = 1e-5  # [units of q and v] step of central differences
+COUNTS = 1e-5  # a singular value counts above this times its reference size
+SAME = 1e-6  # two directions that differ by less are the same
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 from servoctl.engine.symbol import clip
 from servoctl.types import Array
 
-WHOLE = 1e-9
-"""A delay this close to a whole number of periods counts as whole [periods]."""
+WHOLE = 1e-9  # [periods] a delay this close to a whole number of periods counts as whole
 
 
 @dataclass(frozen=True)

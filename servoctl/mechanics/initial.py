@@ -18,8 +18,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
-SOLVED = 1e-10
-"""A violation counts as zero below this [units of the row]."""
+SOLVED = 1e-10  # [units of the row] a violation counts as zero below this
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,9 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array, State
 
-STATES = 5
-"""Random states and times at which B must be the same to count as constant."""
-
-CONJUGATE = 1e-9
-"""Largest difference between the Jacobian of rho and B^T, relative to the largest entry of either."""
-
-DIFFERENCES = 1e-6
-"""The same limit for plants that cannot be traced, where the Jacobian comes from central differences."""
+STATES = 5  # random states and times at which B must be the same to count as constant
+CONJUGATE = 1e-9  # largest difference between the Jacobian of rho and B^T, relative to the largest entry of either
+DIFFERENCES = 1e-6  # the same limit for plants that cannot be traced, where the Jacobian comes from central differences
 
 
 def motor_positions(plant: Plant, q: Array) -> Array:

@@ -22,8 +22,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.projection import RANK_TOLERANCE
 from servoctl.types import Array, State
 
-SHOWN = 8
-"""Number of skipped rows that a message lists."""
+SHOWN = 8  # number of skipped rows that a message lists
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,9 @@ INDEPENDENT = 1e-6
 
 States are closed to 1e-13, so a dependent row has pivots far below this."""
 
-UNDONE = 0.5
-"""If Gauss-Newton leaves less than this share of a step, the step was undone: the pose is singular."""
-
-TRIES = 40
-"""Random steps from a singular pose; about one in ten leaves the flat pose of the parallelogram."""
-
-CLOSED = 1e-9
-"""A state whose violation exceeds this after Gauss-Newton does not count [units of the rows]."""
+UNDONE = 0.5  # if Gauss-Newton leaves less than this share of a step, the step was undone: the pose is singular
+TRIES = 40  # random steps from a singular pose; about one in ten leaves the flat pose of the parallelogram
+CLOSED = 1e-9  # [units of the rows] a state whose violation exceeds this after Gauss-Newton does not count
 
 
 def allowed_rank(model: Model, start: State) -> int:

@@ -24,14 +24,12 @@ T = TypeVar("T")
 
 COPY = "a plant may not change q or v: work on a copy, as in q = q.copy()"
 
-RESERVED = ("t", "energy")
-"""Names in a drawing that no polyline may have."""
+RESERVED = ("t", "energy")  # names in a drawing that no polyline may have
 
 PREFIXES = ("task.", "solid.", "faces.", "pose.", "axes.", "shape.", "obstacle.", "enclosure.")
 """Beginnings of such names."""
 
-SHOWN = 10
-"""Number of coordinates that an error message shows."""
+SHOWN = 10  # number of coordinates that an error message shows
 
 
 def call(plant: Plant, method: str, where: State | None, *arguments: Any) -> Any:

@@ -30,8 +30,7 @@ from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import assemble
 from servoctl.types import Array, State
 
-HIGHEST = 8
-"""Largest relative degree that is tried."""
+HIGHEST = 8  # largest relative degree that is tried
 
 
 class DifferentiatedRow(Constraint):

@@ -27,11 +27,8 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array
 
-FIELD = "armature"
-"""Parameter of a plant with rotors: inertia of each at the actuator's own coordinate [kg m^2, or kg]."""
-
-STEP = 1e-5
-"""Step of a central difference, relative to the state: near the cube root of the unit roundoff."""
+FIELD = "armature"  # [kg m^2, or kg] parameter of a plant with rotors: inertia of each at the actuator's own coordinate
+STEP = 1e-5  # step of a central difference, relative to the state: near the cube root of the unit roundoff
 
 
 class _Turning(Plant):

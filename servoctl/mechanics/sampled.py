@@ -23,14 +23,9 @@ from servoctl.types import Array, State
 
 METHODS = ("mass_matrix", "force", "actuation", "nonideal_force")
 
-REPEATS = 1e-12
-"""Two answers at one state may differ by this, relative to the larger."""
-
-INDEFINITE = 1e-9
-"""An eigenvalue of the mass matrix below minus this times its largest entry is negative."""
-
-SAMPLES = 20
-"""Random states and parameter sets at which a traced plant must equal its NumPy self."""
+REPEATS = 1e-12  # two answers at one state may differ by this, relative to the larger
+INDEFINITE = 1e-9  # an eigenvalue of the mass matrix below minus this times its largest entry is negative
+SAMPLES = 20  # random states and parameter sets at which a traced plant must equal its NumPy self
 
 Arrays = tuple[Any, ...]
 

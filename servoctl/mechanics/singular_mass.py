@@ -20,8 +20,7 @@ from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
 from servoctl.types import Array
 
-RANK_TOLERANCE = 1e-10
-"""A direction counts when its pivot exceeds this times the Frobenius norm of its matrix."""
+RANK_TOLERANCE = 1e-10  # a direction counts when its pivot exceeds this times the Frobenius norm of its matrix
 
 
 def regular_form(M: Array, Q: Array, A: Array, b: Array, s: Any = None) -> tuple[Array, Array]:

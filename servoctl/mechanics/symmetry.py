@@ -19,8 +19,7 @@ from servoctl.types import Array
 SYMMETRIC = 1e-9
 """Two mirrored entries are equal if they differ by less than this times the sum of the diagonal's magnitudes."""
 
-_DEPTH = 20
-"""Depth to which two expressions are compared."""
+_DEPTH = 20  # depth to which two expressions are compared
 
 _NAMES = "INPUT OUTPUT CONST ASSIGN ADD SUB MUL DIV NEG INV SQ TWICE SIN COS TAN SINH COSH TANH ATAN EXP EXPM1"
 _ANALYTIC = {getattr(ca, f"OP_{name}") for name in _NAMES.split()}

@@ -18,8 +18,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
 
-VANISHES = 1e-9
-"""No input acts on a row of T below this times |row of A L^-T| |L^-1 B|_F."""
+VANISHES = 1e-9  # no input acts on a row of T below this times |row of A L^-T| |L^-1 B|_F
 
 
 @dataclass(frozen=True)

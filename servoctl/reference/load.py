@@ -13,20 +13,11 @@ from servoctl.reference.spline import Degree, spline
 from servoctl.reference.table import Table, read_table
 from servoctl.types import Array
 
-QUATERNION = ("qx", "qy", "qz", "qw")
-"""Columns that hold an orientation if all four are there."""
-
-NORM_ERROR = 0.01
-"""Largest difference of a quaternion's norm from 1: more is no rounding of the file."""
-
-SEAM = 1e-9
-"""Largest difference of the ends of a periodic column, relative to the column's largest value."""
-
-COINCIDENT = 1e-6
-"""Times count as one if they are closer than this, relative to the median distance of the rows."""
-
-Fault = tuple[str, str]
-"""Field of the reference, what is wrong."""
+QUATERNION = ("qx", "qy", "qz", "qw")  # columns that hold an orientation if all four are there
+NORM_ERROR = 0.01  # largest difference of a quaternion's norm from 1: more is no rounding of the file
+SEAM = 1e-9  # largest difference of the ends of a periodic column, relative to the column's largest value
+COINCIDENT = 1e-6  # times count as one if they are closer than this, relative to the median distance of the rows
+Fault = tuple[str, str]  # field of the reference, what is wrong
 
 
 NOT_FINITE = "the curve through {} is not finite (are times and values in SI units?)"

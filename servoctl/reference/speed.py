@@ -7,11 +7,8 @@ import numpy as np
 
 from servoctl.reference.signal import Signal
 
-SAMPLES = 16
-"""Times in each piece of a curve at which its rate is taken."""
-
-STILL = 1e-3
-"""Rates below this share of the largest one count as rest."""
+SAMPLES = 16  # times in each piece of a curve at which its rate is taken
+STILL = 1e-3  # rates below this share of the largest one count as rest
 
 
 class PeakRate(NamedTuple):

@@ -13,8 +13,7 @@ from servoctl.reference.curve import Curve, Extrapolation
 from servoctl.types import Array
 
 Degree = Literal["cubic", "quintic"]
-DEGREES: dict[str, int] = {"cubic": 3, "quintic": 5}
-"""Kind of spline -> degree of its polynomials."""
+DEGREES: dict[str, int] = {"cubic": 3, "quintic": 5}  # kind of spline -> degree of its polynomials
 
 
 def spline(times: Array, values: Array, kind: Degree = "cubic", extrapolate: Extrapolation = "hold") -> Curve:

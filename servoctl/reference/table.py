@@ -21,13 +21,11 @@ from servoctl.errors import ConfigError, in_one_line
 from servoctl.input_file import read_regular
 from servoctl.types import Array
 
-LARGEST = 500_000_000
-"""Largest size of a file [bytes]."""
+LARGEST = 500_000_000  # [bytes] largest size of a file
 
 THINNER = "write fewer rows: a spline needs few"
 
-SHOWN = 3
-"""Largest number of wrong cells of a column that a message lists."""
+SHOWN = 3  # largest number of wrong cells of a column that a message lists
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)

@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DPI", "FIGURES", "figure", "gives", "plot", "report", "save"]
 
-PRINTED = 7.16
-"""Width of a figure over two printed columns [in]."""
-
-SMALL_MULTIPLES = 12
-"""Largest number of phase portraits in one figure."""
+PRINTED = 7.16  # [in] width of a figure over two printed columns
+SMALL_MULTIPLES = 12  # largest number of phase portraits in one figure
 
 
 def report(

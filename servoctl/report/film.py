@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-RATE = 25
-"""Frame rate of a film [Hz]."""
+RATE = 25  # [Hz] frame rate of a film
 
 MOST = {".gif": 250, ".mp4": 750}
 """Largest number of frames; a longer run is shown faster, and the film shows the factor."""
 
-SIZE, DPI = (6.4, 4.8), 110
-"""Size [in] and resolution of a frame."""
+SIZE, DPI = (6.4, 4.8), 110  # size [in] and resolution of a frame
 
 
 def film(trajectory: Trajectory, path: Path) -> Path:

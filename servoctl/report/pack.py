@@ -14,8 +14,7 @@ import numpy as np
 from servoctl.report.scales import histogram_edges, least_and_greatest
 from servoctl.types import Array
 
-BINS = 80
-"""Number of bars of a histogram."""
+BINS = 80  # number of bars of a histogram
 
 
 class Thinner:

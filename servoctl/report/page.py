@@ -30,11 +30,8 @@ from servoctl.version import VERSION
 
 PAGE = "report.html"
 
-POINTS = 4000
-"""Largest number of values per line."""
-
-NUMBERS = 550_000
-"""Approximate number of values in all lines of a page; all drawings get half as many more."""
+POINTS = 4000  # largest number of values per line
+NUMBERS = 550_000  # approximate number of values in all lines of a page; all drawings get half as many more
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (

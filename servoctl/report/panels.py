@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-ROUND_OFF = 1e-9
-"""Rows whose error stays below this are as exact as numbers allow."""
-
-NEAR = 2.0
-"""Limits are drawn up to this multiple of the largest input."""
+ROUND_OFF = 1e-9  # rows whose error stays below this are as exact as numbers allow
+NEAR = 2.0  # limits are drawn up to this multiple of the largest input
 
 BANDS = {
     Status.RANK_DEFICIENT: "#F2E6B8",

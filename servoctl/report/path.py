@@ -12,14 +12,9 @@ from servoctl.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INSTANTS = 8
-"""Number of poses of the mechanism in one picture."""
-
-POINTS = 4000
-"""Largest number of points of a curve."""
-
-AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)
-"""View direction of a drawing in space [rad]."""
+INSTANTS = 8  # number of poses of the mechanism in one picture
+POINTS = 4000  # largest number of points of a curve
+AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)  # [rad] view direction of a drawing in space
 
 
 class PaperProjection(NamedTuple):

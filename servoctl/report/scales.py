@@ -11,29 +11,14 @@ import numpy as np
 
 from servoctl.types import Array
 
-FLOOR = 1e-17
-"""Least value on a logarithmic axis: below the rounding error of numbers near 1."""
-
-LOW = 0.05
-"""Share of a line's values that may lie below a logarithmic axis."""
-
-LAST = 0.02
-"""Share of the rows, at the end, in which a run may diverge."""
-
-FLAT = 50.0
-"""A run diverges if its last rows make the other values take less than one part in this of the axis."""
-
-STILL = 1e-9
-"""Variation below this, relative to the values or to 1, is rounding and sets no scale."""
-
-EMPTY = 3.0
-"""Least number of decades of a line; a run diverges on a log axis if it ends twice as many decades higher."""
-
-WIDE = 1.5
-"""Values over more powers of ten than this get a logarithmic scale."""
-
-SPREAD = 1e-5
-"""Half width of a histogram if all values are equal [s]."""
+FLOOR = 1e-17  # least value on a logarithmic axis: below the rounding error of numbers near 1
+LOW = 0.05  # share of a line's values that may lie below a logarithmic axis
+LAST = 0.02  # share of the rows, at the end, in which a run may diverge
+FLAT = 50.0  # a run diverges if its last rows make the other values take less than one part in this of the axis
+STILL = 1e-9  # variation below this, relative to the values or to 1, is rounding and sets no scale
+EMPTY = 3.0  # least number of decades of a line; a run diverges on a log axis if it ends twice as many decades higher
+WIDE = 1.5  # values over more powers of ten than this get a logarithmic scale
+SPREAD = 1e-5  # [s] half width of a histogram if all values are equal
 
 
 class Calm(NamedTuple):

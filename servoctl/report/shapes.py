@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 SHAPE, OBSTACLE, ENCLOSURE = "shape.", "obstacle.", "enclosure."
 
-FORBIDDEN, OWN = "#c43d00", "#6B6B6B"
-"""Colours of what is fixed and of what moves."""
+FORBIDDEN, OWN = "#c43d00", "#6B6B6B"  # colours of what is fixed and of what moves
 
 WEAK, STRONG = (0.13, 0.8, 0.9), (0.4, 1.0, 2.4)
 """Opacity inside, opacity of the outline, and its width; strong while the bound holds the inputs."""
 
-HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)
-"""Angles of a half circle [rad]."""
+HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)  # [rad] angles of a half circle
 
 
 class FixedShape(NamedTuple):

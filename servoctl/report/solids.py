@@ -15,14 +15,9 @@ if TYPE_CHECKING:
 
 SOLID, FACES, POSE, AXES = "solid.", "faces.", "pose.", "axes."
 
-LIGHT = (-0.45, 0.65, 0.61)
-"""Direction to the light: right, up, towards the viewer."""
-
-PALE = 0.35
-"""Strength of colours where lines are what matters."""
-
-DARKEST, COLOUR = 0.45, 0.42
-"""Brightness of a face in the shade, and share of the palette's colour in its own."""
+LIGHT = (-0.45, 0.65, 0.61)  # direction to the light: right, up, towards the viewer
+PALE = 0.35  # strength of colours where lines are what matters
+DARKEST, COLOUR = 0.45, 0.42  # brightness of a face in the shade, and share of the palette's colour in its own
 
 
 class MovedSolid(NamedTuple):

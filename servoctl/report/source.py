@@ -18,13 +18,11 @@ from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE
 from servoctl.run_folder.trajectory import SCHEMA, Trajectory
 from servoctl.types import Array
 
-READ = 20_000
-"""Largest number of values of a column that are kept in memory."""
+READ = 20_000  # largest number of values of a column that are kept in memory
 
 EVENTS = "events.jsonl"
 MOST_EVENTS = 2000
-OF_LAW = ("bound", "outside", "funnel")
-"""Events that a run on drives finds at its end."""
+OF_LAW = ("bound", "outside", "funnel")  # events that a run on drives finds at its end
 
 GROUPS = (
     "q.", "v.", "u.", "violation.", "violation_rate.", "passive.", "passive_force.", "servo_force.", "age.",

@@ -11,17 +11,10 @@ from servoctl.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STOPS = ("stop", "disable")
-"""Reactions that end the motion."""
-
-TASK = "full"
-"""Name of the stage in which the task runs."""
-
-BANDS = {"ramp": "#F4F1E6", TASK: "#E9F2EA", "stopping": "#F8E3DC"}
-"""Stage -> colour of its band."""
-
-NAMED = 0.08
-"""A band shows its name if it is at least this share of the time axis."""
+STOPS = ("stop", "disable")  # reactions that end the motion
+TASK = "full"  # name of the stage in which the task runs
+BANDS = {"ramp": "#F4F1E6", TASK: "#E9F2EA", "stopping": "#F8E3DC"}  # stage -> colour of its band
+NAMED = 0.08  # a band shows its name if it is at least this share of the time axis
 
 
 def stage_spans(trajectory: Trajectory) -> list[tuple[float, float, str]]:

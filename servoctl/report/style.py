@@ -20,27 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
-DPI = 160
-"""Resolution of pictures for a screen [dots per inch]."""
+DPI = 160  # [dots per inch] resolution of pictures for a screen
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
 """Colours that colour-blind people can distinguish: six from Okabe and Ito, two from Paul Tol."""
 
 INK, QUIET = "#222222", "#6B6B6B"
-NAMED = 8
-"""Up to this many lines of a panel are all labelled; of more lines, `NAMED - 2` evenly chosen ones are."""
-
-BUCKETS = 1500
-"""Number of slices of a long run, about two per pixel; each is drawn by its least and greatest value."""
-
-TO_BE_NAMED = "to be named"
-"""Marks a panel whose lines `name_lines` labels."""
-
-HUGE = 1e150
-"""Larger values are not drawn: axis limits would overflow."""
-
-STYLE = Path(__file__).with_name("pictures.mplstyle")
-"""Settings of matplotlib for all pictures."""
+NAMED = 8  # up to this many lines of a panel are all labelled; of more lines, `NAMED - 2` evenly chosen ones are
+BUCKETS = 1500  # number of slices of a long run, about two per pixel; each is drawn by its least and greatest value
+TO_BE_NAMED = "to be named"  # marks a panel whose lines `name_lines` labels
+HUGE = 1e150  # larger values are not drawn: axis limits would overflow
+STYLE = Path(__file__).with_name("pictures.mplstyle")  # settings of matplotlib for all pictures
 
 
 @contextlib.contextmanager

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARKS = 40
-"""Largest number of marked events; stops take precedence."""
+MARKS = 40  # largest number of marked events; stops take precedence
 
 BINS = 60
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from servoctl.types import Array
 
-VIOLATED = 1e-9
-"""A bound counts as violated where h is below minus this [unit of the bound]; less is rounding."""
+VIOLATED = 1e-9  # a bound counts as violated where h is below minus this [unit of the bound]; less is rounding
 
 COUNTED = 1e-6
 """`violated_time` counts where h is below minus this [unit of the bound]; `min` shows all of it.
@@ -16,8 +15,7 @@ COUNTED = 1e-6
 A bound that holds the inputs is met at equality, and samples differ from it a little to both sides.
 """
 
-APART = 5
-"""Times at which a bound holds are one event if fewer rows lie between them."""
+APART = 5  # times at which a bound holds are one event if fewer rows lie between them
 
 
 class Recorded(Protocol):

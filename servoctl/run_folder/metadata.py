@@ -80,8 +80,7 @@ KINDS = (
 """Key of the metadata -> kind of its value; null is allowed for every key."""
 
 
-METRIC_GROUPS = dict.fromkeys(("tasks", "passive", "inputs"), METRICS)
-"""Further keys of `summary.json`."""
+METRIC_GROUPS = dict.fromkeys(("tasks", "passive", "inputs"), METRICS)  # further keys of `summary.json`
 
 
 def decoded(text: bytes) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import time_where
 from servoctl.types import Array, Status
 
-MOST = 0.5
-"""A task is missed if it was missed for more than this share of the time."""
+MOST = 0.5  # a task is missed if it was missed for more than this share of the time
 
 OUT_OF_REACH = (Status.INFEASIBLE, Status.UNREACHABLE, Status.DAMPED)
 """Statuses of a command that mean that the task is infeasible even without input limits."""

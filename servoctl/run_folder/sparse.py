@@ -4,8 +4,7 @@ from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import rms
 from servoctl.types import Array
 
-SHARE = 0.1
-"""Change of a root mean square, if every second row is left out, above which the rows are too sparse [-]."""
+SHARE = 0.1  # [-] change of a root mean square, if every second row is left out, above which the rows are too sparse
 
 
 def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:

@@ -24,14 +24,12 @@ from servoctl.types import Array, Status
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
-SCHEMA = 1
-"""Version of the shape of `summary.json`."""
+SCHEMA = 1  # version of the shape of `summary.json`
 
 ALWAYS = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
 """Metadata in every summary; null if unknown."""
 
-SETTLING_BAND = 1e-3
-"""Default of `settling_band`: a violation has settled once it stays within this [unit of the row]."""
+SETTLING_BAND = 1e-3  # [unit of the row] default of `settling_band`: a violation has settled once it stays within this
 
 SOMETIMES = (
     "engine_choice", "engine_switch", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep",

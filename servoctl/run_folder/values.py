@@ -65,8 +65,7 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-ROUND_OFF = 1e-12
-"""Numbers below this share of the largest beside them are rounding."""
+ROUND_OFF = 1e-12  # numbers below this share of the largest beside them are rounding
 
 
 def without_round_off(numbers: Sequence[float | None]) -> list[float | None]:

@@ -36,8 +36,7 @@ def writing(path: Path) -> Iterator[None]:
         raise unwritable(getattr(error, "filename", None) or path, error) from error
 
 
-RESERVE = 2048
-"""Room in the first summary [byte]: enough to write the end of a run in place on a full disk."""
+RESERVE = 2048  # room in the first summary [byte]: enough to write the end of a run in place on a full disk
 
 
 def write_summary(path: Path, trajectory: Trajectory, room: int = 0) -> None:

@@ -28,8 +28,7 @@ from servoctl.run_folder.whole import (
 )
 from servoctl.types import Array
 
-FLUSH_INTERVAL = 0.5
-"""Longest time for which rows stay in memory only [s]."""
+FLUSH_INTERVAL = 0.5  # [s] longest time for which rows stay in memory only
 
 
 class RunFolder:

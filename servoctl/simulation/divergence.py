@@ -15,8 +15,7 @@ from servoctl.types import Array, State
 RUNAWAY = 1e6
 """A state, or the violation of a required task, above this times 1 + its size at the start may have run away."""
 
-BEYOND = 1e12
-"""A state above this times 1 + its size at the start has run away, whatever the plant."""
+BEYOND = 1e12  # a state above this times 1 + its size at the start has run away, whatever the plant
 
 
 def size(*values: Array) -> float:

@@ -27,8 +27,7 @@ from servoctl.simulation.rows import (
 from servoctl.simulation.runge_kutta import hermite, rk4, rk4_steps
 from servoctl.types import Array
 
-Advance = Callable[[float, Array, float], tuple[Array, Array]]
-"""(t, x, h) -> x after h, row at t."""
+Advance = Callable[[float, Array, float], tuple[Array, Array]]  # (t, x, h) -> x after h, row at t
 
 
 def continuous(loop: Loop) -> Advance:

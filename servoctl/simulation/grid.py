@@ -7,14 +7,9 @@ import numpy as np
 
 from servoctl.types import Array
 
-MOST_STEPS = 1e10
-"""Largest number of steps of a run: at a million a second they take three hours."""
-
-MOST_ROWS = 1e8
-"""Largest number of rows of a run: more do not fit into memory."""
-
-STEPS_PER_SECOND = 1e6
-"""Steps per second of generated C for a small plant, in order of magnitude."""
+MOST_STEPS = 1e10  # largest number of steps of a run: at a million a second they take three hours
+MOST_ROWS = 1e8  # largest number of rows of a run: more do not fit into memory
+STEPS_PER_SECOND = 1e6  # steps per second of generated C for a small plant, in order of magnitude
 
 _UNITS = (("years", 365.25 * 86400), ("days", 86400.0), ("hours", 3600.0))
 

@@ -27,11 +27,8 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, State
 
-MARGINAL = 1e-6
-"""A mode's real part below this times 1 + |mode| counts as zero."""
-
-NEAR = 0.02
-"""Poles this close to each other, relative, may be one that repeats."""
+MARGINAL = 1e-6  # a mode's real part below this times 1 + |mode| counts as zero
+NEAR = 0.02  # poles this close to each other, relative, may be one that repeats
 
 
 def poles_text(poles: Iterable[complex]) -> str:

@@ -33,29 +33,14 @@ from servoctl.simulation.settings import Settings
 from servoctl.simulation.task_rank import TaskRank
 from servoctl.types import Array, State
 
-DRIFT = 1e-3
-"""Largest drift of the energy, relative to the largest kinetic energy so far."""
-
-LOOK_BACK = 1.0
-"""Length of the part of a run that is repeated [s]."""
-
-FALLS = 0.5
-"""The step is the cause if the finer repetition reduces the drift below this fraction."""
-
-POWER = 1e-6
-"""Energy counts as conserved if it changes by less than this times the kinetic energy in a second."""
-
-PROBE = 1e-5
-"""Time step of the differences that decide whether energy is conserved [s]."""
-
-MOST = 100_000
-"""Evaluations that a repetition may take beyond those of the run: near singular poses steps become tiny."""
-
-EVERY_ROW, THINNED = 200, 10
-"""Kinetic energy is computed in this many first rows, then in one of this many."""
-
-NAMED = 6
-"""Largest number of constraint rows that a message names."""
+DRIFT = 1e-3  # largest drift of the energy, relative to the largest kinetic energy so far
+LOOK_BACK = 1.0  # [s] length of the part of a run that is repeated
+FALLS = 0.5  # the step is the cause if the finer repetition reduces the drift below this fraction
+POWER = 1e-6  # energy counts as conserved if it changes by less than this times the kinetic energy in a second
+PROBE = 1e-5  # [s] time step of the differences that decide whether energy is conserved
+MOST = 100_000  # evaluations that a repetition may take beyond those of the run: near singular poses steps become tiny
+EVERY_ROW, THINNED = 200, 10  # kinetic energy is computed in this many first rows, then in one of this many
+NAMED = 6  # largest number of constraint rows that a message names
 
 
 class Moment(NamedTuple):

@@ -25,8 +25,7 @@ from servoctl.types import Array
 BASE_POSITION = ("base_x", "base_y", "base_z")
 BASE_TURN = ("base_qw", "base_qx", "base_qy", "base_qz")
 
-WHOLE = 1e-9
-"""A hold this close to a whole number of steps of the scene is that many [steps]."""
+WHOLE = 1e-9  # [steps] a hold this close to a whole number of steps of the scene is that many
 
 DRAWN = "mjWARN_VGEOMFULL"
 """MuJoCo's only warning that concerns pictures; after any other its numbers are not the motion of the scene."""

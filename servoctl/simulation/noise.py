@@ -11,8 +11,7 @@ import numpy as np
 
 from servoctl.types import Array
 
-_WORDS = 4
-"""Numbers per count of Philox 4x64."""
+_WORDS = 4  # numbers per count of Philox 4x64
 
 
 def tick_noise(seed: int, first: int, count: int, coordinates: int) -> Array:

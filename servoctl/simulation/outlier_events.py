@@ -7,8 +7,7 @@ import numpy as np
 from servoctl.estimation.outliers import OutlierBursts
 from servoctl.run_folder.trajectory import Trajectory
 
-COLUMNS = "estimate.innovation"
-"""Group of the columns that hold the innovations [standard deviations]."""
+COLUMNS = "estimate.innovation"  # [standard deviations] group of the columns that hold the innovations
 
 
 def outlier_events(trajectory: Trajectory) -> list[dict[str, Any]]:

@@ -9,14 +9,9 @@ import numpy as np
 
 from servoctl.errors import IntegrationError, ServoctlError
 
-WINDOW = 10_000
-"""Progress is checked after this many steps."""
-
-MOST_STEPS = 1e9
-"""A run that needs more steps of the last size to reach its end makes no progress."""
-
-MOST_IN_HOLD = 1e6
-"""A hold of a sampled law that needs more steps makes no progress."""
+WINDOW = 10_000  # progress is checked after this many steps
+MOST_STEPS = 1e9  # a run that needs more steps of the last size to reach its end makes no progress
+MOST_IN_HOLD = 1e6  # a hold of a sampled law that needs more steps makes no progress
 
 REMEDY = "raise rtol or atol, use rk4, or smooth what jumps there"
 

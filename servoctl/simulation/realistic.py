@@ -17,8 +17,7 @@ from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
 
-BLOCK = 1024
-"""Number of ticks whose random numbers are made at once."""
+BLOCK = 1024  # number of ticks whose random numbers are made at once
 
 
 class TickNoise:

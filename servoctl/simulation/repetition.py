@@ -20,14 +20,9 @@ from servoctl.simulation.runge_kutta import hermite
 from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
-LIMIT = 1e-3
-"""Largest difference of a coordinate: in rad, or relative to the largest coordinate of the same unit."""
-
-SPACING = 0.01
-"""Longest time between two rows of an adaptive repetition: mechanisms move little in it [s]."""
-
-Track = tuple[Array, Array]
-"""Times [s], shape (rows,), and states, shape (rows, size)."""
+LIMIT = 1e-3  # largest difference of a coordinate: in rad, or relative to the largest coordinate of the same unit
+SPACING = 0.01  # [s] longest time between two rows of an adaptive repetition: mechanisms move little in it
+Track = tuple[Array, Array]  # times [s], shape (rows,), and states, shape (rows, size)
 
 
 def finer(integrator: Integrator) -> Integrator:

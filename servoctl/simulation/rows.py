@@ -8,11 +8,8 @@ import numpy as np
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
 
-CHUNK_TIME = 0.2
-"""Longest wall time between two chunks, if single steps are shorter [s]."""
-
-FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
-"""Steps that generated C takes in one call: at first, and at most."""
+CHUNK_TIME = 0.2  # [s] longest wall time between two chunks, if single steps are shorter
+FIRST_STRETCH, LONGEST_STRETCH = 64, 8192  # steps that generated C takes in one call: at first, and at most
 
 METHODS = ("rk4", "dop853", "radau")
 

@@ -6,8 +6,7 @@ from servoctl.laws.robust import ESTIMATE
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
-GROWN = 1e9
-"""An adaptive bound beyond every violation times gain: the state is inside the term's layer."""
+GROWN = 1e9  # an adaptive bound beyond every violation times gain: the state is inside the term's layer
 
 
 def settled_memory(loop: Loop, state: State) -> Array:

@@ -19,11 +19,8 @@ from servoctl.simulation.rows import Integrator, stops_of
 from servoctl.simulation.task_rank import judges_rank
 from servoctl.types import Array, Status
 
-LARGEST, SMALLEST = 1e150, 1e-150
-"""The square of a number between these neither overflows nor vanishes."""
-
-MOST_TIMES = 4_000_000
-"""Largest number of step times that a batch keeps in memory: 32 MB."""
+LARGEST, SMALLEST = 1e150, 1e-150  # the square of a number between these neither overflows nor vanishes
+MOST_TIMES = 4_000_000  # largest number of step times that a batch keeps in memory: 32 MB
 
 
 def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], MetricChannel]:

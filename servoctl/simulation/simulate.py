@@ -31,11 +31,8 @@ from servoctl.simulation.rows import Chunk
 from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State, Status
 
-EVENTS = 1000
-"""Largest number of events that are kept of one run; later ones are only counted."""
-
-SHOWN = 12
-"""Largest number of coordinates and velocities in an error."""
+EVENTS = 1000  # largest number of events that are kept of one run; later ones are only counted
+SHOWN = 12  # largest number of coordinates and velocities in an error
 
 Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
 """(trajectory, facts, state at which a number was not finite) -> changes of `status` and `error`."""

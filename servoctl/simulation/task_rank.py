@@ -18,14 +18,9 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import State
 
-DRIFT = 1e-3
-"""A state is on the task but for drift where the nearest one is at most this far away, relative to 1 + |q|."""
-
-SATISFIED = 1e-8
-"""Largest violation that the nearest state may keep [units of the row]."""
-
-CHECKS = 20
-"""Rises of the rank that are looked at in one run: each takes some milliseconds."""
+DRIFT = 1e-3  # a state is on the task but for drift where the nearest one is at most this far away, relative to 1 + |q|
+SATISFIED = 1e-8  # [units of the row] largest violation that the nearest state may keep
+CHECKS = 20  # rises of the rank that are looked at in one run: each takes some milliseconds
 
 
 def judges_rank(loop: Loop) -> bool:

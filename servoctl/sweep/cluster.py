@@ -33,23 +33,15 @@ from servoctl.sweep.points import Point
 from servoctl.sweep.series import CRASHED, Backend, rows_of
 from servoctl.version import VERSION
 
-CONNECT = 10.0
-"""Longest wait for the scheduler to answer, and for its first worker [s]."""
-
-GONE = 15.0
-"""The cluster is lost if the scheduler does not answer, or has no worker, for this long [s]."""
-
-FETCH = 10.0
-"""Longest wait for the rows of a finished piece: its worker may have died since [s]."""
-
-PIECES, LARGEST = 32, 256
-"""Pieces of work per worker, and the largest number of runs in a piece."""
+CONNECT = 10.0  # [s] longest wait for the scheduler to answer, and for its first worker
+GONE = 15.0  # [s] the cluster is lost if the scheduler does not answer, or has no worker, for this long
+FETCH = 10.0  # [s] longest wait for the rows of a finished piece: its worker may have died since
+PIECES, LARGEST = 32, 256  # pieces of work per worker, and the largest number of runs in a piece
 
 LEAST: dict[Backend, int] = {"side by side": 8, "c": 1, "vm": 1}
 """Smallest number of runs in a piece; 8: the SIMD lanes of most processors."""
 
-LOST = "lost"
-"""Status of a run that was unfinished when the cluster was lost, while later runs were finished."""
+LOST = "lost"  # status of a run that was unfinished when the cluster was lost, while later runs were finished
 
 
 @dataclass(frozen=True)
@@ -245,8 +237,7 @@ _LOCK = threading.Lock()
 _MADE: "dict[str, tuple[Run, tempfile.TemporaryDirectory[str]]]" = {}
 """Key of a parcel -> its run, and the folder of its class files, which later imports may still read."""
 
-KEPT = 4
-"""Number of configs that a worker keeps."""
+KEPT = 4  # number of configs that a worker keeps
 
 
 def _version() -> str:

@@ -7,8 +7,7 @@ from typing import Any
 from servoctl.assembly.run import Run
 from servoctl.expression.suggest import remedy
 
-Row = dict[str, Any]
-"""Metric -> value, of one run."""
+Row = dict[str, Any]  # metric -> value, of one run
 
 VIOLATIONS = ("max_violation", "rms_violation", "final_violation", "drift", "settling_time")
 """Metrics of each task, and of the worst task."""
@@ -16,8 +15,7 @@ VIOLATIONS = ("max_violation", "rms_violation", "final_violation", "drift", "set
 GREATEST = {"pivot_min", "gain_margin", "bounds"}
 """Metrics of which the greatest value is best; of all others the least is."""
 
-TIMES = (".active_time", ".violated_time")
-"""Ends of the metrics of a bound that are times [s]."""
+TIMES = (".active_time", ".violated_time")  # [s] ends of the metrics of a bound that are times
 
 
 def greatest_is_best(metric: str) -> bool:

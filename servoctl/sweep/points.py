@@ -17,8 +17,7 @@ from servoctl.types import Array
 SAMPLES = ("grid", "lhs", "monte-carlo")
 LOG = "log"
 
-Point = Mapping[str, Any]
-"""Path in the config -> value, a number or a word: what one run changes."""
+Point = Mapping[str, Any]  # path in the config -> value, a number or a word: what one run changes
 
 FORM = (
     "expected PATH=LO:HI:N, as in law.correction.baumgarte.alpha=2:20:10, or PATH=LO:HI:N:log for equal ratios instead "

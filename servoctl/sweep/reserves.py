@@ -8,8 +8,7 @@ from servoctl.linear.reserve import bounds_of, reserve
 from servoctl.sweep.metrics import GREATEST
 from servoctl.sweep.series import Series
 
-MOST = 200
-"""Number of runs of a ranking that are examined."""
+MOST = 200  # number of runs of a ranking that are examined
 
 
 def within(

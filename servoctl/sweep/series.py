@@ -25,11 +25,8 @@ from servoctl.sweep.metrics import Row, metrics_of
 from servoctl.sweep.points import Point
 from servoctl.sweep.side_by_side import SideBySide
 
-REFUSED = "refused"
-"""Status of a run that could not start; `error` says why."""
-
-CRASHED = "crashed"
-"""Status of a run in which the user's code raised an unexpected exception."""
+REFUSED = "refused"  # status of a run that could not start; `error` says why
+CRASHED = "crashed"  # status of a run in which the user's code raised an unexpected exception
 
 Backend = Literal["side by side", "c", "vm"]
 """How runs are made: side by side in C, or one by one; `vm` stands for the engine that the loop starts on."""
@@ -162,8 +159,7 @@ def _guarded(work: Callable[[], T]) -> T | Row:
         return {"status": CRASHED, "error": in_one_line(error)}
 
 
-_series: Series | None = None
-"""The series of a worker process."""
+_series: Series | None = None  # the series of a worker process
 
 
 def _begin(loaded: LoadedConfig, requested: str, engine: Backend) -> None:

@@ -33,8 +33,7 @@ MOST_RANDOM = 2**24
 them step by step."""
 
 
-STACK = 16 * 2**20
-"""Stack of a thread that runs generated C [bytes]: its functions keep what is in all lanes there."""
+STACK = 16 * 2**20  # stack of a thread that runs generated C [bytes]: its functions keep what is in all lanes there
 
 
 @contextmanager

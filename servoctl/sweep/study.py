@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from servoctl.sweep.cluster import Cluster
     from servoctl.sweep.store import RowStore
 
-SCHEMA = 1
-"""Version of the shape of `summary.json`."""
+SCHEMA = 1  # version of the shape of `summary.json`
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from servoctl.tune.problem import Point, SearchProblem
 HOPELESS = 1.0
 """A trial is pruned after its first run if it exceeds a constraint by more than this, relative to the bound."""
 
-CACHED = 64
-"""Largest number of stability reserves that are cached, from a trial's first run to its last."""
+CACHED = 64  # largest number of stability reserves that are cached, from a trial's first run to its last
 
 Runner = Callable[[Run, Sequence[Point]], Iterable[Row]]
 """Runs a config at points; yields the metrics of each run, in order."""

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ACROSS = 3
-"""Largest number of panels side by side."""
+ACROSS = 3  # largest number of panels side by side
 
 
 def pictures(tuning: Tuning) -> Iterator[tuple[str, "Figure"]]:

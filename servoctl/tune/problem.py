@@ -18,11 +18,8 @@ from servoctl.sweep.metrics import greatest_is_best, metric_names
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
 
-MOST_SCENARIOS = 64
-"""Largest number of runs per trial for `tune.uncertainty`."""
-
-Point = dict[str, Any]
-"""Path -> value."""
+MOST_SCENARIOS = 64  # largest number of runs per trial for `tune.uncertainty`
+Point = dict[str, Any]  # path -> value
 
 
 @dataclass(frozen=True)

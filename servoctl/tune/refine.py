@@ -18,14 +18,12 @@ from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.trials import Trial
 from servoctl.types import Array
 
-FIRST, LAST = 0.1, 1e-5
-"""Radius of the models at the start, and at which the descent ends, in widths of the ranges."""
+FIRST, LAST = 0.1, 1e-5  # radius of the models at the start, and at which the descent ends, in widths of the ranges
 
 WALL, BEYOND = 10.0, 1.0
 """Objective, in units of that of the start, and excess over each bound of a trial that has none."""
 
-MARGIN = 1e-6
-"""Distance that is kept from a bound, relative to it, so that round-off does not cross it."""
+MARGIN = 1e-6  # distance that is kept from a bound, relative to it, so that round-off does not cross it
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from servoctl.tune.trials import Trial, distributions
 from servoctl.types import Array
 from servoctl.version import VERSION
 
-SCHEMA = 1
-"""Version of the shape of `summary.json`."""
+SCHEMA = 1  # version of the shape of `summary.json`
 
 
 @dataclass(frozen=True)
@@ -148,8 +147,7 @@ def _trial_summary(trial: Trial) -> dict[str, Any]:
     return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.evaluation.to_dict()))
 
 
-FEWEST = 20
-"""Least number of trials for a meaningful result."""
+FEWEST = 20  # least number of trials for a meaningful result
 
 
 def importance(tune: Tune, trials: Sequence[tuple[Point, float]]) -> dict[str, float]:

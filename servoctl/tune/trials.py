@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from pydantic import TypeAdapter
 
-LOST = 1e3
-"""Excess that the sampler is told for a trial that failed or was pruned."""
-
-PENALTY = 10.0
-"""For a sampler without constraints, the objective grows by this many times its size per unit of excess."""
+LOST = 1e3  # excess that the sampler is told for a trial that failed or was pruned
+PENALTY = 10.0  # for a sampler without constraints, the objective grows by this many times its size per unit of excess
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 
 from servoctl.types import Array
 
-Point = tuple[Any, Any]
-"""Coordinates of a point or components of a vector [m], numbers or symbols."""
+Point = tuple[Any, Any]  # coordinates of a point or components of a vector [m], numbers or symbols
 
 ORIGIN: Point = (0.0, 0.0)
 
@@ -115,5 +114,4 @@ class BodyFrame:
             Q[self.body.first + self.body.size - 1] += torque
 
 
-Frames = dict[str, BodyFrame]
-"""Name of a body, or of the ground -> the body at a state."""
+Frames = dict[str, BodyFrame]  # name of a body, or of the ground -> the body at a state

@@ -18,11 +18,8 @@ from servoctl.mechanics.planar.frames import ORIGIN, Body, Frames, Point
 from servoctl.mechanics.planar.joints import Connection, Gear, Joint, Prismatic, Revolute
 from servoctl.types import Array
 
-GROUND = "ground"
-"""Name of the body that does not move; its points are positions in the plane."""
-
-Pair = Sequence[Any]
-"""Two scalars."""
+GROUND = "ground"  # name of the body that does not move; its points are positions in the plane
+Pair = Sequence[Any]  # two scalars
 
 
 class Linkage:

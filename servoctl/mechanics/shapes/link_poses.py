@@ -23,11 +23,8 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.frame_constraint import HasFrames
 from servoctl.types import Array, State
 
-FIXED = "world"
-"""The frame of a robot that no link has."""
-
-LISTED = 12
-"""Largest number of links that an error lists."""
+FIXED = "world"  # the frame of a robot that no link has
+LISTED = 12  # largest number of links that an error lists
 
 
 class LinkPose(NamedTuple):

@@ -23,17 +23,10 @@ import numpy as np
 from servoctl.engine.symbol import clip, maximum, minimum, where
 from servoctl.types import Array
 
-SHARE = 0.01
-"""Largest part of `reach` by which the distance of parallel segments is taken smaller than it is."""
-
-STRONGEST = 1.0 / 16.0
-"""Largest mu."""
-
-FADES = 16.0
-"""mu is 0 where the squared sine of the angle is above this many times its largest value."""
-
-TOUCH = 0.1
-"""Below this part of `reach` the distance is a parabola, because it has no derivative where axes cross."""
+SHARE = 0.01  # largest part of `reach` by which the distance of parallel segments is taken smaller than it is
+STRONGEST = 1.0 / 16.0  # largest mu
+FADES = 16.0  # mu is 0 where the squared sine of the angle is above this many times its largest value
+TOUCH = 0.1  # below this part of `reach` the distance is a parabola, because it has no derivative where axes cross
 
 
 def axis_distance(p: Array, d: Array, length: float, q: Array, e: Array, other: float, reach: Any) -> Any:

@@ -7,8 +7,7 @@ import numpy as np
 from servoctl.errors import PlantError
 from servoctl.types import Array
 
-Point = tuple[float, float, float]
-"""x, y, z [m]."""
+Point = tuple[float, float, float]  # [m] x, y, z
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ import numpy as np
 
 from servoctl.mechanics.spatial.placement import Inertial
 
-TOLERANCE = 1e-6
-"""Share of the largest principal moment by which a rounded inertia may break the triangle inequality."""
+TOLERANCE = 1e-6  # share of the largest principal moment by which a rounded inertia may break the triangle inequality
 
 
-IMPOSSIBLE = "no rigid body has this inertia"
-"""Words of every note about such an inertia."""
+IMPOSSIBLE = "no rigid body has this inertia"  # words of every note about such an inertia
 
 
 def is_massive(inertial: Inertial | None) -> bool:

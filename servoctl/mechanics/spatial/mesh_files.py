@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-SCHEMES = ("package", "model")
-"""Schemes of an address that names a package, then a path in it."""
+SCHEMES = ("package", "model")  # schemes of an address that names a package, then a path in it
 
 
 def mesh_file(address: str, robot_file: Path) -> Path | None:

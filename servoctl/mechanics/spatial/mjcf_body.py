@@ -10,8 +10,7 @@ from servoctl.mechanics.spatial.urdf_link import inertial_in_link
 from servoctl.mechanics.spatial.urdf_values import Findings
 from servoctl.types import Array
 
-HIDDEN_GROUP = 3
-"""Geoms of this group and above are not drawn: by MuJoCo's custom they are for collisions."""
+HIDDEN_GROUP = 3  # geoms of this group and above are not drawn: by MuJoCo's custom they are for collisions
 
 
 def rotation(quaternion: Array) -> Array:

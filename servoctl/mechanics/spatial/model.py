@@ -15,8 +15,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.spatial.description import Shape
 from servoctl.mechanics.spatial.placement import Placement
 
-WORLD = -1
-"""Index of the body that does not move."""
+WORLD = -1  # index of the body that does not move
 
 LoopKind = Literal["weld", "hinge", "slide", "point"]
 

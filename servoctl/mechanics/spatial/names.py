@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 from servoctl.expression import RESERVED
 
-PARAMETERS = ("m", "com", "I")
-"""Parameters of a link: its mass, centre of mass and inertia, as in `link7_m`."""
+PARAMETERS = ("m", "com", "I")  # parameters of a link: its mass, centre of mass and inertia, as in `link7_m`
 
 
 def identifier(name: str, prefix: str = "") -> str:

@@ -20,8 +20,7 @@ from servoctl.engine.parameters import parameter_values, structure, with_paramet
 from servoctl.engine.symbol import is_symbolic
 from servoctl.types import Array
 
-KEPT = 64
-"""Number of compiled functions that are kept."""
+KEPT = 64  # number of compiled functions that are kept
 
 
 def fast_on_numbers(function: Callable[..., Array]) -> Callable[..., Array]:

@@ -15,8 +15,7 @@ from servoctl.types import Array
 Vector3 = tuple[float, float, float]
 Rows3 = tuple[Vector3, Vector3, Vector3]
 
-SNAP = 1e-12
-"""Entries of a rotation closer to -1, 0 or 1 than this are that number."""
+SNAP = 1e-12  # entries of a rotation closer to -1, 0 or 1 than this are that number
 
 
 def snapped(values: Array) -> Array:
@@ -85,8 +84,7 @@ class Placement(NamedTuple):
         return Placement.of(self.R.T, -self.R.T @ self.p)
 
 
-IDENTITY = Placement()
-"""The same frame."""
+IDENTITY = Placement()  # the same frame
 
 
 @dataclass(frozen=True)

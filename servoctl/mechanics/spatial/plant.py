@@ -31,8 +31,7 @@ from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.types import Array
 
-GRAVITY = (0.0, 0.0, -9.81)
-"""Acceleration of gravity [m/s^2] where none is given."""
+GRAVITY = (0.0, 0.0, -9.81)  # acceleration of gravity [m/s^2] where none is given
 
 
 @dataclasses.dataclass(frozen=True)

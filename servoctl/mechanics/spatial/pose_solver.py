@@ -22,17 +22,13 @@ from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
 
-REACHED = 1e-9
-"""Poses and loops are reached when no row is violated by more [m, rad]."""
-
-RESTARTS = 30
-"""Most starts after the given one."""
+REACHED = 1e-9  # [m, rad] poses and loops are reached when no row is violated by more
+RESTARTS = 30  # most starts after the given one
 
 REACH = 1.0
 """How far starts are drawn from the given place of a joint or base without limits [m]; angles go half a turn."""
 
-SHOWN = 4
-"""Rows and joints that a message lists."""
+SHOWN = 4  # rows and joints that a message lists
 
 
 def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> State:

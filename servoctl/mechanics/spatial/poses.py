@@ -7,8 +7,7 @@ import numpy as np
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeJoint
 from servoctl.types import Array
 
-Poses = tuple[Array, Array]
-"""Rotations, shape (frames, 3, 3), and positions [m], shape (frames, 3), in world axes."""
+Poses = tuple[Array, Array]  # rotations, shape (frames, 3, 3), and positions [m], shape (frames, 3), in world axes
 
 
 def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, Poses]:

@@ -21,14 +21,9 @@ from servoctl.engine.symbol import where
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.types import Array
 
-HALF_TURN = 0.05
-"""Errors with cos(angle/2) below this, 174.3 deg and more, count as half a turn and are NaN."""
-
-FAR = 150.0
-"""From this angle on, `check` warns about the start [deg]."""
-
-SMALL = 1e-3
-"""Below this s, r(s) and its derivatives come from the series, because the closed forms cancel."""
+HALF_TURN = 0.05  # errors with cos(angle/2) below this, 174.3 deg and more, count as half a turn and are NaN
+FAR = 150.0  # [deg] from this angle on, `check` warns about the start
+SMALL = 1e-3  # below this s, r(s) and its derivatives come from the series, because the closed forms cancel
 
 SERIES = (1.0, 1 / 6, 3 / 40, 5 / 112, 35 / 1152, 63 / 2816, 231 / 13312)
 """Coefficients of r(s) in powers of s; at `SMALL` the first one left out changes r'' by 2e-16."""

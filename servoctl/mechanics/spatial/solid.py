@@ -14,14 +14,9 @@ from servoctl.mechanics.spatial.model import WORLD, RobotTree
 from servoctl.mechanics.spatial.stl import read_stl
 from servoctl.types import Array
 
-SIDES = 20
-"""Number of flat sides of a cylinder, and of meridians of a sphere."""
-
-LONGEST = 6
-"""Largest number of bands of a cylinder."""
-
-RINGS = 8
-"""Number of bands of a sphere."""
+SIDES = 20  # number of flat sides of a cylinder, and of meridians of a sphere
+LONGEST = 6  # largest number of bands of a cylinder
+RINGS = 8  # number of bands of a sphere
 
 
 class Solid(NamedTuple):

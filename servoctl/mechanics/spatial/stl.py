@@ -8,14 +8,12 @@ from servoctl.errors import ConfigError
 from servoctl.input_file import read_regular
 from servoctl.types import Array
 
-MOST_FACES = 400
-"""Largest number of faces of a mesh in a picture."""
+MOST_FACES = 400  # largest number of faces of a mesh in a picture
 
 MOST_READ = 500_000
 """Largest number of faces of a file that is read; of more, the numbers that name a face would overflow."""
 
-FINEST, COARSEST = 32, 4
-"""Number of cells along the longest side of a mesh, from the first attempt to the last."""
+FINEST, COARSEST = 32, 4  # number of cells along the longest side of a mesh, from the first attempt to the last
 
 HEADER = 84
 FACE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])

@@ -26,8 +26,7 @@ OTHER_FORMATS = {
 }
 """Root tag of another format -> what the file is."""
 
-MOST = 1000
-"""Largest number of links, and of joints."""
+MOST = 1000  # largest number of links, and of joints
 
 IGNORED = ("material", "transmission", "gazebo", "sensor", "ros2_control", "group", "disable_collisions")
 """Tags for other programs."""

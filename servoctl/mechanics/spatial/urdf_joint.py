@@ -21,11 +21,8 @@ REFUSED = {
 }
 """Type of a joint that is not supported -> what to do."""
 
-EXACT = 1e-9
-"""An angle closer to a right angle than this was written with all digits that matter [rad]."""
-
-HAIR = 2e-3
-"""An angle this close to a right angle was most likely rounded: 1.57 is 8e-4 off, 3.14 is 1.6e-3 off [rad]."""
+EXACT = 1e-9  # [rad] an angle closer to a right angle than this was written with all digits that matter
+HAIR = 2e-3  # an angle this close to a right angle was most likely rounded: 1.57 is 8e-4 off, 3.14 is 1.6e-3 off [rad]
 
 
 def read_joint(element: Element, name: str, findings: Findings) -> JointDescription:

@@ -13,8 +13,7 @@ from xml.etree.ElementTree import Element
 from servoctl.expression.suggest import suggestion
 from servoctl.mechanics.spatial.placement import Placement
 
-LARGEST_NUMBER = 1e100
-"""Larger numbers would overflow in products."""
+LARGEST_NUMBER = 1e100  # larger numbers would overflow in products
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 

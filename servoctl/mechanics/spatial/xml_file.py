@@ -15,8 +15,7 @@ from xml.parsers.expat import ErrorString
 from servoctl.errors import ConfigError
 from servoctl.input_file import read_regular
 
-LARGEST = 10_000_000
-"""Largest size of a file [bytes]."""
+LARGEST = 10_000_000  # [bytes] largest size of a file
 
 ENCODINGS = ("utf-8", "us-ascii", "iso-8859-1", "windows-1252")
 """Encodings that an XML declaration may name; UTF-16 is known by its first bytes."""

@@ -16,8 +16,7 @@ from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
 from servoctl.mechanics.spatial.task.target import TargetValue, TargetValues
 
-NEAREST = 1e-9
-"""Points closer than this have no direction from one to the other [m]."""
+NEAREST = 1e-9  # [m] points closer than this have no direction from one to the other
 
 
 @dataclass(frozen=True)
