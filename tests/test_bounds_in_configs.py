@@ -8,7 +8,7 @@ from rail_mass import RAIL_MASS
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
-from servoctl.check.bound_return import return_time
+from servoctl.check.bounds import return_time
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory

@@ -8,7 +8,7 @@ from small_robot import SMALL, small_urdf
 
 import servoctl as sc
 from servoctl.cli import main
-from servoctl.config.shipped import find_config
+from servoctl.config.files import find_config
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 

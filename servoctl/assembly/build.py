@@ -6,21 +6,20 @@ from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import load_class
-from servoctl.assembly.corrections import build_correction, correction_timing
+from servoctl.assembly.corrections import build_correction, build_robust, correction_timing
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.observer import build_observer
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.robot_start import complete_start, solved_start
-from servoctl.assembly.robust import build_robust
 from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
+from servoctl.config.robot_rules import PoseConfig
 from servoctl.config.schema import LawConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ConfigError, PlantError, in_one_line
+from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
 from servoctl.expression import RESERVED
 from servoctl.expression.suggest import remedy
 from servoctl.laws.constraint_following import ConstraintFollowing
@@ -31,8 +30,40 @@ from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rotors import armature_of, with_armature
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
+from servoctl.mechanics.spatial.task import Orientation, Pose, Position
 from servoctl.reference.signal import Signal
 from servoctl.types import State
+
+
+def complete_start(plant: Robot, given: Mapping[str, float]) -> dict[str, float]:
+    """Coordinate -> start, with those that are left out: 0 inside the joint's limits, and 1 for qw of a free base."""
+    defaults = {name: 1.0 if name.endswith("_qw") else 0.0 for name in plant.coordinates}
+    for name, lower, upper in zip(plant.coordinates, *joint_limits(plant.tree), strict=True):
+        defaults[name] = float(max(lower, min(upper, defaults[name])))
+    return {**defaults, **given}
+
+
+def solved_start(plant: Robot, start: State, solve: Mapping[str, PoseConfig], problems: Problems) -> State:
+    """The state nearest to the start at which frames have their poses and loops are closed; the start if it fails."""
+    poses = {frame: _pose(frame, pose) for frame, pose in solve.items() if pose.xyz or pose.rpy}
+    wrong = {frame: constraint.problems(plant) for frame, constraint in poses.items()}
+    for frame, sentences in wrong.items():
+        for sentence in sentences:
+            problems.add(sentence, "initial", "solve", frame)
+    if any(wrong.values()) or problems.touch("initial.q", "initial.solve"):
+        return start
+    try:
+        return solve_poses(plant, start, poses)
+    except ServoctlError as error:
+        problems.add(error, *(("plant",) if isinstance(error, PlantError) else ("initial", "solve")))
+        return start
+
+
+def _pose(frame: str, pose: PoseConfig) -> Constraint:
+    if pose.xyz is None:
+        return Orientation(frame, rpy=pose.rpy)
+    return Position(frame, pose.xyz) if pose.rpy is None else Pose(frame, pose.xyz, rpy=pose.rpy)
 
 
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:

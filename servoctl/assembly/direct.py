@@ -13,8 +13,7 @@ from servoctl.assembly.arguments import ArgumentCheck
 from servoctl.assembly.estimation import errors_of, measured_by
 from servoctl.assembly.following import Following, known_of, of_bounds
 from servoctl.assembly.gains import all_gains
-from servoctl.assembly.machine import build_machine
-from servoctl.assembly.realism import with_effects
+from servoctl.assembly.realism import build_machine, with_effects
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
 from servoctl.config.realism import RealismConfig

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from servoctl.assembly.problems import Problems
-from servoctl.config.levels import in_order
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig
+from servoctl.config.rules import in_order
 from servoctl.engine.symbol import symbols
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy

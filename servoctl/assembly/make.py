@@ -1,7 +1,7 @@
 """A config -> a checked `Run`; traced and compiled functions of an earlier run are used again where possible."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,31 +11,35 @@ from servoctl.assembly.arguments import ENGINES
 from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
     build_law,
+    build_plant,
+    build_start,
+    build_task,
     check_actuators,
+    check_task_classes,
 )
 from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
-from servoctl.assembly.ground import Ground, build_ground, same_ground
-from servoctl.assembly.levels import place_of
+from servoctl.assembly.levels import build_levels, place_of
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, machine_of, realistic
-from servoctl.assembly.references import Signals, check_smoothness
+from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
 from servoctl.assembly.values import build_equations
 from servoctl.config import load_config
-from servoctl.config.initial import Fixed
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.plant import Passive
+from servoctl.config.robot_rules import Fixed
 from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.expression.suggest import remedy
 from servoctl.laws.law import BoundLaw, Law
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
@@ -47,6 +51,49 @@ from servoctl.simulation.rows import Integrator
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The parts of a run that its law is built on."""
+
+    plant: Plant
+    task: Mapping[str, Constraint]  # name -> constraint
+    start: State  # initial state
+    levels: tuple[PassiveLevel, ...]  # levels of the plant's own constraints
+    signals: Signals  # columns of references, by name
+    passed: bool  # whether they are those of an earlier run, whose start was projected and checked
+
+
+def build_ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
+    """Builds plant, start and task; raises ConfigError if there is no plant to check names against."""
+    plant = build_plant(loaded, problems)
+    if plant is None:
+        check_task_classes(loaded, problems)
+        problems.check()
+    assert plant is not None
+    start = build_start(loaded, plant, problems)
+    levels = build_levels(loaded, plant, start, problems)
+    signals = build_references(loaded, plant, problems)
+    task = build_task(loaded, plant, start, problems, signals)
+    if waiting:
+        task = {name: constraint.standing() for name, constraint in task.items()}
+    return Ground(plant, task, start, levels, signals, passed=False)
+
+
+def same_ground(loaded: LoadedConfig, like: Run | None) -> Ground | None:
+    """Plant, task and start of an earlier run without problems; None if the config changes one of them."""
+    if like is None or like.loaded is None or like.problems:
+        return None
+    new, old = loaded.config, like.loaded.config
+    if (new.plant, new.task, new.bounds, new.initial) != (old.plant, old.task, old.bounds, old.initial):
+        return None
+    model = like.system.model.plain
+    references = Problems(loaded)  # those of a wrong reference are reported by `build_ground`
+    signals = build_references(loaded, model.plant, references)
+    if references.found or signals != like.signals:
+        return None
+    return Ground(model.plant, model.task, like.start, like.levels, signals, passed=True)
 
 
 @np.errstate(all="ignore")  # numbers that are not finite are reported by name

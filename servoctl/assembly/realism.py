@@ -3,18 +3,18 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from servoctl.assembly.machine import build_machine
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.values import Collector, limit_pair, one_per_name
-from servoctl.config.friction import FrictionConfig
 from servoctl.config.load import LoadedConfig
-from servoctl.config.realism import RealismConfig
+from servoctl.config.plant import FrictionConfig
+from servoctl.config.realism import MachineConfig, RealismConfig
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
-from servoctl.errors import ServoctlError, in_one_line
+from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.friction import FIELDS, Friction, friction_of
 from servoctl.mechanics.model import Model
@@ -24,6 +24,28 @@ from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
+
+
+def build_machine(
+    values: MachineConfig, folder: Path, step: float | None, plant: Plant, problems: Collector
+) -> MujocoMachine | None:
+    """The machine; None if it does not fit the plant.
+
+    Args:
+        values: The section.
+        folder: The folder that its file is relative to.
+        step: Step of rk4 [s]; None: another method.
+        plant: The law's plant.
+        problems: Collects the problems.
+    """
+    try:
+        return MujocoMachine(folder / str(values.file), plant, math.inf if step is None else step)
+    except ServoctlError as error:
+        kind = "urdf" if values.mjcf is None else "mjcf"
+        for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
+            problems.add(problem, "realism", "machine", kind)
+        return None
+
 
 RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-Kutta method is stable
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning

@@ -7,9 +7,8 @@ from typing import Any
 from servoctl.assembly.instance import replaced_parameters
 from servoctl.assembly.problems import Problems
 from servoctl.config.document import FieldPath
-from servoctl.config.friction import FrictionConfig
 from servoctl.config.load import LoadedConfig
-from servoctl.config.plant import GRAVITY, PlantConfig
+from servoctl.config.plant import GRAVITY, FrictionConfig, PlantConfig
 from servoctl.config.robot import PlacementConfig, RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.friction import Friction

@@ -16,6 +16,7 @@ Source: |h''| D^2 / 8 is the most by which a parabola passes between two samples
 under a disturbance of 2 e / D^2 (see `laws.barrier`).
 """
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,51 @@ from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions
 from servoctl.check.bound_rate import hurries
-from servoctl.check.bound_return import return_time
+from servoctl.laws import barrier
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.braking import braking
 from servoctl.laws.constraint_following import NEARBY
-from servoctl.laws.held_bounds import BoundRow
+from servoctl.laws.held_bounds import BoundRow, Kind
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Array, State
+
+LEFT = 0.01  # share of the distance that may remain: the last of it takes for ever
+LONGEST = 100.0  # [s] times beyond this are not looked for
+FINE = 0.01  # step of a law without a period, times its rate
+
+
+def return_time(kind: Kind, h: float, rate: float, p: float, braking: float, period: float | None) -> float | None:
+    """Time until `LEFT` of h remains while the law holds the bound and the inputs suffice [s].
+
+    Args:
+        kind: Of the row.
+        h: At the start, below 0.
+        rate: h'.
+        p: Rate of the bound [1/s].
+        braking: A, for `stopping` rows.
+        period: Of the law [s]; None: it acts continuously.
+
+    Returns:
+        The time; None if it is beyond `LONGEST`.
+    """
+    step, t, goal = period or FINE / p, 0.0, LEFT * h
+    while h < goal:
+        if kind in ("barrier", "stopping"):
+            least = barrier.barrier(h, rate, p, period)
+            if kind == "stopping":
+                least = barrier.stopping(h, rate, braking, p, period)
+            h, rate = h + step * rate + step * step / 2.0 * least, rate + step * least
+        else:
+            h += step * (barrier.decay if kind == "decay" else barrier.speed)(h, p, period)
+        t += step
+        if t > LONGEST or not isfinite(h):
+            return None
+    return t
+
 
 STATES, CORNERS = 6, 4  # random states near the start; random corners of the limits of the inputs at each
 

@@ -12,19 +12,98 @@ from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spaci
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.bounds import bound_section
 from servoctl.check.estimation import estimation_section
-from servoctl.check.funnel import funnel_section
 from servoctl.check.model import add_hierarchy, add_passive, add_plant, add_reach, add_robot, add_task
 from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
-from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.sections import SHOWN, CheckReport, counted, shortened, together
-from servoctl.check.speeds import speed_warnings
+from servoctl.check.task_path import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.uncertainty import ModelError
+from servoctl.mechanics.initial import consistency
+from servoctl.reference.signal import Signal
+from servoctl.reference.speed import jumps, peak_rate
 from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
+
+AWAY = 1e-6  # [units of the row] violation at the start above which a reference starts away from the machine
+
+
+def reference_lines(run: Run) -> tuple[list[str], dict[str, Any]]:
+    """Lines to print, and the same as values: the span of each reference, value and largest rate of each column."""
+    lines, values = [], dict[str, Any]()
+    for name in dict.fromkeys(signal.reference for signal in run.signals.values()):
+        columns = [signal for signal in run.signals.values() if signal.reference == name]
+        curve = columns[0].curve
+        beyond = {"hold": "then held", "periodic": "then repeated", "error": "no values beyond"}[curve.extrapolate]
+        smooth = f"{curve.smoothness} continuous derivative{'s' * (curve.smoothness != 1)}"
+        lines.append(f"{name}: from t = {curve.start:g} to {curve.end:g} s, {beyond}; {smooth}")
+        values[name] = {"start": curve.start, "end": curve.end, "extrapolate": curve.extrapolate, "columns": {}}
+        for signal in columns:
+            peak, first = peak_rate(signal), float(signal(run.start.t))
+            fastest = f"fastest {peak.rate:.4g} per s at t = {peak.t:.4g} s"
+            lines.append(f"  {signal.name}: {first:.6g} at the start, {fastest}")
+            values[name]["columns"][signal.column] = {"at_start": first, "peak_rate": peak.rate, "peak_time": peak.t}
+    return lines, values
+
+
+def reference_warnings(run: Run) -> list[str]:
+    """Sentences about references that start away from the machine, or begin or end with a velocity."""
+    sentences = []
+    at = consistency(run.system.model, run.start)
+    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+        constraint = run.system.model.task.get(row.group)
+        names = [] if constraint is None else list(constraint.signals)
+        if names and abs(violation) > AWAY:
+            away = f"starts {violation:.4g} away from its reference ({', '.join(names)})"
+            sentences.append(f"task.{row.name}: {away}; move initial.q, or set initial.project: true")
+        elif names and abs(rate) > AWAY:
+            away = f"starts with a rate {rate:.4g} away from that of its reference ({', '.join(names)})"
+            sentences.append(f"task.{row.name}: {away}; set initial.v")
+    used = {name for constraint in run.system.model.task.values() for name in constraint.signals}
+    for name, signal in run.signals.items():
+        if name in used and isinstance(signal, Signal):
+            sentences += [f"references.{signal.reference}: {sentence}" for sentence in jumps(signal, run.start.t)]
+    return sentences
+
+
+def funnel_section(run: Run) -> tuple[list[str], dict[str, Any]]:
+    """Lines, and the same as values; empty without a funnel."""
+    law = run.system.law
+    if not isinstance(law, BoundConstraintFollowing) or law.funnel is None:
+        return [], {}
+    term, lines, values = law.funnel, [], {}
+    task, period = run.system.model.matrices(run.start).task, term.period or 0.0
+    betas = term.beta(task, law.funnel_numbers)
+    for i, name, beta, of in zip(term.members, term.names, betas, term.of_rows(law.funnel_numbers), strict=True):
+        begins = float(of.width(run.start.t))
+        facts: dict[str, Any] = {"beta": float(beta), "start": begins, "end": of.end, "slope": of.slope}
+        facts["edge"] = float(of.edge)
+        widths = f"half-width {begins:.4g} at the start, then {of.end:.4g}"
+        parts = [
+            f"{name}: |beta| = {abs(beta):.4g} at the start, {widths}",
+            f"gain {of.kappa:.4g} 1/s in the middle, {of.slope:.4g} 1/s from {of.edge:.1%} of the half-width on",
+        ]
+        # the proof is of samples whose held correction does not overshoot, from a violation that fits the funnel
+        near = not of.rate or abs(task.violation[i]) <= of.start / of.rate
+        tolerated = of.tolerated(period, term.late)
+        near = near and abs(beta) + of.until_first_command(tolerated, term.late) <= begins
+        if of.slope * period <= 1.0 and near:
+            facts["tolerated"] = tolerated
+            parts.append(
+                f"|beta| stays inside at every sample while the model misses at most {facts['tolerated']:.4g} of the "
+                "row's acceleration [unit/s^2]"
+            )
+            if of.rate:
+                facts["violation"] = of.end / of.rate
+                parts.append(f"|violation| then ends at no more than {of.end / of.rate:.4g}")
+        else:
+            parts.append("nothing is guaranteed: the slope is too large for the period, or the start too near the edge")
+        lines.append("; ".join(parts))
+        values[name] = facts
+    return lines, values
 
 
 def check(run: Run) -> CheckReport:

@@ -29,7 +29,7 @@ def excite(
     from servoctl.assembly import load
     from servoctl.identification.excitation import RANGE
     from servoctl.identification.excitation import excite as excitation_of
-    from servoctl.identification.excitation_files import CONFIG, save_excitation
+    from servoctl.identification.files import CONFIG, save_excitation
     from servoctl.run_folder.files import study_folder
 
     with announced(config, "searching a motion"):

@@ -63,10 +63,10 @@ def tune(
     from servoctl.assembly import load
     from servoctl.tune import read_problem, save
     from servoctl.tune import tune as run_tune
-    from servoctl.tune.packages import require
     from servoctl.tune.store import STUDY
+    from servoctl.tune.tuner import require_packages
 
-    require()
+    require_packages()
     lengths = {"trials": trials, "refine": refine}
     changes = changes_of(set_file, overrides)
     changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from servoctl.config.document import FieldPath, Problem
+from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping
 from servoctl.config.fields import (
     MAPPING,
     SCALAR,
@@ -24,7 +24,6 @@ from servoctl.config.fields import (
     ScalarOr,
     Section,
 )
-from servoctl.config.raw import given, has_robot, mapping
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot_rules import NEEDS_ROBOT
 from servoctl.config.shapes import TwoShapes, clearance_problems

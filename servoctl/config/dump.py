@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from servoctl.config.schema import Config
-from servoctl.config.yaml_scalars import CORE, PREFIX
+from servoctl.config.yaml_loader import CORE, PREFIX
 
 
 class _Dumper(yaml.SafeDumper):

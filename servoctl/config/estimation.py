@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from servoctl.config.document import Problem
+from servoctl.config.document import Problem, mapping
 from servoctl.config.fields import PerName, Positive, PositiveTime, Section
-from servoctl.config.raw import mapping
 
 OF_KIND = {"disturbance": "model", "acceleration": "alpha_beta", "filter_time": "difference"}
 """Field -> the kind that uses it."""

@@ -6,6 +6,15 @@ from servoctl.config.document import Document, in_words
 from servoctl.config.yaml_loader import NotYamlError, read_value
 from servoctl.errors import ConfigError
 
+
+def shown(path: Path) -> str:
+    """A path relative to the current folder, if it is below it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
 MAX_BYTES = 1_000_000
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from servoctl.config.document import Document, FieldPath
-from servoctl.config.file_reader import read_document
-from servoctl.config.shown import shown
+from servoctl.config.file_reader import read_document, shown
 
 NAMES = ("name", "actuator", "coordinate")  # keys that identify an entry of a list
 

@@ -14,14 +14,29 @@ from servoctl.config.fields import (
     OneOrEach,
     Parameter,
     PerName,
+    Positive,
     ScalarOr,
     Section,
     fault,
 )
-from servoctl.config.friction import FrictionConfig
 from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.config.shapes import ShapeConfig
 from servoctl.config.vectors import Xyz
+
+
+class FrictionConfig(Section):
+    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
+
+    coulomb: PerName[NotNegative] = Field(
+        default=0.0, description="dry friction [actuator units]: one for all, list in the plant's order, or by name"
+    )
+    viscous: PerName[NotNegative] = Field(
+        default=0.0, description="friction per speed [actuator units per its speed], written as coulomb is"
+    )
+    speed: PerName[Positive] = Field(
+        default=0.01, description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"
+    )
+
 
 GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
 

@@ -17,7 +17,7 @@ from servoctl.config.fields import (
     Section,
     Time,
 )
-from servoctl.config.friction import FrictionConfig
+from servoctl.config.plant import FrictionConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 

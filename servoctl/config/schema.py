@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from servoctl.config.bounds import BoundConfig
-from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.corrections import AdaptiveConfig, CorrectionConfig, RelativeRange, RobustConfig
 from servoctl.config.estimation import EstimationConfig
 from servoctl.config.fields import (
     EquationText,
@@ -28,11 +28,10 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
-from servoctl.config.initial import Initial
 from servoctl.config.plant import PlantConfig
 from servoctl.config.realism import RealismConfig
 from servoctl.config.references import ReferenceConfig
-from servoctl.config.robust import AdaptiveConfig, RelativeRange, RobustConfig
+from servoctl.config.robot_rules import Initial
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from servoctl.config.document import FieldPath, Problem
+from servoctl.config.document import FieldPath, Problem, given, mapping
 from servoctl.config.fields import NumberField, Section
-from servoctl.config.raw import given, mapping
 from servoctl.config.vectors import Xyz, exactly
 from servoctl.expression.suggest import remedy
 

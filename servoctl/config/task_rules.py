@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from servoctl.config.document import FieldPath, Problem
-from servoctl.config.raw import given, has_robot, task_entries
+from servoctl.config.document import FieldPath, Problem, given, has_robot, task_entries
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot_rules import NEEDS_ROBOT
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, TASK_KINDS, Task

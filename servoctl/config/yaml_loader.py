@@ -5,6 +5,10 @@ and parser are used; scalars follow YAML 1.2, and keys are text. Everything that
 error: duplicate keys, aliases, unknown tags, several documents. An unquoted equation that flow style splits at a comma
 is joined again and reported, so that it does not hide other problems. libyaml reads ten times as fast as PyYAML's own
 scanner; what it refuses is read again by that scanner, whose messages are the ones told.
+
+Unquoted words are null, true, false, a number or text by the core schema of YAML 1.2, with one exception: `010` is
+text, because it is 8 in YAML 1.1 and 10 in YAML 1.2. Integers of more than 300 digits are text too, because no float
+can hold them.
 """
 
 import re
@@ -19,7 +23,42 @@ import yaml
 from yaml.composer import Composer
 
 from servoctl.config.document import FieldPath, Problem
-from servoctl.config.yaml_scalars import CORE, PREFIX
+
+PREFIX = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One kind of scalar."""
+
+    tag: str  # YAML tag
+    pattern: re.Pattern[str]  # matches the texts of this kind
+    first: tuple[str, ...]  # first characters of such texts; "" if the empty text is one
+    read: Callable[[str], Any]  # text -> value
+
+
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+_NOT_FINITE = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+_INTEGER = r"[-+]?(?:0|[1-9][0-9]{0,299})|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}"
+
+
+def _float(text: str) -> float:
+    return float(text.replace(".", "") if text[-1] in "fFnN" else text)
+
+
+def _scalar(word: str, pattern: str, first: str, read: Callable[[str], Any]) -> Scalar:
+    return Scalar(PREFIX + word, re.compile(rf"(?:{pattern})\Z"), tuple(first), read)
+
+
+CORE = (
+    Scalar(PREFIX + "null", re.compile(r"(?:null|Null|NULL|~|)\Z"), ("n", "N", "~", ""), lambda text: None),
+    _scalar("bool", "true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
+    _scalar("int", _INTEGER, "-+0123456789", lambda text: int(text, 0)),
+    _scalar("float", f"{_FLOAT}|{_NOT_FINITE}", "-+.0123456789", _float),
+    _scalar("str", r"(?s:.)*", "", str),
+)
+"""Kinds of scalars, in the order in which they are tried."""
+
 
 MAX_DEPTH = 40
 MAX_PARTS = 20  # most parts that an unquoted equation can be split into and still be recognised

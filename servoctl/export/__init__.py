@@ -14,12 +14,11 @@ from servoctl.assembly import Run
 from servoctl.engine.cost import Cost
 from servoctl.engine.statements import USE_VM
 from servoctl.errors import CompileError, ConfigError
-from servoctl.export.facts import Facts
 from servoctl.export.files import write
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.law import law
-from servoctl.export.source import StandaloneSource
+from servoctl.export.source import Facts, StandaloneSource
 from servoctl.export.trial import example, test
 from servoctl.export.vectors import Vector, vectors
 from servoctl.simulation.compiled import CompiledLoop

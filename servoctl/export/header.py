@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from servoctl.export.facts import Facts
 from servoctl.export.interface import Interface, Member, comment
+from servoctl.export.source import Facts
 from servoctl.types import Status
 
 

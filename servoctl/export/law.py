@@ -1,8 +1,7 @@
 """Writes `NAME_law.c`: one public function around the generated code."""
 
-from servoctl.export.facts import Facts
 from servoctl.export.interface import comment
-from servoctl.export.source import literal
+from servoctl.export.source import Facts, literal
 
 
 def law(facts: Facts) -> str:

@@ -1,6 +1,7 @@
 """Writes the law's function in C99 that needs only the C library, and counts what a call costs."""
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +10,9 @@ from servoctl.engine.emit import emitted
 from servoctl.engine.operations import FUNCTIONS
 from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
+from servoctl.export.interface import Interface
+from servoctl.simulation.compiled import CompiledLoop
+from servoctl.types import Array
 
 FRAME = 96  # stack of a call besides its variables [byte]: return address and saved registers
 NUMBER = POINTER = 8  # [byte] size of a number, and of a pointer on a 64-bit machine
@@ -68,3 +72,36 @@ def literal(value: float) -> str:
     if abs(value) == float("inf"):
         return "INFINITY" if value > 0 else "-INFINITY"
     return repr(float(value))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about an exported law."""
+
+    title: str  # name of the config
+    version: str  # version of servoctl
+    border: Interface  # names, units and parameters
+    source: StandaloneSource  # C code of the law
+    loop: CompiledLoop  # the compiled loop that has the law
+    accuracy: str  # agreement of the law with the reference, one sentence
+
+    @property
+    def signature(self) -> str:
+        """Declaration of the law's function, without the semicolon."""
+        name = self.border.name
+        memory = " const double *memory," if self.border.memory else ""
+        speeds = "" if self.border.period is not None else " const double *v,"
+        inputs = f"const {name}_parameters *p, double t, const double *q,{speeds}{memory}"
+        return f"int {name}_law({inputs}\n    {name}_command *out)"
+
+    def initialiser(self, values: Array) -> str:
+        """C initialiser of the struct of parameters, from all parameters of the loop."""
+        groups = []
+        for members in self.border.groups.values():
+            entries = [[literal(values[place]) for place in member.places] for member in members]
+            groups.append(
+                ", ".join(
+                    e[0] if m.length is None else f"{{{', '.join(e)}}}" for m, e in zip(members, entries, strict=True)
+                )
+            )
+        return ",\n".join(f"  {{{group}}}" for group in groups) or "  0"

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from servoctl.export.facts import Facts
 from servoctl.export.header import named, rates
 from servoctl.export.interface import comment
-from servoctl.export.source import literal
+from servoctl.export.source import Facts, literal
 from servoctl.export.vectors import Vector
 from servoctl.types import Array
 

@@ -6,10 +6,68 @@ from typing import Any
 
 import yaml
 
+from servoctl.assembly import Run
+from servoctl.config.dump import dump
+from servoctl.config.files import moved
 from servoctl.errors import WriteError
+from servoctl.identification.excitation import Excitation
 from servoctl.identification.pictures import pictures
 from servoctl.identification.result import Identification
 from servoctl.run_folder.files import replace
+
+REFERENCE, CONFIG = "excite.csv", "excite.yaml"
+
+CORRECTION = {"baumgarte": {"alpha": 10.0, "beta": 10.0}}
+
+
+def save_excitation(run: Run, excitation: Excitation, folder: Path) -> list[str]:
+    """Writes `excite.csv` and `excite.yaml` into an existing folder.
+
+    Returns:
+        Names of the files, the config first.
+
+    Raises:
+        RunFolderError: A file cannot be written.
+    """
+    rows = [",".join(["t", *excitation.coordinates])]
+    rows += [",".join(f"{x:.12g}" for x in (t, *q)) for t, q in zip(excitation.t, excitation.q, strict=True)]
+    table = "\n".join(rows) + "\n"
+    try:
+        replace(folder / REFERENCE, lambda file: file.write(table.encode()))
+        replace(folder / CONFIG, lambda file: file.write(_config(run, excitation, folder).encode()))
+    except OSError as error:
+        raise WriteError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
+    return [CONFIG, REFERENCE]
+
+
+def _config(run: Run, excitation: Excitation, folder: Path) -> str:
+    """The config of the run with the excitation as its task; plant, realism and drives stay."""
+    assert run.loaded is not None
+    values: dict[str, Any] = yaml.safe_load(dump(moved(run.loaded.config, run.loaded.folder, folder)))
+    path, _, name = str(values["plant"].get("class", "")).rpartition(":")
+    if path.endswith(".py"):  # absolute, so that a log of this config finds the class from anywhere
+        values["plant"]["class"] = f"{(folder / path).resolve()}:{name}"
+    names = list(run.system.model.plant.coordinates)
+    start = {name: float(x) for name, x in zip(names, run.start.q, strict=True)}
+    law = values.get("law")
+    limits = law.get("limits") if isinstance(law, dict) else None
+    duration = float(excitation.t[-1])
+    kept = {key: values[key] for key in ("plant", "realism", "estimation", "hil") if values.get(key) is not None}
+    run_values, step = values["run"], float(excitation.t[1] - excitation.t[0])
+    spacing = {} if run_values.get("period") else {"output_step": min(run_values.get("output_step") or step, step)}
+    config = {
+        **kept,
+        "initial": {"q": start, "v": 0.0},
+        "references": {"excite": {"file": REFERENCE, "columns": list(excitation.coordinates), "spline": "quintic"}},
+        "task": [
+            {"name": f"excite_{name}_task", "holonomic": f"{name} - excite_{name}"} for name in excitation.coordinates
+        ],
+        "law": {"correction": CORRECTION, **({} if limits is None else {"limits": limits})},
+        "run": {**run_values, "duration": duration, **spacing},
+    }
+    text = yaml.safe_dump(config, sort_keys=False, width=10_000, allow_unicode=True)
+    return f"# a motion that tells the parameters of {run.name} apart; next: servoctl run or hil, then identify\n{text}"
+
 
 IDENTIFIED, MACHINE, RESULT = "identified.yaml", "machine.yaml", "identification.json"
 

@@ -3,15 +3,51 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.reference.curve import Curve, Extrapolation
-from servoctl.reference.spline import Degree, spline
 from servoctl.reference.table import Table, read_table
 from servoctl.types import Array
+
+Degree = Literal["cubic", "quintic"]
+DEGREES: dict[str, int] = {"cubic": 3, "quintic": 5}  # kind of spline -> degree of its polynomials
+
+
+def spline(times: Array, values: Array, kind: Degree = "cubic", extrapolate: Extrapolation = "hold") -> Curve:
+    """The spline through rows.
+
+    Args:
+        times: Strictly increasing, shape (rows,) [s].
+        values: Shape (rows, columns).
+        kind: `cubic`, C2, or `quintic`, C4.
+        extrapolate: With `periodic` first and last row are equal, and the spline is as smooth across the seam.
+
+    Raises:
+        ConfigError: There are too few rows.
+    """
+    from scipy.interpolate import make_interp_spline  # a third of a second: only who has a file pays it
+
+    degree = DEGREES[kind]
+    if len(times) <= degree:
+        rows = "1 row" if len(times) == 1 else f"{len(times)} rows"
+        raise ConfigError(f"{rows} (a {kind} spline needs at least {degree + 1})")
+    since = times - times[0]  # times since 1970 would lose half their digits in the basis
+    if extrapolate == "periodic":
+        values = np.concatenate([values[:-1], values[:1]])
+    basis = make_interp_spline(since, values, k=degree, bc_type="periodic" if extrapolate == "periodic" else None)
+    taylor = [basis(since[:-1], nu=j) / factorial for j, factorial in enumerate(_factorials(degree))]
+    coefficients = np.stack([values[:-1], *taylor[1:]], axis=-1)  # at the knots the curve has the rows to the bit
+    return Curve(np.asarray(times, dtype=float), coefficients, degree - 1, extrapolate)
+
+
+def _factorials(degree: int) -> Array:
+    """0! ... degree!."""
+    return np.cumprod([1.0, *range(1, degree + 1)])
+
 
 QUATERNION = ("qx", "qy", "qz", "qw")  # columns that hold an orientation if all four are there
 NORM_ERROR = 0.01  # largest difference of a quaternion's norm from 1: more is no rounding of the file

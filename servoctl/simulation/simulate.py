@@ -20,8 +20,7 @@ from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import bound_events
 from servoctl.run_folder.funnels import funnel_events
-from servoctl.run_folder.search import SEARCH, search_events
-from servoctl.run_folder.trajectory import Trajectory
+from servoctl.run_folder.trajectory import SEARCH, Trajectory, search_events
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
 from servoctl.simulation.integrate import integrate

@@ -7,13 +7,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from servoctl.assembly.run import Run
-from servoctl.errors import ClusterError
+from servoctl.errors import ClusterError, MissingPackageError
 from servoctl.run_folder.files import SUMMARY
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import Row
 from servoctl.sweep.series import Processes
 from servoctl.tune.evaluator import DONE, Evaluator
-from servoctl.tune.packages import require
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement, refine
 from servoctl.tune.result import Tuning
@@ -23,6 +22,21 @@ from servoctl.tune.trials import Trial
 
 if TYPE_CHECKING:
     from servoctl.sweep.cluster import Cluster
+
+
+def require_packages() -> None:
+    """Checks that Optuna and its samplers are installed, and limits Optuna's log to warnings.
+
+    Raises:
+        MissingPackageError: A package is not installed.
+    """
+    try:
+        import cmaes  # noqa: F401  (Optuna itself imports it only in the middle of a search)
+        from optuna.logging import WARNING, set_verbosity
+    except ImportError as error:
+        message = f"servoctl tune: {error.name} is not installed (pip install servoctl[tune])"
+        raise MissingPackageError(message) from error
+    set_verbosity(WARNING)
 
 
 def tune(
@@ -48,7 +62,7 @@ def tune(
         MissingPackageError: Optuna is not installed.
         RunFolderError: The study is damaged, in use or unreachable, or a trial cannot be stored.
     """
-    require()
+    require_packages()
     planned = problem.tune.trials * len(problem.scenarios)
     with TrialStore(folder, problem, resume) as store, Processes(jobs) as processes:
 

@@ -15,7 +15,7 @@ from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
-from servoctl.config.shipped import find_config
+from servoctl.config.files import find_config
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing

@@ -7,7 +7,7 @@ import numpy as np
 
 import servoctl as sc
 from servoctl.identification.excitation import MARGIN, excite
-from servoctl.identification.excitation_files import save_excitation
+from servoctl.identification.files import save_excitation
 
 FOLDER = Path(__file__).parent
 

@@ -11,9 +11,9 @@ from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
 from servoctl.reference.curve import Curve
+from servoctl.reference.load import spline
 from servoctl.reference.signal import Signal
 from servoctl.reference.speed import peak_rate, too_fast
-from servoctl.reference.spline import spline
 from servoctl.reference.waypoints import waypoint_curve
 from servoctl.sweep.cluster import pack, unpack
 

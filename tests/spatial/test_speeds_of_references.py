@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.check.speeds import speed_warnings
-from servoctl.config.shipped import find_config
+from servoctl.check.task_path import speed_warnings
+from servoctl.config.files import find_config
 
 SLIDES = """<robot name="slides">
   <link name="base"/>
