@@ -1,17 +1,19 @@
 """Whether the torque of each motor arrives at the machine: it did before, and then none of it does.
 
-    d / p = -u  in all windows since then, and  d y' > 0  or  |d| / p > 2 friction  in two in a row, while it moves
+    d / p = -u  in all windows since then, and in two in a row its drive reports no torque either,
+                or, while it moves,  d y' > 0  or  |d| / p > 2 friction
 
 d is the disturbance of `hil.sensing.tracking`, u the mean torque sent, p the share of it that the motion shows, and y'
 the speed of the joint at the end of a window.
 
 Design: friction, a load or an error of the model may be as large as the torque of a joint that the model does not load:
 there d = -u always. So a motor is named only if its torque arrived before, at most `LONGEST` ago, and friction does not
-explain it: the motion gains the energy of what is missing, or twice as much is missing as friction and loads may take
-(`hil.safety.tracking`). This is judged over `QUICK` ticks, which shows a joint that falls before it is fast. A torque
-that friction and loads may take is judged over the windows of `hil.sensing.tracking`, where lost samples count little,
-and d must follow u from one to the next: a small load that stays does not. A small torque that drives the motion looks
-like friction when it is lost, and one below the errors of the samples shows nothing. This rule is ours.
+explain it: the motion gains the energy of what is missing, twice as much is missing as friction and loads may take
+(`hil.safety.tracking`), or the drive itself reports that it makes none of it. This is judged over `QUICK` ticks, which
+shows a joint that falls before it is fast. A torque that friction and loads may take is judged over the windows of
+`hil.sensing.tracking`, where lost samples count little, and d must follow u from one to the next: a small load that
+stays does not. Without a report, a small torque that drives the motion looks like friction when it is lost, and one
+below the errors of the samples shows nothing. This rule is ours.
 """
 
 from collections.abc import Sequence
@@ -46,6 +48,7 @@ def arrivals(
     friction: Sequence[float],
     most: int,
     before: tuple[Sequence[float], Sequence[float]] | None = None,
+    reported: Sequence[bool] | None = None,
 ) -> tuple[list[int], int | None]:
     """States of the motors after a window, and the index of one that has lost its torque.
 
@@ -61,6 +64,7 @@ def arrivals(
         friction: Torques that friction and loads do not take [actuator units].
         most: Number of windows within `LONGEST`.
         before: u and d of the window before, which d must have followed u from; None: it need not.
+        reported: Whether each drive reports that it makes none of it; None: not known.
     """
     square, lost = 0.0, None
     for each in d:
@@ -71,6 +75,7 @@ def arrivals(
         if p <= SHOWN or size > largest[i]:
             continue
         missing, left = abs(d[i]) / p, abs(d[i] / p + u[i])
+        none = reported is not None and reported[i]
         if max(size, missing) <= least[i]:
             continue
         if missing <= HALF * size:
@@ -79,10 +84,10 @@ def arrivals(
             after[i] = BETWEEN if state == ARRIVES else OTHER
         elif state == OTHER:
             continue
-        elif abs(speeds[i]) > slow[i] and (d[i] * speeds[i] > 0.0 or missing > friction[i]):
+        elif none or (abs(speeds[i]) > slow[i] and (d[i] * speeds[i] > 0.0 or missing > friction[i])):
             after[i] = NOT_FRICTION
             if state == NOT_FRICTION and (
-                before is None or _follows(u[i] - before[0][i], (d[i] - before[1][i]) / p, size)
+                none or before is None or _follows(u[i] - before[0][i], (d[i] - before[1][i]) / p, size)
             ):
                 lost = i
         else:

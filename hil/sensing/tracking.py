@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hil.loop.rig import Implausibility
-from hil.sensing.arrival import ARRIVES, BEYOND, LONGEST, QUICK, VISIBLE, arrivals
+from hil.sensing.arrival import ARRIVES, BEYOND, LONGEST, NONE_LEFT, QUICK, VISIBLE, arrivals
 from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
@@ -115,7 +115,8 @@ class TrackingMonitor:
         share: Allowed disturbance as a share of the torque limits.
         estimated: Whether the law works with an estimate of the disturbance.
         longest: Time without a tick after which the window restarts [s].
-        felt: Smallest difference of a reported torque that counts, shape (m,) [actuator units].
+        resolved: Smallest torque that a report tells from none, shape (m,) [actuator units].
+        felt: Smallest difference of a reported torque that counts alone, shape (m,) [actuator units].
         lag: Time by which a torque may act late, as a share of a window.
         quick: Length of a short window [s].
         most_windows: Numbers of short and of long windows within `arrival.LONGEST`.
@@ -137,7 +138,8 @@ class TrackingMonitor:
     ) -> None:
         self.observer, self._drives, self.limits, self.share = observer, drives, limits, share
         self.estimated, self.longest, self.lag = estimated, GAP * period, LAG * period / WINDOW
-        self.felt = FELT * limits + 2.0 * np.array([drive.torque_step for drive in drives])
+        self.resolved = 2.0 * np.array([drive.torque_step for drive in drives])
+        self.felt = FELT * limits + self.resolved
         self.quick = (QUICK - 0.5) * period  # so that the ticks of a window do not depend on their lateness
         self.most_windows = round(LONGEST / (QUICK * period)), round(LONGEST / WINDOW)
         self.least, self.quick_least = VISIBLE * limits, max(VISIBLE, share) * limits
@@ -258,6 +260,7 @@ class TrackingMonitor:
             return arrivals(
                 self._arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), least, largest,
                 self.slow.tolist(), self.friction.tolist(), self.most_windows[which], self._before if which else None,
+                self._reports_none() if which else None,
             )  # fmt: skip
 
         after, lost = judged()
@@ -285,6 +288,12 @@ class TrackingMonitor:
         return [
             max(least, floor * WINDOW / elapsed) for least, floor in zip(self.least, self.floors, strict=True)
         ], quick
+
+    def _reports_none(self) -> list[bool]:
+        """Whether each drive reports none of a visible torque over the window."""
+        sent, made = np.abs(self._sent), np.abs(self._made)
+        none: list[bool] = ((made <= NONE_LEFT * sent) & (sent > self.resolved * self._elapsed)).tolist()
+        return none
 
     def _lack(self) -> Implausibility | None:
         """A finding if a drive reports far less than the torque that it was sent, in two windows in a row."""

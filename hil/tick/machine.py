@@ -189,6 +189,7 @@ class CompiledTick:
         tick.share, tick.lag, tick.compares_windows = follows.share, follows.lag, follows.estimated
         tick.level_model, tick.rate_model = follows.level_model, tracking.MODEL
         tick.lack, tick.felt = tracking.LACK, self.pointer("double", np.array(follows.felt, dtype=float))
+        tick.resolved = self.pointer("double", follows.resolved)
         tick.torque_limits = self.pointer("double", np.array(follows.limits, dtype=float))
         tick.quick, tick.none_left, tick.half = follows.quick, arrival.NONE_LEFT, arrival.HALF
         tick.alone, tick.shown, tick.most_windows = arrival.ALONE, arrival.SHOWN, follows.most_windows

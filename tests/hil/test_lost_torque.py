@@ -59,6 +59,13 @@ def test_a_small_load_that_stays_while_the_torque_stays_names_no_motor() -> None
         assert arrivals(states, [d], [u], *bounds, ([-0.1], [0.1]))[1] == named
 
 
+def test_a_motor_is_named_if_its_drive_reports_none_of_what_the_motion_lacks_though_friction_may_take_it() -> None:
+    bounds = [1.0], [1.0], [0.1], [9.0], [0.01], [5.0], 3, ([5.0], [-5.0])
+    for reported, named in ((True, 0), (False, None)):
+        states, lost = arrivals([BETWEEN], [-5.0], [5.0], *bounds, [reported])
+        assert lost is None and arrivals(states, [-5.0], [5.0], *bounds, [reported])[1] == named
+
+
 @pytest.mark.parametrize("seed", [3000014, 3000015])
 def test_lost_samples_are_not_taken_for_lost_torque(seed: int) -> None:
     result = play_cart(make("one or two samples lost", "mit", "at speed", seed))
@@ -96,6 +103,15 @@ def test_a_motor_without_torque_is_named_within_0_3_s(case: str) -> None:
     first = next(event for event in played.events if event.kind.name == "TRACKING")
     assert first.subject == drive and first.time / 1e9 - began < at + WITHIN
     assert "safe torque off" in first.detail
+
+
+@pytest.mark.parametrize("at", [0.1, 0.6])
+def test_a_small_torque_that_drives_a_joint_is_missed_within_0_3_s_where_its_drive_reports_none(at: float) -> None:
+    """At most 0.5 % of the limit in these 0.3 s for the second one, of which friction may take 5 %."""
+    played = play("A", faults=[{"kind": "no_torque", "at": at, "drive": "joint1"}], duration=1.2)
+    began = played["t"][played.rows_in("full")][0]
+    first = next(event for event in played.events if event.kind.name == "TRACKING")
+    assert first.subject == "joint1" and first.time / 1e9 - began < at + WITHIN
 
 
 @pytest.mark.parametrize(("rig", "friction"), [("AF", 0.02), ("S cia402", 0.05), ("V rack odrive", 8)])

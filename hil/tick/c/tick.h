@@ -82,7 +82,7 @@ typedef struct {
   const int *factor_index;
   const double *factor;
   tick_call predict, sense, law, disturbance;
-  const double *torque_limits, *felt, *least_torque, *quick_least, *slow, *friction, *floors;
+  const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
   int law_size, rate_start, status_start, most_windows[2];

@@ -55,14 +55,15 @@ static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
     double u = sent[i] / elapsed, size = fabs(u), p = shares[i], speed = k->rates[i];
     double missing = fabs(d[i]) / p, left = fabs(d[i] / p + u);
     long long *state = &k->arrivals[(is_long ? k->m : 0) + i];
+    int none = is_long && fabs(k->made[i]) <= k->none_left * fabs(sent[i]) && fabs(sent[i]) > k->resolved[i] * elapsed;
     double least = is_long ? larger(k->least_torque[i], k->floors[i] * k->window / elapsed) : quick_torque(k, i);
     if (p <= k->shown || (is_long && size > quick_torque(k, i)) || larger(size, missing) <= least) continue;
     if (missing <= k->half * size) *state = ARRIVES;
     else if (left > k->none_left * size || !(p > 0.99 || d[i] * d[i] / p > k->alone * square))
       *state = *state == ARRIVES ? BETWEEN : OTHER;
     else if (*state == OTHER) continue;
-    else if (fabs(speed) > k->slow[i] && (d[i] * speed > 0.0 || missing > k->friction[i])) {
-      if (*state == NOT_FRICTION && (!is_long || follows(k, i, u, size, p))) return give_back(k, "a torque that does not arrive");
+    else if (none || (fabs(speed) > k->slow[i] && (d[i] * speed > 0.0 || missing > k->friction[i]))) {
+      if (*state == NOT_FRICTION && (none || !is_long || follows(k, i, u, size, p))) return give_back(k, "a torque that does not arrive");
       *state = NOT_FRICTION;
     } else *state = *state == NOT_FRICTION || *state > k->most_windows[is_long] ? OTHER : *state < LOST ? LOST : *state + 1;
   }
