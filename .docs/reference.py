@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args, get_origin
 
 import python_reference
 from config_types import kind_of
-from fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
@@ -164,7 +163,8 @@ def _attribute(kind: type, name: str) -> str:
 
 def _faults() -> Iterator[str]:
     """The fields of a fault, and the kinds of fault."""
-    from hil.emulator.faults import KINDS
+    from hil.emulator.fault_script import TIMES
+    from hil.emulator.faults import KINDS, TARGETS
     from hil.protocols.registry import BUILT_IN
 
     yield "## Faults"
@@ -172,29 +172,33 @@ def _faults() -> Iterator[str]:
         "Each entry of `hil.faults` has the fields of the first table and the fields of its kind. Example: "
         "`{kind: lost, at: 0.3, for: 0.2, p: 0.2}` loses every fifth frame for 0.2 s."
     )
-    rows = ["| field | default | meaning |", "|---|---|---|"]
-    for name, text in COMMON.items():
-        default = COMMON_DEFAULTS[name]
-        shown = default if default == "required" else "" if default is None else f"`{default}`"
-        rows.append(f"| `{name}` | {shown} | {_cell(text)} |")
-    yield "\n".join(rows)
+    rows = [
+        "| field | default | meaning |",
+        "|---|---|---|",
+        "| `kind` | required | what goes wrong, one of the kinds below |",
+    ]
+    for name, option in TIMES.items():
+        shown = "" if option.default is None else f"`{option.default}`"
+        rows.append(f"| `{name}` | {shown} | {_cell(option.meaning)} |")
+    rows.append("| `drive` | | actuator of the drive, or coordinate of the encoder node, that it concerns |")
+    yield "\n".join([*rows, "| `bus` | | bus that it concerns; left out: all |"])
     rows = ["| kind | effect | applies to | fields (default) |", "|---|---|---|---|"]
     twins = {name: protocol.twin() for name, protocol in BUILT_IN.items()}
     for name, kind in KINDS.items():
-        text, fields = TEXTS[name]
         able = [protocol for protocol, twin in twins.items() if name in twin.drive.special_faults]
         only = f", only {' and '.join(able)}" if kind.special else ""
-        shown = [
-            f"`{key}`{'' if option.default in (None, '') else f' ({_default_of(key, option.default)})'}: {fields[key]}"
-            for key, option in kind.options.items()
+        fields = [
+            f"`{key}`{_default_of(key, option.default)}: {option.meaning}" for key, option in kind.options.items()
         ]
-        rows.append(f"| `{name}` | {_cell(text)} | {PLACES[kind.target]}{only} | {_cell('; '.join(shown))} |")
+        rows.append(f"| `{name}` | {_cell(kind.text)} | {TARGETS[kind.target]}{only} | {_cell('; '.join(fields))} |")
     yield "\n".join(rows)
 
 
 def _default_of(field: str, value: Any) -> str:
     """The default of a field of a fault; ids and codes in hexadecimal, as in data sheets."""
-    return f"0x{value:X}" if field in ("id", "mask", "code", "index") and value else _yaml(value)
+    if value is None or value == "":
+        return ""
+    return f" (0x{value:X})" if field in ("id", "mask", "code", "index") and value else f" ({_yaml(value)})"
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

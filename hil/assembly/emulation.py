@@ -12,7 +12,8 @@ from hil.calibration.hand import Motion, hand_motion
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
-from hil.emulator.faults import Fault, read_faults
+from hil.emulator.fault_script import read_faults
+from hil.emulator.faults import Fault
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import SupplyOptions
 from hil.emulator.targets import targets

@@ -11,8 +11,7 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.encoder import Encoder, EncoderModel
-from hil.emulator.fault_effects import schedule
-from hil.emulator.faults import Fault
+from hil.emulator.faults import Fault, schedule
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
@@ -54,7 +53,7 @@ class EmulatedRig:
     configured: Sequence[DriveSettings] = ()
     supply: SupplyOptions | None = None  # supply of all drives; None: each has one of its own
     thermal: ThermalOptions = field(default_factory=ThermalOptions)  # how the motors warm up
-    # fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`
+    # fault script, from `hil.emulator.fault_script.read_faults`; entries `since: engaged` wait for `engaged`
     faults: Sequence[Fault] = ()
     seed: int = 0  # seed of all random numbers
     engine: str = "auto"  # engine of the simulated plant: `auto`, `c`, `vm` or `numpy`

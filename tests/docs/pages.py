@@ -9,7 +9,6 @@ sys.path.insert(0, str(DOCS))
 import blocks as blocks  # noqa: E402
 import config_types as config_types  # noqa: E402
 import equations as equations  # noqa: E402
-import fault_texts as fault_texts  # noqa: E402
 import made as made  # noqa: E402
 import python_reference as python_reference  # noqa: E402
 import shown as shown  # noqa: E402

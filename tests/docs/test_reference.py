@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pages import DOCS, blocks, config_types, fault_texts, python_reference
+from pages import DOCS, blocks, config_types, python_reference
 
 import servoctl
 from hil.drives.options import expected_of
-from hil.emulator.faults import KINDS
+from hil.emulator.fault_script import TIMES
+from hil.emulator.faults import KINDS, TARGETS
 from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
 from servoctl.sweep.metrics import METRICS
@@ -101,16 +102,12 @@ def test_the_table_of_metrics_lists_every_metric_on_the_tuning_page() -> None:
 
 
 def test_every_kind_of_fault_and_every_field_of_it_is_listed(config: str) -> None:
-    assert fault_texts.TEXTS.keys() == KINDS.keys()
     for name, kind in KINDS.items():
-        assert fault_texts.TEXTS[name][1].keys() == kind.options.keys(), name
-        assert kind.target in fault_texts.PLACES
-        row = next(
-            line for line in config.splitlines() if line.startswith(f"| `{name}` | {fault_texts.TEXTS[name][0]}")
-        )
-        assert all(f"`{field}`" in row for field in kind.options)
+        row = next(line for line in config.splitlines() if line.startswith(f"| `{name}` | {kind.text}"))
+        assert kind.target in TARGETS
+        assert all(f"`{field}`" in row and len(option.meaning) > 3 for field, option in kind.options.items())
     assert "`mask` (0x7FF)" in config and "`code` (0x8000020): SDO abort code" in config
-    assert all(f"| `{field}` |" in config for field in fault_texts.COMMON)
+    assert all(f"| `{field}` |" in config for field in ("kind", *TIMES, "drive", "bus"))
 
 
 @pytest.mark.parametrize(

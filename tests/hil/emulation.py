@@ -16,7 +16,7 @@ from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
-from hil.emulator.faults import read_faults
+from hil.emulator.fault_script import read_faults
 from hil.emulator.process import EmulatorServer
 from hil.emulator.targets import Target, targets
 from hil.frame import Frame

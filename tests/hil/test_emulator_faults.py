@@ -12,8 +12,7 @@ from hil.bus import BusError, Link
 from hil.bus.rates import BusRates
 from hil.emulator.cia402 import CiA402
 from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.fault_effects import ATTRIBUTES, FaultInjector
-from hil.emulator.faults import KINDS, read_faults
+from hil.emulator.fault_script import read_faults
 from hil.emulator.observer import CommandObserver
 from hil.frame import Frame
 from hil.protocols.nodes import twins
@@ -375,10 +374,6 @@ def test_faults_since_engaged_wait_for_it() -> None:
     assert estimates(host.collect(200.0))[-1][0] > 190.0
     host.emulator.engaged()
     assert estimates(host.collect(200.0))[-1][0] < 251.0
-
-
-def test_every_kind_of_fault_has_an_effect() -> None:
-    assert all(kind in ATTRIBUTES or hasattr(FaultInjector, f"_{kind}") for kind in KINDS)
 
 
 def scene(seed: int) -> list[tuple[int, str]]:

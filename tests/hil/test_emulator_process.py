@@ -21,7 +21,8 @@ from hil.bus.open import open_bus
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
 from hil.emulator.emulator import EmulatedRig
-from hil.emulator.faults import Fault, read_faults
+from hil.emulator.fault_script import read_faults
+from hil.emulator.faults import Fault
 from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.emulator.states import DriveState
 from hil.frame import Frame

@@ -1,0 +1,143 @@
+"""The fault script of a config, read and checked."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from hil.emulator.faults import KINDS, Fault, FaultKind, Option, number, time, word
+from hil.emulator.targets import Target
+from hil.frame import CLASSIC_SIZE
+from servoctl.config.document import Problem, in_words
+from servoctl.expression.suggest import remedy
+
+TIMES = {
+    "at": time("when it begins [s]", 0.0),
+    "for": number("how long it lasts [s]; left out: to the end of the run", "a positive time [s]", None, above=0.0),
+    "since": word(
+        "what `at` counts from: `engaged`, the start of the task, or `power_on`", ("power_on", "engaged"), "engaged"
+    ),
+}
+"""Parameters that every kind has."""
+
+_COMMON = ("kind", *TIMES, "drive", "bus")
+
+
+def read_faults(
+    entries: Iterable[Mapping[str, Any]],
+    nodes: Mapping[str, Target],
+    buses: Iterable[str],
+    fd_buses: Collection[str] = (),
+) -> tuple[list[Fault], list[Problem]]:
+    """Reads a script.
+
+    Args:
+        entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
+        nodes: Name of each drive and sensor -> its properties, as `targets` lists them.
+        buses: Names of the buses.
+        fd_buses: Names of those that carry FD frames.
+
+    Returns:
+        The faults, and all problems of the entries, each with its position in the script.
+    """
+    known, faults, problems = list(buses), [], []
+    for i, entry in enumerate(entries):
+        reader = _Entry(str(i), entry, nodes, known, fd_buses)
+        fault = reader.fault()
+        problems += reader.problems
+        if fault is not None and not reader.problems:
+            faults.append(fault)
+    return faults, problems
+
+
+class _Entry:
+    """Reads one entry of a script and collects its problems."""
+
+    def __init__(
+        self,
+        index: str,
+        entry: Mapping[str, Any],
+        nodes: Mapping[str, Target],
+        buses: list[str],
+        fd_buses: Collection[str],
+    ) -> None:
+        self._index, self._entry, self._nodes, self._buses, self._fd_buses = index, entry, nodes, buses, fd_buses
+        self.problems: list[Problem] = []
+
+    def fault(self) -> Fault | None:
+        """The fault; not to be used if there are problems."""
+        entry = self._entry
+        name = entry.get("kind")
+        if not isinstance(name, str) or name not in KINDS:
+            hint = remedy(str(name), KINDS)
+            self._wrong("kind", "missing" if name is None else f"no such fault: {in_words(name)} ({hint})")
+            return None
+        kind = KINDS[name]
+        for unknown in [key for key in entry if key not in (*_COMMON, *kind.options)]:
+            self._wrong(str(unknown), f"unknown key ({remedy(str(unknown), [*_COMMON, *kind.options])})")
+        at, duration, since = (self._read(key, option) for key, option in TIMES.items())
+        drive = self._one_of("drive", list(self._nodes))
+        bus = self._one_of("bus", self._buses)
+        self._check_place(name, kind, drive, bus)
+        parameters = {key: self._read(key, option) for key, option in kind.options.items()}
+        if name == "drive_fault" and drive is not None and (code := parameters["code"]) is not None:
+            problem = self._nodes[drive].unfit_code(code)
+            if problem is not None:
+                self._wrong("code", problem)
+        self._check_frames(parameters, drive, bus)
+        if name == "stall" and self._entry.get("for") is None:
+            self._wrong("for", "missing (how long the loop stalls [s])")
+        return Fault(name, at, duration, since, drive, bus, parameters)
+
+    def _check_place(self, name: str, kind: FaultKind, drive: str | None, bus: str | None) -> None:
+        if kind.target in ("node", "drive"):
+            fit = [each for each, target in self._nodes.items() if target.drive or kind.target == "node"]
+            if drive is None and "drive" not in self._entry:
+                what = "drive or sensor" if kind.target == "node" else "drive"
+                self._wrong("drive", f"missing (which {what}: {', '.join(fit)})")
+            target = self._nodes.get(drive or "")
+            if target is not None and drive not in fit:
+                self._wrong("drive", f"{drive} is a sensor, and {name} needs a drive ({', '.join(fit)})")
+            elif target is not None and kind.special and not target.has(name):
+                able = [each for each in fit if self._nodes[each].has(name)]
+                remedy = f"nodes that have it: {', '.join(able)}" if able else "no node of this rig has it"
+                self._wrong("drive", f"{drive} speaks {target.protocol}, where there is no {name} ({remedy})")
+        elif kind.target in ("bus", "host") and "drive" in self._entry:
+            self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
+        if kind.target in ("node", "drive", "host") and "bus" in self._entry:
+            self._wrong("bus", f"a {name} concerns no bus")
+        if kind.target == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
+            self._wrong("bus", f"missing (which of {', '.join(self._buses)})")
+
+    def _check_frames(self, parameters: Mapping[str, Any], drive: str | None, bus: str | None) -> None:
+        """FD frames, and payloads that only they have, need a bus that carries them."""
+        if "fd" in parameters:
+            fd = parameters["fd"]
+            for name in self._buses if bus is None else [bus]:
+                if fd and name not in self._fd_buses:
+                    self._wrong("fd", f"true, but bus '{name}' is classic (name another bus, or set fd: true there)")
+        else:
+            target = self._nodes.get(drive or "")
+            fd = target is not None and target.fd
+        for key in ("size", "length", "data"):
+            value = parameters.get(key, 0)
+            size = len(bytes.fromhex(value)) if isinstance(value, str) else value
+            if size > CLASSIC_SIZE and not fd:
+                self._wrong(key, f"{size} bytes, a classic frame has at most {CLASSIC_SIZE}")
+
+    def _read(self, key: str, option: Option) -> Any:
+        if key not in self._entry:
+            return option.default
+        try:
+            return option.read(self._entry[key])
+        except ValueError as error:
+            self._wrong(key, str(error))
+            return option.default
+
+    def _one_of(self, key: str, known: list[str]) -> str | None:
+        value = self._entry.get(key)
+        if key in self._entry and value not in known:
+            self._wrong(key, f"no such {key}: {in_words(value)} ({remedy(str(value), known)})")
+            return None
+        return None if value is None else str(value)
+
+    def _wrong(self, key: str, what: str) -> None:
+        self.problems.append(Problem((self._index, key), what))
