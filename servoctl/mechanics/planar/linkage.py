@@ -13,9 +13,21 @@ import numpy as np
 from servoctl.engine.symbol import is_symbolic
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.planar.forces import Action, Damper, JointDamper, JointSpring, Load, Spring, Weight
-from servoctl.mechanics.planar.frames import ORIGIN, Body, Frames, Point
-from servoctl.mechanics.planar.joints import Connection, Gear, Joint, Prismatic, Revolute
+from servoctl.mechanics.planar.parts import (
+    ORIGIN,
+    Body,
+    Connection,
+    Damper,
+    Force,
+    Frames,
+    Gear,
+    Joint,
+    Load,
+    Point,
+    Prismatic,
+    Revolute,
+    Spring,
+)  # fmt: skip
 from servoctl.types import Array
 
 GROUND = "ground"  # name of the body that does not move; its points are positions in the plane
@@ -32,12 +44,12 @@ class Linkage:
     def __init__(self, owner: str) -> None:
         self.owner = owner  # name of the plant's class, for errors
         self.bodies = {GROUND: Body(GROUND, 0.0, 0.0, 0, 0)}  # name -> body, the ground first
-        self.joints: dict[str, Joint] = {}  # name -> joint, for motors, springs and dampers
+        self.joints: dict[str, Joint] = {}  # name -> joint, for motors
         self.motors: dict[str, Joint] = {}  # name -> the joint that it drives
+        self.forces: dict[str, Force] = {}  # name -> load, spring or damper
         self.points: dict[str, tuple[str, Point]] = {}  # name -> body and point
         self._connections: dict[str, Connection] = {}
-        self._actions: dict[str, Action] = {}
-        self._gravity: Point | None = None
+        self._gravity: Point = ORIGIN
 
     @property
     def connections(self) -> list[Connection]:
@@ -45,12 +57,9 @@ class Linkage:
         return sorted(self._connections.values(), key=lambda connection: connection.level)
 
     @property
-    def actions(self) -> list[Action]:
-        """The forces, gravity first."""
-        weights: list[Action] = []
-        if self._gravity is not None:
-            weights = [Weight(body.name, body.m, self._gravity) for body in self.bodies.values() if body.size]
-        return [*weights, *self._actions.values()]
+    def dampers(self) -> list[Damper]:
+        """The forces that dissipate."""
+        return [force for force in self.forces.values() if isinstance(force, Damper)]
 
     @property
     def size(self) -> int:
@@ -58,9 +67,15 @@ class Linkage:
         last = next(reversed(self.bodies.values()))
         return last.first + last.size
 
-    def frames(self, q: Array, v: Array | None = None) -> Frames:
-        """Every body at a state; v None: at rest."""
-        return {name: body.frame(q, v) for name, body in self.bodies.items()}
+    def frames(self, q: Array) -> Frames:
+        """Every body at the coordinates q."""
+        return {name: body.frame(q) for name, body in self.bodies.items()}
+
+    def potential(self, frames: Frames) -> Any:
+        """Potential energy of gravity, loads and springs [J]."""
+        x, y = self._gravity
+        weights = [Load(body.name, ORIGIN, (body.m * x, body.m * y)) for body in self.bodies.values()]
+        return sum(force.potential(frames) for force in [*weights, *self.forces.values()])
 
     def gravity(self, x: Any, y: Any) -> None:
         """Sets the acceleration of gravity [m/s^2]; default: none."""
@@ -158,31 +173,16 @@ class Linkage:
             stiffness: Stiffness [N/m].
             length: Relaxed length [m]; the points must not meet. None: 0; the points may meet.
         """
-        where = self._action(name, "spring", a, b)
-        ends = self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
-        self._actions[name] = Spring(name, a, *ends, stiffness, length)
+        self.forces[name] = Spring(*self._line(name, "spring", a, point_a, b, point_b), stiffness, length)
 
     def damper(self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, damping: Any) -> None:
         """Adds a damper [N s/m] between two points [m], which must not meet."""
-        where = self._action(name, "damper", a, b)
-        ends = self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
-        self._actions[name] = Damper(name, a, *ends, damping)
-
-    def joint_spring(self, name: str, joint: str, stiffness: Any, rest: Any = 0.0) -> None:
-        """Adds a spring on a joint's angle [N m/rad] or path [N/m], relaxed at `rest` [rad or m]."""
-        where = self._action(name, "spring")
-        self._actions[name] = JointSpring(name, self._joint(where, joint), stiffness, rest)
-
-    def joint_damper(self, name: str, joint: str, damping: Any) -> None:
-        """Adds a damper on a joint's angle [N m s/rad] or path [N s/m]."""
-        where = self._action(name, "damper")
-        self._actions[name] = JointDamper(name, self._joint(where, joint), damping)
+        self.forces[name] = Damper(*self._line(name, "damper", a, point_a, b, point_b), damping)
 
     def load(self, name: str, body: str, point: Pair, force: Pair, torque: Any = 0.0) -> None:
         """Adds a force [N] at a point of a body [m] and a torque [N m], constant in the axes of the ground."""
-        where = self._action(name, "load", body)
-        at, pull = self._pair(where, "point", point), self._pair(where, "force", force)
-        self._actions[name] = Load(name, body, at, pull, torque)
+        where = self._on_bodies(name, "load", body)
+        self.forces[name] = Load(body, self._pair(where, "point", point), self._pair(where, "force", force), torque)
 
     def motor(self, name: str, joint: str) -> None:
         """Adds a motor: a torque [N m] at a hinge or a force [N] at a slide, on the second body and back on the first.
@@ -191,18 +191,21 @@ class Linkage:
             name: Name of the actuator, an identifier.
             joint: A revolute or prismatic joint, or a pinned body or rotor by its own name.
         """
-        self.motors[name] = self._joint(self._new(name, "motor", self.motors), joint)
+        where = self._new(name, "motor", self.motors)
+        if joint not in self.joints:
+            hint = remedy(joint, self.joints)
+            raise PlantError(f"{where}: there is no revolute or prismatic joint '{joint}' ({hint})")
+        self.motors[name] = self.joints[joint]
 
     def point(self, name: str, body: str, at: Pair) -> None:
         """Names a point of a body [m] for pictures, `PlanarLinkage.point` and `PointFollows`."""
-        where = self._new(name, "point", *self._drawn)
-        self._body(where, body)
+        where = self._on_bodies(name, "point", body)
         self.points[name] = body, self._pair(where, "at", at)
 
     @property
     def _drawn(self) -> tuple[Container[str], ...]:
         """Names that a drawing has."""
-        return self.bodies, self._actions, self.points
+        return self.bodies, self.forces, self.points
 
     def _new(self, name: str, kind: str, *taken: Container[str]) -> str:
         """The start of an error message; raises PlantError unless the name is new and an identifier."""
@@ -229,20 +232,21 @@ class Linkage:
             raise PlantError(f"{where}: level: expected a whole number, got {level!r}")
         return where
 
-    def _action(self, name: str, kind: str, *bodies: str) -> str:
+    def _on_bodies(self, name: str, kind: str, *bodies: str) -> str:
         where = self._new(name, kind, *self._drawn)
         for body in bodies:
             self._body(where, body)
         return where
 
+    def _line(
+        self, name: str, kind: str, a: str, point_a: Pair, b: str, point_b: Pair
+    ) -> tuple[str, Point, str, Point]:
+        where = self._on_bodies(name, kind, a, b)
+        return a, self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
+
     def _body(self, where: str, name: str) -> None:
         if name not in self.bodies:
             raise PlantError(f"{where}: there is no body '{name}' ({remedy(name, self.bodies)})")
-
-    def _joint(self, where: str, name: str) -> Joint:
-        if name not in self.joints:
-            raise PlantError(f"{where}: there is no revolute or prismatic joint '{name}' ({remedy(name, self.joints)})")
-        return self.joints[name]
 
     def _positive(self, where: str, field: str, what: str, value: Any) -> None:
         if not is_symbolic(value) and not value > 0.0:

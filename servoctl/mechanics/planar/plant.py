@@ -1,10 +1,12 @@
 """A planar mechanism as a plant, derived from the list of its bodies and joints.
 
     M q'' = Q(q, v) + A^T lambda + B(q) u,   M = diag(m, m, J) of each body,   phi(q) = 0 of each joint
+    Q = -V_q - R_v,   R = sum of c d'^2/2 over dampers,   B = (d rho/d q)^T of the joints with motors, see `duality`
 
-Design: the list is built from the plant's fields whenever one of them is another object than before, so parameters
-remain inputs of compiled code, and a run does not build it again for every row. The constructor builds it too, so that
-errors appear there.
+Design: V, the lengths d and the displacements rho are written as geometry, and differentiated here. The list of parts
+is built from the plant's fields whenever one of them is another object than before, so parameters remain inputs of
+compiled code, and a run does not build it again for every row. The constructor builds it too, so that errors appear
+there.
 
 Source: Orsino 2017, figure 4, for levels of constraints.
 """
@@ -12,6 +14,7 @@ Source: Orsino 2017, figure 4, for levels of constraints.
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from operator import is_
 from types import NoneType
 from typing import Any
@@ -19,11 +22,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from servoctl.errors import PlantError
+from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
+from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.trace import trace
+from servoctl.errors import PlantError, TraceError
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.planar.forces import LineForce
-from servoctl.mechanics.planar.frames import BodyFrame, Point
 from servoctl.mechanics.planar.linkage import Linkage
+from servoctl.mechanics.planar.parts import BodyFrame, Line, Point
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
 
@@ -49,7 +54,8 @@ class PlanarLinkage(Plant):
     def build(self, linkage: Linkage) -> None:
         """Adds bodies, then joints, forces, motors and points; which ones must not depend on values of parameters.
 
-        It reads nothing that changes except the fields of the plant, and is called once for each set of their values.
+        It reads nothing that changes except the fields of the plant, and is called once for each set of their values,
+        also with symbols in place of the parameters.
         """
 
     def linkage(self) -> Linkage:
@@ -89,21 +95,12 @@ class PlanarLinkage(Plant):
         return M
 
     def force(self, q: Array, v: Array, t: float) -> Array:
-        linkage = self.linkage()
-        frames = linkage.frames(q, v)
-        Q = np.zeros(linkage.size)
-        for action in linkage.actions:
-            action.push(Q, frames)
-        return Q
+        """Q = -V_q - R_v, shape (n,).
 
-    def actuation(self, q: Array, t: float) -> Array:
-        """B(q), shape (n, m): column j is the force of motor j per unit; constant unless the line of a slide turns."""
-        linkage = self.linkage()
-        frames = linkage.frames(q)
-        B = np.zeros((linkage.size, len(linkage.motors)))
-        for j, joint in enumerate(linkage.motors.values()):
-            joint.push(B[:, j], frames, 1.0)
-        return B
+        Raises:
+            PlantError: `build` cannot run on symbols.
+        """
+        return _force_kernel(SameStructure(self))(q, v, parameter_values(self))[0]
 
     def motor_positions(self, q: Array) -> Array:
         """Angle [rad] or path [m] of each motor's joint, shape (m,); the Jacobian is B^T."""
@@ -119,11 +116,10 @@ class PlanarLinkage(Plant):
     def energy(self, q: Array, v: Array, t: float) -> float | None:
         """Mechanical energy [J]; None if there is a damper."""
         linkage = self.linkage()
-        if any(action.dissipates for action in linkage.actions):
+        if linkage.dampers:
             return None
-        frames = linkage.frames(q)
         kinetic = sum(mass * rate * rate for mass, rate in zip(self._masses(linkage), v, strict=True)) / 2
-        energy: float = kinetic + sum(action.potential(frames) for action in linkage.actions)
+        energy: float = kinetic + linkage.potential(linkage.frames(q))
         return energy
 
     def point(self, name: str, q: Array) -> Array:
@@ -144,7 +140,7 @@ class PlanarLinkage(Plant):
         frames = linkage.frames(q)
         corners = _corners(linkage)
         drawn = {name: _drawing(frame, corners[name]) for name, frame in frames.items()}
-        drawn |= {action.name: list(action.ends(frames)) for action in linkage.actions if isinstance(action, LineForce)}
+        drawn |= {name: list(force.ends(frames)) for name, force in linkage.forces.items() if isinstance(force, Line)}
         drawn |= {name: [frames[body].position(point)] for name, (body, point) in linkage.points.items()}
         return {name: np.array(points) for name, points in drawn.items() if points}
 
@@ -152,11 +148,29 @@ class PlanarLinkage(Plant):
         return [mass for body in linkage.bodies.values() for mass in body.masses]
 
 
+@lru_cache(maxsize=64)
+def _force_kernel(key: SameStructure) -> Kernel:
+    """Q of all plants of a structure."""
+    n = len(key.thing.coordinates)
+    symbols = inputs({"q": (n,), "v": (n,), "p": (len(parameter_values(key.thing)),)})
+    q, v = symbols["q"], symbols["v"]
+    try:
+        linkage = trace(with_parameters(key.thing, symbols["p"]).linkage)
+    except TraceError as error:
+        raise PlantError(f"{type(key.thing).__name__}.build: {error} (parameters must stay inputs)") from error
+    frames = linkage.frames(q)
+    lengths = np.array([np.sqrt(damper.square(frames)) for damper in linkage.dampers])
+    dampings = np.array([damper.damping for damper in linkage.dampers])
+    potential = np.array([linkage.potential(frames)])
+    dissipation = np.array([np.sum(dampings * directional(lengths, q, v) ** 2) / 2])
+    return Kernel.compile("linkage_force", symbols, {"Q": -jacobian(potential, q)[0] - jacobian(dissipation, v)[0]})
+
+
 def _corners(linkage: Linkage) -> dict[str, list[Point]]:
     """Body -> corners of its polyline in its own axes: its outline, or each of its joints and named points once."""
     points: dict[str, list[Point]] = {name: [] for name in linkage.bodies}
     for joint in linkage.joints.values():
-        for name, point in zip((joint.a, joint.b), joint.points(), strict=True):
+        for name, point in ((joint.a, joint.point_a), (joint.b, joint.point_b)):
             points[name].append(point)
     for name, point in linkage.points.values():
         points[name].append(point)

@@ -14,8 +14,8 @@ from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import suggestion
 from servoctl.mechanics import plant_values
-from servoctl.mechanics.planar.frames import ORIGIN
 from servoctl.mechanics.planar.linkage import GROUND
+from servoctl.mechanics.planar.parts import ORIGIN
 from servoctl.mechanics.planar.plant import PlanarLinkage
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import WORLD
