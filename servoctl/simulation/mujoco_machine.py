@@ -18,7 +18,7 @@ from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, matrix
-from servoctl.mechanics.spatial.mujoco_scene import load_scene
+from servoctl.mechanics.spatial.mjcf import load_scene
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
 

@@ -1,13 +1,18 @@
 """What a robot file says: links and joints by their own names, before they become a tree of moving bodies.
 
+`Findings` collects what is wrong with the file, so that all problems are shown at once.
+
 Design: a reader (`urdf`, `mujoco`) gives a `Description` and knows no tree; `build` makes the tree and knows no file.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
+
+NAMES_IN_A_NOTE = 6
 
 JointKind = Literal["fixed", "revolute", "continuous", "prismatic"]
 
@@ -74,3 +79,30 @@ class Description:
     notes: tuple[str, ...] = ()  # things that `check` reports, one sentence each
     base: Literal["fixed", "free"] = "fixed"  # `free`: the root moves freely; an MJCF file says so, a URDF cannot
     loops: tuple[LoopDescription, ...] = ()  # what closes loops
+
+
+class Findings:
+    """Problems and notes about one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[str] = []
+        self._notes: dict[tuple[str, str], list[str]] = defaultdict(list)
+
+    def problem(self, where: str, what: str) -> None:
+        """Adds a problem of a link or joint; both are parts of the sentence `<file>: <where>: <what>`."""
+        self.problems.append(f"{self.path}: {where}: {what}" if where else f"{self.path}: {what}")
+
+    def note(self, name: str, what: str, remedy: str = "") -> None:
+        """Adds a note about a link or joint; equal notes of several names become one."""
+        self._notes[what, remedy].append(name)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence per kind of note."""
+        sentences = []
+        for (what, remedy), names in self._notes.items():
+            names = list(dict.fromkeys(names))
+            more = f" and {len(names) - NAMES_IN_A_NOTE} more" if len(names) > NAMES_IN_A_NOTE else ""
+            sentences.append(f"{', '.join(names[:NAMES_IN_A_NOTE])}{more}: {what}" + (f" ({remedy})" if remedy else ""))
+        return tuple(sentences)

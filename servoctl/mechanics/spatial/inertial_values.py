@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from servoctl.mechanics.spatial.placement import Inertial
+from servoctl.mechanics.spatial.description import Findings
+from servoctl.mechanics.spatial.placement import Inertial, Placement
+from servoctl.types import Array
 
 TOLERANCE = 1e-6  # share of the largest principal moment by which a rounded inertia may break the triangle inequality
 
@@ -34,3 +36,23 @@ def inertia_note(inertia: Sequence[float]) -> str | None:
             f"{IMPOSSIBLE}: its principal moments are {shown} kg m^2 (the largest may be at most the sum of the others)"
         )
     return None
+
+
+def inertial_in_link(m: float, inertia: Array, placement: Placement, name: str, findings: Findings) -> Inertial | None:
+    """The inertial of a link, None if it has neither mass nor inertia; a note if no rigid body has this inertia.
+
+    Args:
+        m: Mass [kg].
+        inertia: Inertia about the centre of mass [kg m^2], shape (3, 3), in axes of the inertial.
+        placement: The axes of the inertial in those of the link; their origin is the centre of mass.
+        name: The link's name.
+        findings: Where the note goes.
+    """
+    if m == 0 and not inertia.any():
+        return None
+    T = placement.R @ inertia @ placement.R.T
+    moments = (T[0, 0], T[1, 1], T[2, 2], T[0, 1], T[0, 2], T[1, 2])
+    note = "inertia without mass (give it a mass)" if m == 0 else inertia_note(moments)
+    if note:
+        findings.note(name, note)
+    return Inertial(m, placement.xyz, tuple(float(x) for x in moments))  # type: ignore[arg-type]

@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.errors import ConfigError
-from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
-from servoctl.mechanics.spatial.mjcf_body import inertial_of, joint_placement, rotation, shapes_of, turned
-from servoctl.mechanics.spatial.mjcf_equality import Equalities
-from servoctl.mechanics.spatial.mujoco_scene import load_scene
+from servoctl.errors import ConfigError, MissingPackageError
+from servoctl.mechanics.spatial.description import Description, Findings, JointDescription, LinkDescription
+from servoctl.mechanics.spatial.mjcf_parts import (
+    Equalities,
+    inertial_of,
+    joint_placement,
+    rotation,
+    shapes_of,
+    turned,
+)
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import GRAVITY
-from servoctl.mechanics.spatial.urdf_values import Findings
 from servoctl.mechanics.spatial.xml_file import read_xml
 
 WORLD = "world"
@@ -47,6 +51,25 @@ def read_mjcf(path: str | PathLike[str]) -> Description:
         raise ConfigError(f"{path}: it is {what}")
     mujoco, model = load_scene(path)
     return _ModelReader(path, model, mujoco).description()
+
+
+def load_scene(path: Path) -> tuple[Any, Any]:
+    """The module `mujoco` and its model of a file, an MJCF or a URDF.
+
+    Raises:
+        ConfigError: MuJoCo cannot read the file.
+        MissingPackageError: MuJoCo is not installed.
+    """
+    try:
+        import mujoco
+    except ImportError as error:
+        raise MissingPackageError(f"{path}: it needs MuJoCo (pip install 'servoctl[mujoco]')") from error
+    # else MuJoCo writes its warnings to a file in the user's folder; errors of a run say themselves that it ended
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        return mujoco, mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
 
 
 class _ModelReader:

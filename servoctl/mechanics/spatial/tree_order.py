@@ -4,8 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.spatial.description import JointDescription, LinkDescription
-from servoctl.mechanics.spatial.urdf_values import Findings
+from servoctl.mechanics.spatial.description import Findings, JointDescription, LinkDescription
 
 Ordered = tuple[list[LinkDescription], list[JointDescription]]
 

@@ -15,6 +15,7 @@ from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
 from servoctl.mechanics.spatial.rotation import vee
+from servoctl.mechanics.spatial.steps import quaternion_rotation
 from servoctl.types import Array, State
 
 TargetValue = float | str | Expression | Callable[[Any], Any]
@@ -150,7 +151,7 @@ def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: 
         kind: `rpy` [rad], or `quaternion` (x, y, z, w), which is normalised here.
     """
     value = values_at(angles, 4 if kind == "quaternion" else 3, plant, now)
-    R = rotation_quaternion(value) if kind == "quaternion" else trace(rotation_rpy, *value)
+    R = quaternion_rotation(np.roll(value, 1).tolist()).array if kind == "quaternion" else trace(rotation_rpy, *value)
     if not is_symbolic(R):
         constant_rotation = snapped(np.asarray(R, dtype=float))
         return RotationCourse(constant_rotation, np.zeros(3), np.zeros(3))
@@ -158,20 +159,6 @@ def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: 
     second = _by_time(rate, t).reshape(3, 3)
     # R' R^T = [w]x, and the skew-symmetric part of R'' R^T is [w']x
     return RotationCourse(R, vee(rate.reshape(3, 3) @ R.T), vee(second @ R.T))
-
-
-def rotation_quaternion(p: Array) -> Array:
-    """The rotation matrix of a quaternion (x, y, z, w) of any size but 0, shape (3, 3)."""
-    x, y, z, w = p
-    R = np.array(
-        [
-            [w * w + x * x - y * y - z * z, 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-            [2.0 * (x * y + z * w), w * w - x * x + y * y - z * z, 2.0 * (y * z - x * w)],
-            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), w * w - x * x - y * y + z * z],
-        ]
-    )
-    unit: Array = R / (x * x + y * y + z * z + w * w)
-    return unit
 
 
 def _value(value: TargetValue, plant: Plant, now: Any) -> Any:
