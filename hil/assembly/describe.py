@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hil.assembly.prepare import RigSetup, stop_rate
-from hil.assembly.stops import describe_drops, describe_stops
+from hil.assembly.stops import describe_drops, describe_silence, describe_stops
 from hil.drives.base import Drive
 from hil.drives.quantities import GAUGES, Gauge, Quantity
 
@@ -42,7 +42,7 @@ def describe(setup: RigSetup) -> list[str]:
         + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
     )
     lines.append(f"in a controlled stop speeds decay by {stop_rate(setup):.3g}/s, for at most {safety.stop_time:g} s")
-    lines += describe_stops(setup) + describe_drops(setup)
+    lines += describe_stops(setup) + describe_drops(setup) + describe_silence(setup)
     lines += [line for line in (seen(setup.drives), unseen(setup.drives)) if line]
     return lines + [f"note: {note}" for note in setup.notes]
 

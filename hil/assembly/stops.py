@@ -18,6 +18,8 @@ from servoctl.types import Array, State
 
 FASTEST = 3  # states of the task that are stopped from: those in which a joint is fastest by its speed limit
 LONGEST = 4.0  # [stop_time] longest stop that is looked at
+FAR = {"m": 0.02}  # way after a bus is cut from which on it is a note, by unit
+FAR_TURN = 0.1  # [rad] the same of a joint that turns
 SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower speed"  # what lets a machine stop in time
 
 
@@ -72,6 +74,50 @@ def describe_drops(setup: RigSetup) -> list[str]:
             f"at {in_words(setup, pose)}); it then has {speed}, and goes on until the brake has stopped it"
         )
     return lines
+
+
+def describe_silence(setup: RigSetup) -> list[str]:
+    """A sentence per drive with a watchdog: how far its joint goes on in the task when its bus is cut, by the model.
+
+    The last torque acts until the watchdog has run out. Then the drive brakes by its ramp, or lets the joint go.
+    """
+    lines, far, units = [], [], setup.sensing.displacements.units
+    for i, (drive, unit) in enumerate(zip(setup.drives, units, strict=False)):
+        if not drive.watchdog:
+            continue
+        settings, (way, then) = drive.settings, _without_bus(setup, i, unit)
+        lines.append(
+            f"{settings.name}: when its bus is cut in the task it goes on by at most {way:.2g} {unit}: for "
+            f"{settings.watchdog:g} s (drive_watchdog) with its last torque; {then}"
+        )
+        if way > FAR.get(unit, FAR_TURN):
+            far.append(settings.name)
+    if far:
+        lines.append(
+            f"note: {', '.join(far)}: more than {FAR['m']:g} m or {FAR_TURN:g} rad after a cut bus (a lower "
+            f"hil.safety.drive_watchdog, at least {3 * setup.settings.values.period:g} s, or a slower task)"
+        )
+    return lines
+
+
+def _without_bus(setup: RigSetup, i: int, unit: str) -> tuple[float, str]:
+    """Way of a joint after its bus is cut, from the worst state of the task, and what ends it."""
+    drive, settings, states = setup.drives[i], setup.drives[i].settings, setup.task_states
+    rates, silence, closing = np.array([_rates(setup, state)[i] for state in states]), settings.watchdog, 0.0
+    changes = np.gradient(rates, [state.t for state in states]) if len(states) > 1 else np.zeros(1)
+    later = rates + np.outer([0.0, 1.0], changes) * silence  # the last torque may be that of a slower acceleration
+    ways = (rates + later) / 2 * silence
+    if drive.ramps_alone:
+        ramps = later**2 / (2 * settings.ramp)
+        return float((np.abs(ways) + ramps).max()), f"it then brakes by its own ramp of {settings.ramp:.3g} {unit}/s^2"
+    then = "it then coasts"
+    if settings.brake:
+        closing = settings.brake_time
+        then = f"it then falls until its brake is closed (brake_time {closing:g} s) and has stopped it"
+    holds = [setup.gravity_compensation(state.t, state.q) for state in states]
+    falls = np.array([float(hold.u[i]) / max(float(hold.inertia[i, i]), 1e-12) for hold in holds])
+    times = np.linspace(0.0, closing, 20)[:, None, None]
+    return float(np.abs(ways + later * times - falls * times**2 / 2).max()), then
 
 
 def stops_of_task(setup: RigSetup) -> list[Stop]:

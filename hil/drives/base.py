@@ -246,6 +246,7 @@ class Drive(Node):
         ramps: Whether `quick_stop_frames` makes it brake by itself.
         ramp_time: Longest own braking from speed_limit, over the time of the ramp.
         ramp_needs_encoder: Whether it brakes by its encoder, which must then be trusted.
+        ramps_alone: Whether it brakes down its ramp, and then closes its brake, when its watchdog has run out.
         holds_while_braking: Whether it closes its brake on `brake_frames` and holds torque until the brake is closed.
         stop_steps: What its protocol does on each step from torque to off.
         doubts: What bring-up has found about how it stops that differs from `stop_steps`, as sentences.
@@ -268,6 +269,7 @@ class Drive(Node):
     ramps: ClassVar[bool] = False
     ramp_time: ClassVar[float] = 3.0  # a drive that damps needs three times as long to slow down to 5 %
     ramp_needs_encoder: ClassVar[bool] = True
+    ramps_alone: ClassVar[bool] = False
     holds_while_braking: ClassVar[bool] = False
     gauge_frames: Sequence[GaugeReads] = ()
     polls: tuple[Feeds, ...] = ()

@@ -81,7 +81,7 @@ class Cia402Drive(Cia402Encoder, Drive):
     Options = Cia402Options
     heartbeat = setup.HEARTBEAT
     shares_heartbeat = True
-    ramps = holds_while_braking = True
+    ramps = ramps_alone = holds_while_braking = True
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {
         Quantity.TEMPERATURE: OWN_OBJECT,
         Quantity.MOTOR_TEMPERATURE: OWN_OBJECT,

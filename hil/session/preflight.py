@@ -8,7 +8,7 @@ import numpy as np
 from hil.assembly.describe import seen, unseen
 from hil.assembly.prepare import RigSetup
 from hil.assembly.proving import let_go, proof_plan
-from hil.assembly.stops import describe_drops, stops_of_task
+from hil.assembly.stops import describe_drops, describe_silence, stops_of_task
 from hil.drives.base import Drive
 from hil.rig.watchdogs import untested
 from hil.safety.plan import Stage
@@ -152,7 +152,7 @@ def _stops(setup: RigSetup) -> list[str]:
         lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
         if any(drive.settings.brake for drive in alike):
             lines.append(f"{who}, brake: {steps.brake}")
-    return lines + describe_drops(setup)
+    return lines + describe_drops(setup) + describe_silence(setup)
 
 
 def _names(drives: Sequence[Drive]) -> str:

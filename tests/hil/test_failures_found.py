@@ -25,6 +25,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "a motor without torque is seen late or never": (
         "test_lost_torque.py::test_a_motor_without_torque_is_named_within_0_3_s",
+        "test_lost_torque.py::"
+        "test_a_small_torque_that_drives_a_joint_is_missed_within_0_3_s_where_its_drive_reports_none",
     ),
     "an end takes the torque away before the brake is closed": (
         "test_ladder.py::test_torque_is_held_until_the_brake_is_closed",
@@ -52,6 +54,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     "it is not said what a drive does without the loop": (
         "test_ladder.py::test_the_pre_flight_list_says_how_an_axis_stops_and_how_far_it_falls",
         "test_ladder.py::test_a_cut_bus_leaves_a_vertical_axis_to_the_ramp_and_brake_of_its_drive",
+        "test_stops_in_check.py::"
+        "test_check_says_how_far_an_axis_goes_on_when_its_bus_is_cut_and_the_machine_goes_no_farther",
     ),
     "a rule is off in ordinary ticks in C": (
         "test_rules.py::test_a_rule_that_is_added_fires_in_ordinary_ticks_in_c_at_the_right_tick",

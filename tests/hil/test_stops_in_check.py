@@ -8,9 +8,9 @@ import pytest
 from hil.assembly.describe import describe
 from hil.assembly.falling import states_within_limits
 from hil.assembly.prepare import load
-from hil.assembly.stops import describe_drops, describe_stops, stop_from
+from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stop_from
 from servoctl.types import State
-from tests.hil.rigs import RIGS, play
+from tests.hil.rigs import RIGS, Rig, play
 
 
 def test_a_stop_by_the_model_is_that_of_the_emulated_machine() -> None:
@@ -78,3 +78,36 @@ def test_check_says_how_far_an_axis_falls_until_its_brake_is_closed_and_the_mach
 
 def test_check_says_no_fall_where_the_drive_holds_its_torque_meanwhile() -> None:
     assert not describe_drops(load(RIGS["V rack"].config, RIGS["V rack"].overrides, "vm"))
+
+
+def after_a_cut(rig: str | Rig, at: float, closing: float = 0.0) -> float:
+    """Largest way of the true machine from a cut of the bus until its drive is off, and so long after [m]."""
+    played = play(rig, faults=[{"kind": "cut", "at": at}], duration=1.5)
+    t = played["t"]
+    first = int(np.searchsorted(t, t[played.rows_in("full")][0] + at))
+    off = first + int(np.argmax(played["true_on.F"][first:] == 0))
+    until = int(np.searchsorted(t, t[off] + closing))
+    height = played["true_q.x"][first : until + 1]
+    return float(np.abs(height - height[0]).max())
+
+
+def test_check_says_how_far_an_axis_goes_on_when_its_bus_is_cut_and_the_machine_goes_no_farther() -> None:
+    """V is fastest after 1.05 s, at 0.3 m/s: 15 mm in 50 ms, and 21 mm down a ramp of 2.1 m/s^2."""
+    rig = RIGS["V rack"]
+    for sets, most in ((), 0.037), (("hil.safety.drive_watchdog=30*ms",), 0.03):
+        shorter = Rig(rig.config, (*rig.overrides, *sets))
+        said, note = describe_silence(load(shorter.config, shorter.overrides, "vm"))
+        far = re.search(r"goes on by at most ([\d.]+) m: ", said)
+        assert far is not None and float(far[1]) == most and note.startswith("note: F: more than 0.02 m")
+        assert 0.85 * most < after_a_cut(shorter, 1.05) < most
+    slow = Rig(rig.config, (*rig.overrides, "hil.safety.drive_watchdog=30*ms", "run.duration=0.55"))
+    (said,) = describe_silence(load(slow.config, slow.overrides, "vm"))
+    assert "goes on by at most 0.019 m" in said  # at 0.23 m/s
+
+
+def test_check_says_how_far_an_axis_falls_when_its_bus_is_cut_and_its_drive_lets_go() -> None:
+    rig = RIGS["V rack odrive"]
+    said = describe_silence(load(rig.config, rig.overrides, "vm"))[0]
+    assert "goes on by at most 0.049 m" in said  # 9.81 m/s^2 for 0.1 s, from rest
+    assert after_a_cut(rig, 0.002, closing=0.1) == pytest.approx(0.049, abs=0.002)  # one row later
+    assert after_a_cut(rig, 1.05, closing=0.1) < 0.049
