@@ -1,12 +1,14 @@
-"""Builds the emulated drives of a config and the simulated plant behind them, in virtual time."""
+"""The environment of a run; the emulated drives of a config and the simulated plant behind them, in virtual time."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup
 from hil.assembly.settings import HilSettings, true_settings
+from hil.bus import Bus
 from hil.bus.rates import BusRates
 from hil.calibration.hand import Motion, hand_motion
 from hil.emulator.actuator import ActuatorOptions
@@ -14,17 +16,57 @@ from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.fault_script import read_faults
 from hil.emulator.faults import Fault
+from hil.emulator.host_faults import HostFaults
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import SupplyOptions
 from hil.emulator.targets import targets
 from hil.emulator.thermal import ThermalOptions
-from hil.loop import nanoseconds
+from hil.loop import Clock, nanoseconds
+from hil.loop.controller import Controller
 from hil.protocols.nodes import node_class, twins
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.mechanics.friction import friction_of
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
+from servoctl.types import Array
+
+
+class TamperedController(Controller):
+    """A controller whose commands are changed by scripted faults."""
+
+    def __init__(self, loop: Loop, faults: HostFaults) -> None:
+        super().__init__(loop)
+        self._faults = faults
+
+    @property
+    def direct(self) -> bool:
+        return not self._faults.tampers
+
+    def command(self, task_time: float, q: Array, v: Array) -> Array:
+        return self._faults.tamper(super().command(task_time, q, v))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Buses and clock of a run."""
+
+    buses: Mapping[str, Bus]  # name -> open bus
+    clock: Clock  # clock of the run
+    emulated: bool  # whether the drives are emulated
+    lockstep: bool  # whether time is virtual
+    truth: Callable[[], list[float]] | None = None  # returns the columns `true_*` now, in order; None: not known
+    # returns whether the emulated drives are off, their brakes closed and the machine at rest
+    settled: Callable[[], bool] = lambda: True
+    facts: Callable[[], dict[str, Any]] = dict  # returns further entries of the summary; called at the end
+    engaged: Callable[[], None] = lambda: None  # called once, when the task begins
+    faults: HostFaults | None = None  # scripted faults of the loop itself; None: none
+    # returns the largest lateness of an emulator in another process [s]; None: not known
+    emulator_lateness: Callable[[], float | None] = lambda: None
+    # called once, when a calibration begins, with its duration [s]: an emulated hand moves the machine
+    guided: Callable[[float], None] = lambda duration: None
+
 
 POWER_UP = 0.1  # [s] time for which the drives have been powered when the loop starts
 

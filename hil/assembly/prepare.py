@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from hil.assembly.addresses import EMULATED
-from hil.assembly.braking import with_decelerations
 from hil.assembly.falling import refuse_fall, task_states
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing, resolved_steps
-from hil.assembly.pose import check_fall, check_limits, guiding_of
+from hil.assembly.pose import check_fall, check_limits, guiding_of, with_decelerations
 from hil.assembly.proving import proof_plan
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.base import QUEUE

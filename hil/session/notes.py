@@ -1,8 +1,164 @@
-"""What the operator should know before a run on drives outside this process."""
+"""Sentences for the operator: a rig in words for `servoctl check`, notes before a run, and the pre-flight list."""
 
-from hil.assembly.prepare import RigSetup
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hil.assembly.prepare import RigSetup, stop_rate
+from hil.assembly.proving import let_go, proof_plan
+from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
 from hil.drives import Feedback
+from hil.drives.base import Drive
+from hil.drives.quantities import GAUGES, Gauge, Quantity
+from hil.rig.watchdogs import untested
+from hil.safety.plan import Stage
+from hil.safety.proof import MARGIN, SHARE, zero_limits
+from hil.session.calibration import FILE
+from servoctl.config.overrides import Override
+from servoctl.mechanics.friction import friction_of
+
+ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"
+
+
+def preflight(setup: RigSetup, stage: Stage, overrides: Sequence[Override]) -> list[str]:
+    """Lines for the operator.
+
+    Args:
+        setup: The config, ready for drives.
+        stage: Last stage of the run.
+        overrides: What was laid over the config.
+    """
+    lines = [f"pre-flight list for --stage {stage.name.lower()} (the way to the first motion: {ORDER})", "tested:"]
+    lines += [f"  [x] {each}" for each in _tested(setup)]
+    lines += ["not tested, only the machine can show it:"]
+    return lines + [f"  [ ] {each}" for each in _only_machine(setup, overrides)]
+
+
+def _tested(setup: RigSetup) -> list[str]:
+    values, drives = setup.settings.values, setup.drives
+    load = max(each.load for each in setup.settings.loads.values())
+    tested = [
+        f"config and model: the gains are stable at {1e3 * values.period:g} ms, the bus is loaded to at most "
+        f"{100 * load:.0f} %, the law's limits are within those of the drives",
+    ]
+    limits = np.array([drive.settings.torque_limit for drive in drives])
+    shares = np.max([np.abs(setup.gravity_compensation(at.t, at.q).u) / limits for at in setup.task_states], axis=0)
+    worst = int(np.argmax(shares))
+    if shares[worst] > 0.0:
+        tested.append(
+            f"by the model: to hold a pose of the task takes at most {100 * shares[worst]:.0f} % of torque_limit "
+            f"({drives[worst].settings.name})"
+        )
+    longest = max(float(stop.times.max()) for stop in stops_of_task(setup))
+    takes = f"takes at most {longest:.2g} s" if np.isfinite(longest) else "does not end"
+    tested.append(
+        f"by the model: a controlled stop from the task {takes} (after stop_time, {values.safety.stop_time:g} s, the "
+        "drives brake by themselves)"
+    )
+    tested.append(
+        "in this run, before anything is enabled: every node answers, is what the config says, and has no fault"
+    )
+    skipped = _untested(setup)
+    watched = _listed([drive for drive in drives if drive.watchdog and drive.settings.name not in skipped])
+    if watched:
+        tested.append(
+            f"in this run, before anything is enabled: the watchdog of {watched} runs out once after "
+            f"{1e3 * values.safety.drive_watchdog:g} ms of silence"
+        )
+    tolerances = [drive.settings.start_tolerance for drive in drives]
+    within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
+    tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")
+    proof = proof_plan(values, setup.loop.system.model.plant, drives, setup.sensing)
+    most = ", ".join(dict.fromkeys(f"{a:g} {unit}" for a, unit in zip(proof.travel, proof.units, strict=True)))
+    tested.append(
+        f"in this run, in stage zero: sign and scale of each torque and position, by a motion of at most {most}; "
+        "a drive that it cannot prove is named"
+    )
+    return [*tested, *(line for line in (seen(drives),) if line)]
+
+
+def zero_torques(setup: RigSetup) -> str:
+    """The largest torque of each drive in stage zero, and what it is made of."""
+    drives, start, plant = setup.settings.drives, setup.start, setup.loop.system.model.plant
+    friction = friction_of(plant)
+    dry = np.zeros(len(drives)) if friction is None else np.array(friction.coulomb)
+    limits = zero_limits(drives, setup.gravity_compensation(start.t, start.q).u, dry)
+    each = ", ".join(
+        f"{drive.name} {limit:.3g} {unit}"
+        for drive, limit, unit in zip(drives, limits, plant.actuators.values(), strict=True)
+    )
+    return (
+        f"stage zero: torques of at most {each}: {MARGIN:g} times what the start pose and dry friction take, "
+        f"and {100 * SHARE:g} % of torque_limit"
+    )
+
+
+def _energy(setup: RigSetup) -> float:
+    """Largest kinetic energy at the start pose with every axis at its speed_limit, whatever the signs [J]."""
+    inertia = np.abs(setup.gravity_compensation(setup.start.t, setup.start.q).inertia)
+    speeds = np.array([drive.speed_limit for drive in setup.settings.drives])
+    return float(speeds @ inertia @ speeds) / 2
+
+
+def _untested(setup: RigSetup) -> dict[str, str]:
+    """Drive -> why its watchdog is not tested."""
+    hold = setup.gravity_compensation(setup.start.t, setup.start.q)
+    motions = let_go(hold, setup.sensing.displacements.units)
+    reasons = {d.settings.name: untested(d, each) for d, each in zip(setup.drives, motions, strict=True)}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
+    values, drives = setup.settings.values, setup.drives
+    calibrated = any(isinstance(each, Path) and each.name == FILE for each in overrides)
+    signs = (
+        f"signs and zeros: {FILE} is laid over; is the machine mounted as it was then?"
+        if calibrated
+        else "signs and zeros of the encoders: not calibrated in this call (servoctl hil CONFIG --calibrate)"
+    )
+    left = [
+        "the emergency stop cuts the power: press it once in stage zero",
+        signs,
+        "position_limits keep the machine clear of itself, of its cables and of people",
+    ]
+    braked = _listed([drive for drive in drives if drive.settings.brake])
+    if braked:
+        left.append(f"the brakes of {braked} hold the machine when the power is off")
+    coasting = _listed([drive for drive in drives if not drive.watchdog])
+    if coasting:
+        left.append(f"{coasting}: no watchdog that is tested: something else must stop the drive when the loop dies")
+    left += _stops(setup)
+    left += [f"the watchdog of {name}: {reason}" for name, reason in _untested(setup).items()]
+    left.append(
+        f"the supply absorbs what braking gives back: {_energy(setup):.3g} J if all axes brake from speed_limit"
+    )
+    left += [line for line in (unseen(drives),) if line]
+    left += [
+        f"{drive.settings.name}: {note}" for drive in drives for note in (drive.unverified, drive.assumption) if note
+    ]
+    left.append(
+        f"masses and friction: the run stops above {100 * values.safety.tracking:g} % of torque_limit "
+        "(hil.safety.tracking); servoctl identify finds them from a log"
+    )
+    return left
+
+
+def _stops(setup: RigSetup) -> list[str]:
+    """What each protocol does when the loop does not stop the machine, and how far an axis falls until it is braked."""
+    lines = []
+    for kind in dict.fromkeys(type(drive) for drive in setup.drives):
+        alike = [drive for drive in setup.drives if type(drive) is kind]
+        who, steps = f"{_listed(alike)} ({alike[0].settings.protocol})", kind.stop_steps
+        lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
+        if any(drive.settings.brake for drive in alike):
+            lines.append(f"{who}, brake: {steps.brake}")
+    return lines + describe_drops(setup) + describe_silence(setup)
+
+
+def _listed(drives: Sequence[Drive]) -> str:
+    return ", ".join(drive.settings.name for drive in drives)
 
 
 def faults_elsewhere(setup: RigSetup) -> list[str]:
@@ -44,3 +200,68 @@ def in_shadow(setup: RigSetup) -> list[str]:
             "does it; --calibrate --armed does it too, and enables nothing"
         )
     return notes
+
+
+def describe(setup: RigSetup) -> list[str]:
+    """One sentence per bus, drive and encoder node, then on the accuracy of the coordinates and on the watchdogs."""
+    settings, plant = setup.settings, setup.run.system.model.plant
+    values, safety = settings.values, settings.values.safety
+    lines = [f"period {1e3 * values.period:g} ms ({1 / values.period:.6g} Hz)"]
+    for name, load in settings.loads.items():
+        lines.append(f"bus {name}: {settings.buses[name]['interface']}, {load.frames:.0f} frames/s, {load.sentence}")
+    for node in (*setup.drives, *setup.sensors):
+        each, quantum = node.settings, node.quantum()
+        where = f"{each.protocol} node {each.node} on {each.bus}"
+        if not isinstance(node, Drive):
+            lines.append(f"encoder {each.name}: {where}, resolution {quantum[0]:.3g} {plant.coordinates[each.name]}")
+            continue
+        unit, drive, number = plant.actuators[each.name], node.settings, setup.drives.index(node)
+        joint = setup.sensing.displacements.units[number]
+        lower, upper = drive.position_limits
+        lines.append(
+            f"drive {each.name}: {where}, gear {each.gear:g}, |u| <= {drive.torque_limit:g} {unit} in steps of "
+            f"{quantum[2]:.3g} {unit}, position {lower:.4g} to {upper:.4g} {joint} in steps of {quantum[0]:.3g} "
+            f"{joint}, speed <= {drive.speed_limit:g} {joint}/s" + (", brake" if drive.brake else "")
+        )
+    accuracy = setup.sensing.coordinates.accuracy(setup.start.t, setup.start.q)
+    worst = int(np.argmax(accuracy))
+    name, unit = list(plant.coordinates.items())[worst]
+    lines.append(f"coordinates are measured to {accuracy[worst]:.3g} {unit} (worst: {name})")
+    watched = any(drive.watchdog for drive in setup.drives)
+    lines.append(
+        f"controlled stop when a sample is {setup.bounds.stale_age / 1e6:g} ms old, drives off at "
+        f"{setup.bounds.lost_age / 1e6:g} ms"
+        + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
+    )
+    lines.append(f"in a controlled stop speeds decay by {stop_rate(setup):.3g}/s, for at most {safety.stop_time:g} s")
+    lines += describe_stops(setup) + describe_drops(setup) + describe_silence(setup)
+    lines += [line for line in (seen(setup.drives), unseen(setup.drives)) if line]
+    return lines + [f"note: {note}" for note in setup.notes]
+
+
+def seen(drives: Sequence[Drive]) -> str:
+    """Which temperatures, voltages and loads are read; empty for none."""
+    parts = [f"{gauge.meaning} of {_names(drives, shown)}" for gauge, shown, _ in _gauges(drives) if shown]
+    return f"read from the drives, with a warning (warn_at): {'; '.join(parts)}" if parts else ""
+
+
+def unseen(drives: Sequence[Drive]) -> str:
+    """Which temperatures, voltages and loads are not read, and what shows them; empty for none."""
+    parts = []
+    for gauge, _, hidden in _gauges(drives):
+        needs = dict.fromkeys(drive.gauge_needs.get(gauge.quantity, "") for drive in hidden)
+        remedy = "; ".join(need for need in needs if need)
+        if hidden and not (gauge.quantity is Quantity.WARNING and not remedy):  # most protocols have none
+            parts.append(f"{gauge.meaning} of {_names(drives, hidden)}" + (f" (shown with {remedy})" if remedy else ""))
+    return f"not seen, only the drives' own limits watch them: {'; '.join(parts)}" if parts else ""
+
+
+def _gauges(drives: Sequence[Drive]) -> Iterator[tuple[Gauge, list[Drive], list[Drive]]]:
+    """Each gauge with the drives that show it, and those that do not."""
+    for gauge in GAUGES:
+        shown = [drive for drive in drives if gauge.quantity in drive.shows]
+        yield gauge, shown, [drive for drive in drives if drive not in shown]
+
+
+def _names(drives: Sequence[Drive], some: Sequence[Drive]) -> str:
+    return "all drives" if len(some) == len(drives) else ", ".join(drive.settings.name for drive in some)

@@ -1,4 +1,4 @@
-"""What happens in a run on drives, from the first frame until every drive is off.
+"""A run on drives in three phases: it is prepared, runs until every drive is off, and is closed.
 
 Design: every problem that can be found before the first frame is found there. However the loop ends, every drive is
 switched off and asked to confirm it, and the folder is closed with the data that exist. Status, events and exit code
@@ -7,38 +7,67 @@ always agree, also for a run that never began or whose recorder died.
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from hil.assembly.environment import Environment
+from hil.assembly.emulation import Environment, TamperedController
 from hil.assembly.prepare import RigSetup
+from hil.assembly.proving import let_go
+from hil.bus import Health
+from hil.calibration.calibrate import CalibratedAxis
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
+from hil.loop.controller import Controller
 from hil.loop.realtime import Grant, without_collector
 from hil.loop.stop_signals import StopSignals
 from hil.loop.tick import TickTimes
-from hil.recorder import Recorder
-from hil.safety import Event, EventKind
-from hil.safety.plan import Phase, Stage
+from hil.recorder import InMemory, Recorder
+from hil.recorder.columns import ColumnLayout
+from hil.rig.dispatch import Dispatch
+from hil.safety import Event, EventKind, Limits, Monitor
+from hil.safety.events import Origin
+from hil.safety.plan import UNPOWERED, Phase, Stage
 from hil.safety.rules import gauge_rules, hidden_gauges
-from hil.session.aftermath import record_aftermath
-from hil.session.ending import Ending, RunResult, TickCounts
-from hil.session.operator import CHECK_EVERY
-from hil.session.parts import assemble
-from hil.session.summary import outcome
-from hil.view.view import LivePage
+from hil.safety.stages import Stages
+from hil.session.calibration import HandCalibration, as_facts
+from hil.session.logbook import Logbook
+from hil.session.operator import CHECK_EVERY, OperatorLink
+from hil.session.reporter import MissedTicks, OutlierReports, Reporter
+from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
+from hil.session.tick_choice import tick_in_c
+from hil.tick.ahead import AheadRig
+from hil.tick.stretch import Stretch
+from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
+from servoctl.estimation.bound import OUTLIER
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 BRING_UP = 20.0  # [s] time limit from the first frame to the first tick
 WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
+VIEW_TIME = 0.02  # [s] longest time between two looks at the operator's requests for gains
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outcome of a run."""
+
+    exit_code: int  # 0, 3, 4 or 130
+    events: tuple[Event, ...]  # recorded events, in order
+    unconfirmed: tuple[str, ...]  # drives that did not confirm that they are off; empty in shadow
+    trajectory: Trajectory  # recorded rows
+    calibration: tuple[CalibratedAxis, ...] = ()  # what a calibration found, per drive; empty in other stages
+    patch: Path | None = None  # the file that a calibration wrote; None: none
 
 
 class HilRun:
-    """One run.
+    """One run. The constructor prepares it: nothing is sent before `run`.
 
     Args:
         setup: The config, ready for drives.
@@ -48,12 +77,6 @@ class HilRun:
         out: Run folder; None: the run is kept in memory, in virtual time only.
         facts: Facts for the summary that this class does not know; more may be added before the run ends.
         signals: Signals that request the controlled stop, already handled; None: they are handled during `run`.
-
-    Attributes:
-        facts: Facts for the summary.
-        parts: What the run is made of.
-        recorder: Records rows, frames and events.
-        columns: Column -> unit, in the order of a row.
 
     Raises:
         RunFolderError: The folder cannot be made.
@@ -69,18 +92,115 @@ class HilRun:
         facts: dict[str, Any],
         signals: StopSignals | None = None,
     ) -> None:
-        self.facts = facts
+        self.setup, self.environment, self.stage, self.facts = setup, environment, stage, facts
+        self.unconfirmed: tuple[str, ...] = ()  # drives that did not confirm that they are off; empty in shadow
         self._period = nanoseconds(setup.settings.values.period)
-        self._wait = round(WAIT_SHARE * self._period)
-        self.parts = assemble(setup, environment, stage, duration, out, facts, signals, self._wait)
-        self.recorder, self.columns = self.parts.recorder, self.parts.table.units
-        self._counts = TickCounts()
+        self._wait = round(WAIT_SHARE * self._period)  # [ns] longest wait for samples from the beginning of a tick
+        self._ticks = 0  # ticks that are done
+        self._wall_time = self._cpu_time = 0.0  # [s] of all ticks
+        self._task_span: list[float] = []  # [s] first and last time in the task; empty before it begins
         self._began = self._engaged = False
         self._progress: Callable[[float], None] | None = None
+        faults, emulated = environment.faults, environment.truth is not None
+        self.monitor = Monitor(setup.drives, setup.sensors, setup.bounds, setup.rules)
+        self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
+        setup.live_gains.begin(self.controller.take_law)
+        gains = [gain.path for gain in setup.live_gains.gains]
+        nodes = [*setup.drives, *setup.sensors]
+        self.table = ColumnLayout(setup.loop, nodes, len(setup.drives), emulated, gains)
+        self.recorder: Recorder | InMemory = InMemory(self.table.units, facts)
+        if out is not None:
+            text = "" if setup.run.loaded is None else setup.run.loaded.text
+            self.recorder = Recorder(out, self.table.units, facts, text, environment.lockstep)
+        try:
+            self._connect(duration, signals)
+        except BaseException as error:
+            if isinstance(self.recorder, Recorder):
+                self.recorder.__exit__(type(error), error, error.__traceback__)
+            raise
 
-    def show(self, view: LivePage) -> None:
-        """Connects a live page; its viewers can stop the run and change gains."""
-        self.parts.operator.view = view
+    def _connect(self, duration: float | None, signals: StopSignals | None) -> None:
+        """Builds what works with the recorder."""
+        setup, environment, stage = self.setup, self.environment, self.stage
+        settings, clock = setup.settings, environment.clock
+        self.reporter = Reporter(self.monitor, self.recorder, clock)
+        self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
+        self.plan = setup.plan(stage, duration)
+        hold = self.plan.hold(setup.start.q, setup.start.v)
+        self.rig = AheadRig(
+            self.dispatch,
+            setup.drives,
+            setup.sensors,
+            setup.sensing,
+            setup.start,
+            settings.values.period,
+            sends=stage not in UNPOWERED,
+            prediction=setup.prediction if settings.values.prediction else None,
+            truth=environment.truth,
+            asks=stage is Stage.CALIBRATE,
+            holding=hold.u.tolist(),
+            let_go=let_go(hold, setup.sensing.displacements.units),
+            evenly=self.controller.estimating,
+        )
+        limits = Limits(settings.drives, settings.values.period, clock.now)
+        self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
+        self.facts["tick"] = tick_in_c(
+            self.rig, setup, self.controller, self.stages, limits, self.recorder.frame_records
+        )
+        self._outliers = OutlierReports(setup.loop, self.reporter)
+        self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
+        self.logbook = Logbook(
+            setup, self.controller, self.rig, self.stages, self.table, self.recorder, environment.truth is not None
+        )
+        self.operator = OperatorLink(
+            setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep, signals
+        )
+        self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
+        self._take_ticks_ahead()
+
+    def _take_ticks_ahead(self) -> None:
+        """Lets C do several ordinary ticks in one call where it does the ticks, sockets and rows included."""
+        rig, log = self.rig, self.logbook.in_c
+        if rig.machine is None or rig.sockets is None or rig.feeds is None or log is None:
+            return
+        if isinstance(self.recorder, Recorder):
+            rig.stretch = Stretch(
+                rig.machine, rig.sockets, log, self.recorder.rings, self.setup.drives, rig.feeds, self._period,
+                self._wait, self.stages.duration,
+            )  # fmt: skip
+            rig.stretch.report(sorted(self._missed.codes), self._outliers.innovation, OUTLIER)
+
+    def not_granted(self, grants: Iterable[Grant]) -> None:
+        """Reports the real-time rights that the system did not grant; called before the run begins."""
+        for grant in grants:
+            self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
+
+    def abandon(self, error: BaseException | None = None) -> None:
+        """Closes everything that a run left open because it failed or never began; no effect after a normal end.
+
+        Args:
+            error: The cause; None: the run never began.
+        """
+        reporter = self.reporter
+        if isinstance(self.recorder, Recorder) and not self.recorder.closed:
+            if isinstance(error, KeyboardInterrupt):
+                reporter.report(EventKind.INTERRUPTED, "", "" if self._began else "before the first frame")
+            elif error is None:
+                reporter.report(EventKind.EXCEPTION, "", "the run never began")
+            else:
+                detail = str(error) if isinstance(error, ServoctlError) else in_one_line(error)
+                reporter.report(EventKind.EXCEPTION, "", detail)
+            with suppress(Exception):  # the first failure is the one to report; the folder still gets its events
+                reporter.pass_on()
+            facts = {**self.facts, **outcome(self.monitor), "stage": self.stage.name.lower()}
+            if facts["status"] != "interrupted":
+                facts["status"] = "failed"
+            with suppress(RunFolderError):
+                reporter.close(facts)
+        with suppress(Exception):
+            self.dispatch.close()
+
+    # Run.
 
     def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> RunResult:
         """Runs to the end.
@@ -92,7 +212,7 @@ class HilRun:
         Raises:
             RunFolderError: The folder cannot be finished; every drive is off.
         """
-        reporter, operator = self.parts.reporter, self.parts.operator
+        reporter, operator = self.reporter, self.operator
         reporter.listener, self._progress = say, progress
         with operator.listen():
             reporter.pass_on()
@@ -100,29 +220,29 @@ class HilRun:
                 reporter.report(EventKind.INTERRUPTED, "", f"{operator.stop_reason}, before the first frame")
             else:
                 self._work()
-            return Ending(self.parts, self._counts).close()
+            return self._end()
 
     def _work(self) -> None:
         """From the first frame until every drive is off."""
         self._began = True
-        parts, counts, reporter = self.parts, self._counts, self.parts.reporter
-        clock = parts.environment.clock
+        rig, reporter, clock, drives = self.rig, self.reporter, self.environment.clock, self.setup.drives
         try:
-            parts.rig.start(clock.now() + round(BRING_UP * SECOND))
-            for drive in parts.setup.drives:
+            rig.start(clock.now() + round(BRING_UP * SECOND))
+            for drive in drives:
                 if drive.doubts:
                     reporter.report(EventKind.STOPS_OTHERWISE, drive.settings.name, "; ".join(drive.doubts))
-                if parts.rig.sends and (hidden := hidden_gauges(drive)):
+                if rig.sends and (hidden := hidden_gauges(drive)):
                     reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
-            parts.monitor.watch(gauge_rules(parts.setup.drives))
-            loop = TickLoop(parts.rig, clock, self._period, self._wait)
+            self.monitor.watch(gauge_rules(drives))
+            loop = TickLoop(rig, clock, self._period, self._wait)
+            noticed: AbstractContextManager[None] = nullcontext() if rig.stretch is None else rig.stretch.awake()
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
                 # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
-                with without_collector(), np.errstate(all="ignore"), parts.ahead.awake():
+                with without_collector(), np.errstate(all="ignore"), noticed:
                     loop.run(self._decide, self._log, self._go_ahead)
             finally:
-                counts.wall_time, counts.cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
+                self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
         except DriveError as error:
             reporter.report_handshake(error)
         except ServoctlError as error:
@@ -133,41 +253,67 @@ class HilRun:
             reporter.report_exception(error)
         finally:
             self._off()
-            record_aftermath(parts, counts.ticks)
+            self._record_aftermath()
 
-    def abandon(self, error: BaseException | None = None) -> None:
-        """Closes everything that a run left open because it failed or never began; no effect after a normal end.
+    def _decide(self, tick: Tick, reading: Reading) -> Array | None:
+        environment, stages = self.environment, self.stages
+        if environment.faults is not None and (stall := environment.faults.stall()):
+            environment.clock.sleep_until(environment.clock.now() + stall)
+        if self._hand is not None and not tick.number:
+            environment.guided(self.plan.duration)
+        torques = self.rig.decide(tick)
+        if torques is None:
+            torques = stages.decide(tick, reading)
+        if stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
+            self._engaged = True
+            environment.engaged()
+        return torques
 
-        Args:
-            error: The cause; None: the run never began.
+    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
+        self.logbook.enter(tick, reading, sent, times)
+        self._done(tick)
+
+    def _go_ahead(self, number: int, deadline: int) -> Ahead:
+        """Ticks that C did from the one with this number and deadline [ns] on; see `hil.loop.tick.TickLoop.run`.
+
+        They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
-        reporter = self.parts.reporter
-        if isinstance(self.recorder, Recorder) and not self.recorder.closed:
-            if isinstance(error, KeyboardInterrupt):
-                reporter.report(EventKind.INTERRUPTED, "", "" if self._began else "before the first frame")
-            elif error is None:
-                reporter.report(EventKind.EXCEPTION, "", "the run never began")
-            else:
-                detail = str(error) if isinstance(error, ServoctlError) else in_one_line(error)
-                reporter.report(EventKind.EXCEPTION, "", detail)
-            with suppress(Exception):  # the first failure is the one to report; the folder still gets its events
-                reporter.pass_on()
-            facts = {**self.facts, **outcome(self.parts.monitor), "stage": self.parts.stage.name.lower()}
-            if facts["status"] != "interrupted":
-                facts["status"] = "failed"
-            with suppress(RunFolderError):
-                reporter.close(facts)
-        with suppress(Exception):
-            self.parts.dispatch.close()
+        rig, most, live_gains = self.rig, 1 + -number % CHECK_EVERY, self.setup.live_gains
+        if self.operator.view is not None:
+            most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
+        if rig.stretch is None or most < 2 or self.monitor.clamps or live_gains.moving or self._outliers.going:
+            return Ahead()
+        ahead = rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
+        if ahead.ticks:
+            last = rig.stretch.last(number + ahead.ticks - 1)
+            self._missed.met(ahead.ticks - 1)
+            self._outliers.met(ahead.ticks - 1)
+            self.stages.follow(last, rig.clamped, ahead.ticks)
+            self._done(last)
+        return ahead
 
-    def not_granted(self, grants: Iterable[Grant]) -> None:
-        """Reports the real-time rights that the system did not grant; called before the run begins."""
-        for grant in grants:
-            self.parts.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
+    def _done(self, tick: Tick) -> None:
+        """What a tick, or the last one of several in C, leads to when its row is written."""
+        stages = self.stages
+        self._ticks = tick.number + 1
+        if self._hand is not None:
+            self._hand.take(self.environment.clock.now())
+        _, _, command, log = self.table.parts
+        in_task = stages.mode is Phase.FULL
+        if in_task:
+            self._task_span = [*self._task_span[:1], tick.began / SECOND]
+            self._missed.tick(command, log)
+        self._outliers.tick(tick.began / SECOND, command, stages.task_time if in_task else 0.0)
+        if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
+            self.reporter.report(EventKind.RECORDER, "", problem)
+        self.operator.attend(tick)
+        self.reporter.pass_on()
+        if self._progress is not None and tick.number % 100 == 0:
+            self._progress(min(1.0, stages.task_time / self.plan.duration))
 
     def _off(self) -> None:
         """Switches every drive off, whatever happened before."""
-        rig, reporter = self.parts.rig, self.parts.reporter
+        rig, reporter = self.rig, self.reporter
         try:
             rig.stop()
         except BaseException as error:  # of the clock: `stop` catches what a drive or a bus raises
@@ -175,54 +321,120 @@ class HilRun:
         for name, failure in rig.switch_off.failures.items():
             reporter.report(EventKind.EXCEPTION, name, failure)
         if rig.sends:
-            self.parts.unconfirmed = tuple(
-                drive.settings.name for drive in self.parts.setup.drives if drive.possibly_on
-            )
-            for drive in self.parts.setup.drives:
+            self.unconfirmed = tuple(drive.settings.name for drive in self.setup.drives if drive.possibly_on)
+            for drive in self.setup.drives:
                 if not drive.confirmed_off:
                     kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
                     reporter.report(kind, drive.settings.name)
         reporter.pass_on()
 
-    def _decide(self, tick: Tick, reading: Reading) -> Array | None:
-        parts, environment = self.parts, self.parts.environment
-        if environment.faults is not None and (stall := environment.faults.stall()):
-            environment.clock.sleep_until(environment.clock.now() + stall)
-        if parts.hand is not None and not tick.number:
-            environment.guided(parts.plan.duration)
-        torques = parts.rig.decide(tick)
-        if torques is None:
-            torques = parts.stages.decide(tick, reading)
-        if parts.stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
-            self._engaged = True
-            environment.engaged()
-        return torques
+    def _record_aftermath(self) -> None:
+        """Records rows in stage `over` while time is virtual and a drive is on, a brake open or the machine in motion.
 
-    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        self.parts.logbook.enter(tick, reading, sent, times)
-        self._done(tick)
+        Nothing is sent to the drives any more.
+        """
+        environment, rig = self.environment, self.rig
+        if not (environment.lockstep and rig.sends):
+            return
+        clock, tick = environment.clock, self._ticks
+        self.stages.mode, self.stages.law_torques = Phase.OVER, self.controller.nothing()
+        now, nothing = clock.now(), np.zeros(len(rig.drives))
+        end = now + nanoseconds(self.setup.settings.values.emulation.after)
+        self.facts["loop_end"] = now / SECOND  # from here on no law is evaluated
+        while True:
+            reading = rig.listen()
+            self.logbook.add_row(Tick(tick, now, now, self._period, 0), reading, nothing, now)
+            if environment.settled() or now + self._period > end:
+                return
+            tick, now = tick + 1, now + self._period
+            clock.sleep_until(now)
 
-    def _go_ahead(self, number: int, deadline: int) -> Ahead:
-        done = self.parts.ahead(number, deadline)
-        if self.parts.ahead.last is not None:
-            self._done(self.parts.ahead.last)
-        return done
+    # End.
 
-    def _done(self, tick: Tick) -> None:
-        """What a tick, or the last one of several in C, leads to when its row is written."""
-        parts, stages, counts = self.parts, self.parts.stages, self._counts
-        counts.ticks = tick.number + 1
-        if parts.hand is not None:
-            parts.hand.take(parts.environment.clock.now())
-        _, _, command, log = parts.table.parts
-        in_task = stages.mode is Phase.FULL
-        if in_task:
-            counts.task_span = [*counts.task_span[:1], tick.began / SECOND]
-            parts.missed.tick(command, log)
-        parts.outliers.tick(tick.began / SECOND, command, stages.task_time if in_task else 0.0)
-        if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
-            parts.reporter.report(EventKind.RECORDER, "", problem)
-        parts.operator.attend(tick)
-        parts.reporter.pass_on()
-        if self._progress is not None and tick.number % 100 == 0:
-            self._progress(min(1.0, stages.task_time / parts.plan.duration))
+    def _end(self) -> RunResult:
+        """Closes buses, folder and live page of a run whose drives are off.
+
+        Raises:
+            RunFolderError: The folder cannot be finished.
+        """
+        self._outliers.close()
+        self._attempt(self._judge, None)
+        self._attempt(self._blame_emulator, None)
+        more: dict[str, Any] = self._attempt(self.environment.facts, {})
+        buses = bus_states(self._attempt(self.dispatch.healths, dict[str, Health]()))
+        self._attempt(self.dispatch.close, None)
+        self.reporter.pass_on()
+        trajectory = self._close_folder(self._summary(buses) | more)
+        folder = self.recorder.path if isinstance(self.recorder, Recorder) else None
+        drawn = with_drawing(trajectory, self.setup.loop.system.model, folder)
+        code, events = self.monitor.exit_code, tuple(self.monitor.events)
+        if self._hand is None:
+            return RunResult(code, events, self.unconfirmed, drawn)
+        return RunResult(code, events, self.unconfirmed, drawn, tuple(self._hand.axes), self._hand.write(folder))
+
+    def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
+        """What the summary says."""
+        ticks, wall, book, test = self._ticks, self._wall_time, self.logbook, self.stages.test
+        book.close()
+        cpu = self._cpu_time / ticks if ticks and not self.environment.lockstep else None
+        duration = ticks * self.setup.settings.values.period
+        return {
+            **self.facts,
+            "timing": self.facts.get("timing", {}) | timing_figures(book.timing, book.parts, cpu),
+            "steps": ticks,
+            "evaluations": self.controller.evaluations,
+            "duration": duration,
+            "wall_time": wall,
+            "realtime_factor": duration / wall if wall else None,
+            "task_span": self._task_span if len(self._task_span) == 2 else [],
+            **outcome(self.monitor),
+            "stage": self.stage.name.lower(),
+            "bus": buses,
+            "drives": drive_states(self.setup.drives, self.rig.sends, None if test is None else test.proof),
+            "ticks_in_c": self.rig.ticks,
+            "given_back": dict(self.rig.given_back),
+        }
+
+    def _close_folder(self, facts: dict[str, Any]) -> Trajectory:
+        """Finishes the folder; the live page shows how the run ended, or that the folder could not be finished."""
+        shown = {"status": facts["status"], "exit_code": self.monitor.exit_code, "error": facts.get("error")}
+        try:
+            return self.reporter.close(facts)
+        except RunFolderError as error:
+            shown = {"status": "failed", "exit_code": Origin.RIG.value, "error": str(error)}
+            raise
+        finally:
+            if self.operator.view is not None:
+                self.operator.view.close(shown)
+
+    def _judge(self) -> None:
+        """Reports what a calibration refuses, or the required tasks that a run missed, unless the run has failed."""
+        hand, code = self._hand, self.monitor.exit_code
+        if hand is not None and code in (0, Origin.OPERATOR.value):
+            for name, problem in hand.judge():
+                self.reporter.report(EventKind.CALIBRATION, name, problem)
+            self.facts["calibration"] = as_facts(hand.axes)
+        missed, run = self._missed.missed(), self.setup.run
+        if missed and not self.monitor.exit_code:
+            why = why_missed(run.system, self.setup.start, run.task_map, missed)
+            shares = ", ".join(f"{task} in {share:.0%} of the ticks" for task, share in missed.items())
+            self.reporter.report(EventKind.UNMET, "", f"{shares}; {why}")
+
+    def _blame_emulator(self) -> None:
+        """Reports after old samples whether the emulator in its own process was late, or the loop or the bus."""
+        monitor = self.monitor
+        if not any(monitor.counts.get(kind) for kind in (EventKind.STALE, EventKind.LOST)):
+            return
+        late = self.environment.emulator_lateness()
+        if late is not None:
+            own = late >= monitor.bounds.stale_age / SECOND / 2
+            whose = "that explains the stale samples" if own else "the samples were lost by the loop or the bus"
+            self.reporter.report(EventKind.EMULATOR, "", f"at most {1e3 * late:.1f} ms; {whose}")
+
+    def _attempt(self, action: Callable[[], T], default: T) -> T:
+        """Result of an action; if it raises, the exception is reported and the run counts as failed."""
+        try:
+            return action()
+        except BaseException as error:  # a user's plant may raise anything, even SystemExit
+            self.reporter.report_exception(error)
+            return default

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.emulation import in_lockstep
-from hil.assembly.environment import Environment
+from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.falling import refuse_fall, states_within_limits
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
@@ -27,11 +26,9 @@ from hil.safety import Event
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.accuracy import explained_errors
 from hil.session.calibration import DURATION, instructions, refuse_unreadable
-from hil.session.ending import RunResult
 from hil.session.guided import check_recording
-from hil.session.notes import faults_elsewhere, in_shadow
-from hil.session.preflight import preflight, zero_torques
-from hil.session.run import HilRun
+from hil.session.notes import faults_elsewhere, in_shadow, preflight, zero_torques
+from hil.session.run import HilRun, RunResult
 from hil.view.view import LivePage
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
@@ -124,7 +121,7 @@ class ReadyRun:
             if show is not None:
                 # started before real-time rights are taken: the page's process must not inherit them
                 view = stack.enter_context(self._view(run))
-                run.show(view)
+                run.operator.view = view
                 show(view.address)
             if not lockstep:
                 granted = stack.enter_context(prepare(cpu=request.cpu))
@@ -153,7 +150,7 @@ class ReadyRun:
         about |= {
             "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
             "position_units": dict(zip(names, units, strict=False)),
-            "units": dict(run.columns), "period": settings.values.period,
+            "units": dict(run.table.units), "period": settings.values.period,
             "ramp": settings.values.live_ramp, "stage": self.stage.name.lower(), "stale": settings.values.safety.stale,
             "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
             "statuses": {status.code: status.value for status in Status},
@@ -164,7 +161,7 @@ class ReadyRun:
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         model = self.setup.loop.system.model
         about["frames"], about["shapes"] = task_frames(model.task), placed_shapes(model.bounds)
-        return LivePage(run.recorder, list(run.columns), rates, gains, about, model.plant)
+        return LivePage(run.recorder, list(run.table.units), rates, gains, about, model.plant)
 
     def close(self) -> None:
         """Closes the buses of a run that does not begin."""

@@ -108,8 +108,8 @@ def _search_problems(run: "Run") -> list[str]:
 
 def _check_rig(run: "Run", report: "CheckReport") -> None:
     """Adds a section on the drives, or their errors, to the report."""
-    from hil.assembly.describe import describe
     from hil.assembly.prepare import prepare
+    from hil.session.notes import describe
     from servoctl.errors import ConfigError
 
     assert run.loaded is not None

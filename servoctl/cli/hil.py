@@ -18,7 +18,7 @@ from servoctl.cli.run import headline, number, say_bounds
 from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
-    from hil.session.ending import RunResult
+    from hil.session.run import RunResult
     from hil.session.start import ReadyRun
     from servoctl.run_folder.trajectory import Trajectory
 

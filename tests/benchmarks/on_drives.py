@@ -6,14 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hil.assembly.emulation import in_lockstep
-from hil.assembly.environment import Environment
+from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import RigSetup, load
 from hil.loop import Tick
 from hil.loop.realtime import prepare
 from hil.safety.plan import Phase, Stage
-from hil.session.ending import RunResult
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
 from tests.benchmarks.contest import Entry, Line, Results
 from tests.hil.socket_pair import on_pair
@@ -39,7 +37,7 @@ class TimedRun(HilRun):
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.parts.stages.mode is Phase.FULL:
+        if self.stages.mode is Phase.FULL:
             self.times.append((tick.number, time.thread_time()))
 
     def tick_time(self) -> float:

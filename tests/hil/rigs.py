@@ -169,7 +169,7 @@ def play(
 
     def ask() -> None:
         if stop_at is not None:
-            stop = partial(run.parts.operator.request_stop, "asked to stop")
+            stop = partial(run.operator.request_stop, "asked to stop")
             emulator.world.after(nanoseconds(stop_at), stop)
 
     def engaged() -> None:

@@ -12,8 +12,7 @@ from functools import partial
 
 import can
 
-from hil.assembly.emulation import emulated_rig, hand_of
-from hil.assembly.environment import Environment
+from hil.assembly.emulation import Environment, emulated_rig, hand_of
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, close_all
 from hil.bus.python_can import PythonCanBus

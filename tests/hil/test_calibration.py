@@ -19,8 +19,7 @@ from hil.recorder.frame_log import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.calibration import calibrated, instructions
-from hil.session.ending import RunResult
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError

@@ -14,8 +14,7 @@ from hil.safety import Reaction
 from hil.safety.plan import Stage
 from hil.sensing.gravity import task_errors
 from hil.session.accuracy import explained_errors
-from hil.session.ending import RunResult
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 from tests.hil.emulation import SHORT

@@ -74,4 +74,4 @@ def test_the_log_of_frames_holds_every_frame_from_power_on_to_the_end(tmp_path: 
     assert sum(wire.values()) > 1000
     assert not logged - wire
     # what ends on the wire at the instant of the last row has not been received
-    assert sum((wire - logged).values()) <= len(played.run.parts.setup.drives)
+    assert sum((wire - logged).values()) <= len(played.run.setup.drives)

@@ -16,8 +16,7 @@ from hil.loop import nanoseconds
 from hil.protocols.nodes import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.ending import RunResult
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from tests.hil.faults.carts.run import SETTLING
 from tests.hil.faults.carts.scenario import PROTOCOLS, machine
 
@@ -92,7 +91,7 @@ def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str)
     counted = sum(node.rejected for node in (*prepared.drives, *prepared.sensors))
     # the last frame may lie in the inbox still
     assert sent["bad"] - 2 <= counted <= sent["bad"]
-    assert sent["unknown"] - 2 <= run.parts.dispatch.unknown - quiet.parts.dispatch.unknown <= sent["unknown"]
+    assert sent["unknown"] - 2 <= run.dispatch.unknown - quiet.dispatch.unknown <= sent["unknown"]
     assert EventKind.REJECTED in {event.kind for event in among.events}
 
 

@@ -13,8 +13,7 @@ from hil.frame import Frame
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind
 from hil.safety.plan import Stage
-from hil.session.ending import RunResult
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 from servoctl.types import Array
@@ -142,7 +141,7 @@ def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
     for lockstep, handled in ((True, False), (False, True)):
         place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
         run = HilRun(prepared, place, Stage.FULL, None, None, {})
-        with run.parts.operator.listen():
+        with run.operator.listen():
             assert (signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL) is handled
         assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
         run.abandon()

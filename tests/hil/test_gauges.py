@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.assembly.describe import describe
 from hil.assembly.prepare import load
 from hil.drives.base import Drive
 from hil.drives.quantities import GAUGES, Quantity
@@ -15,7 +14,7 @@ from hil.frame import Frame
 from hil.protocols.nodes import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.preflight import preflight
+from hil.session.notes import describe, preflight
 from servoctl.errors import ConfigError
 from tests.hil.emulation import drive_settings
 from tests.hil.rigs import RACK, lift, play

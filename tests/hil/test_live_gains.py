@@ -152,7 +152,7 @@ WISH = 400
 def ended(out: Path, wishes: dict[int, tuple[int, float]], *overrides: str, engine: str = "vm") -> Any:
     prepared = load(BELT, [BOTH, "hil.live_ramp=0.2", "hil.period=0.0025", *overrides], engine)
     run = HilRun(prepared, in_lockstep(prepared, engine), Stage.FULL, 0.6, out, {"engine": prepared.loop.engine})
-    run.show(Scripted(wishes))  # type: ignore[arg-type]
+    run.operator.view = Scripted(wishes)  # type: ignore[arg-type]
     return run.run(lambda event: None)
 
 
@@ -220,7 +220,7 @@ def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> 
     for wishes, last in (({100: (0, 15.0)}, 15.0), ({}, 8.0)):
         renewed = prepared.renewed(())
         run = HilRun(renewed, in_lockstep(renewed, "vm"), Stage.ZERO, 0.3, None, {})
-        run.show(Scripted(wishes))  # type: ignore[arg-type]
+        run.operator.view = Scripted(wishes)  # type: ignore[arg-type]
         result = run.run(lambda event: None)
         assert result.trajectory[f"live.{ALPHA}"][-1] == last
         assert renewed.live_gains.values[0] == last
@@ -229,12 +229,12 @@ def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> 
 def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     prepared = load(BELT, [BOTH], "vm")
     run = HilRun(prepared, in_lockstep(prepared, "vm"), Stage.FULL, 1.0, None, {})
-    run.show(Scripted({1000: (0, 15.0)}))  # type: ignore[arg-type]
+    run.operator.view = Scripted({1000: (0, 15.0)})  # type: ignore[arg-type]
     decide = run._decide
 
     def stopping(tick: Tick, reading: Any) -> Any:
         if tick.number == 998:
-            run.parts.stages.ask_to_stop("test")
+            run.stages.ask_to_stop("test")
         return decide(tick, reading)
 
     run._decide = stopping  # type: ignore[method-assign]

@@ -19,7 +19,7 @@ from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 from hil.loop import VirtualClock
 from hil.loop.virtual_time import World
-from hil.session.ending import RunResult
+from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hil.safety import EventKind
-from hil.session.ending import RunResult
+from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from hil.assembly.emulation import environment_of, make_emulator
-from hil.assembly.environment import Environment
+from hil.assembly.emulation import Environment, environment_of, make_emulator
 from hil.assembly.prepare import prepare
 from hil.bus import Bus, Health
 from hil.emulator.emulator import Emulator

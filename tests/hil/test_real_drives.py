@@ -21,7 +21,7 @@ from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import WallClock
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Stage
-from hil.session.ending import RunResult
+from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.errors import ConfigError

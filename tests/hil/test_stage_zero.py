@@ -75,7 +75,7 @@ def test_one_of_redundant_motors_that_drives_the_machine_away_is_named_before_ra
 def test_sound_drives_are_proved_by_a_motion_of_a_few_steps(name: str) -> None:
     played = zero(name)
     assert named(played) == []
-    proof = [axis.as_dict() for axis in played.run.parts.stages.test.proof.axes]
+    proof = [axis.as_dict() for axis in played.run.stages.test.proof.axes]
     assert all(axis["state"] == "proved" and 0.8 < axis["response"] < 1.2 for axis in proof)  # noise of the speeds
     assert moved(played).max() < 0.012  # of a wrist joint, whose brake opens later than its neighbours'
 

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from hil.assembly.describe import describe
 from hil.assembly.falling import states_within_limits
 from hil.assembly.prepare import load
 from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stop_from
+from hil.session.notes import describe
 from servoctl.types import State
 from tests.hil.rigs import RIGS, Rig, play
 

@@ -136,7 +136,7 @@ class Checked(HilRun):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        rig = self.parts.rig
+        rig = self.rig
         assert rig.sockets is not None and rig.machine is not None
         self.stretch, rig.stretch = rig.stretch, None  # one tick at a time at first
         self.machine, self.sockets, self.checked = rig.machine, rig.sockets, 0
@@ -146,7 +146,7 @@ class Checked(HilRun):
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
         if self.checked == 40:
-            self.parts.rig.stretch = self.stretch
+            self.rig.stretch = self.stretch
 
     def _state(self) -> list[bytes]:
         tick, ffi = self.machine.tick, self.machine.ffi
@@ -265,7 +265,7 @@ class Later(HilRun):
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.timer is None and self.parts.rig.stretch is not None and self.parts.rig.ticks:
+        if self.timer is None and self.rig.stretch is not None and self.rig.ticks:
             self.timer = threading.Timer(0.25, self.act)
             self.timer.start()
 
@@ -276,7 +276,7 @@ class Killed(Later):
     """A run whose bus dies in the task."""
 
     def act(self) -> None:
-        for bus in self.parts.environment.buses.values():
+        for bus in self.environment.buses.values():
             assert isinstance(bus, PythonCanBus) and bus.descriptor is not None
             with socket.socket(fileno=socket.dup(bus.descriptor)) as same:
                 same.shutdown(socket.SHUT_RDWR)
@@ -286,7 +286,7 @@ class Asked(Later):
     """A run that the operator ends."""
 
     def act(self) -> None:
-        self.at = self.parts.environment.clock.now() / SECOND
+        self.at = self.environment.clock.now() / SECOND
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -294,7 +294,7 @@ def test_a_bus_that_dies_while_c_does_ticks_ends_the_run(tmp_path: Path) -> None
     run, ended = run_on_sockets(tmp_path / "run", Killed, 5.0)
     kinds = {event.kind for event in ended.events}
     assert EventKind.BUS in kinds and EventKind.NOT_CONFIRMED in kinds and ended.exit_code == 3
-    assert 0 < run.parts.rig.ticks < 400 and run.timer is not None
+    assert 0 < run.rig.ticks < 400 and run.timer is not None
 
 
 def test_a_signal_ends_a_stretch_of_ticks_in_c(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hil.sensing.channels import Channel
 from hil.sensing.tracking import REMEDY, WINDOW, DisturbanceObserver, TrackingMonitor
-from hil.session.ending import RunResult
+from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant

@@ -110,7 +110,7 @@ def play(scenario: Scenario) -> Verdict:
         emulator.engaged()
         truth.begin()
         if scenario.stop_at is not None:
-            stop = partial(run.parts.operator.request_stop, "Ctrl-C")
+            stop = partial(run.operator.request_stop, "Ctrl-C")
             emulator.world.after(nanoseconds(scenario.stop_at), stop)
 
     environment = replace(environment_of(setup, emulator), engaged=engaged)

@@ -17,8 +17,7 @@ from hil.loop import SECOND, nanoseconds
 from hil.recorder.columns import STAGES
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
-from hil.session.ending import RunResult
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from servoctl.types import Array
 from tests.hil.faults.carts.expected import GOES_ON, STALE, Expected, expected
 from tests.hil.faults.carts.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
@@ -213,7 +212,7 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
     run = HilRun(prepared, environment, stage, None, None, {})
     ended = run.run(lambda event: None)
-    if run.parts.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
+    if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
         raise KeyboardInterrupt  # the signal was meant for this process, not for the run
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)
