@@ -13,7 +13,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture
-from servoctl.mechanics.spatial.task.held_posture import HeldPosture
+from servoctl.mechanics.spatial.task.robot import HeldPosture
 from servoctl.reference.signal import Signal
 from servoctl.types import State
 

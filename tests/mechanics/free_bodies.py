@@ -13,7 +13,7 @@ import servoctl
 from servoctl.engine.kernel import directional, jacobian
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.spatial.kinematics import FrameMotion
+from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.types import Array
 
 PARTS = {"x": "m", "y": "m", "z": "m", "a": "rad", "b": "rad", "c": "rad"}
@@ -68,28 +68,25 @@ class FreeBodies(servoctl.Plant):
     def frame_motions(self, names: Sequence[str], q: Array, v: Array) -> dict[str, FrameMotion]:
         return {name: self._motion(name, q, v) for name in names}
 
-    def centre_of_mass(self, q: Array, v: Array) -> FrameMotion:
+    def centre_of_mass(self, q: Array, v: Array) -> PointMotion:
         """Of bodies of equal mass."""
         motions = [self._motion(name, q, v) for name in self.names]
         mean = {
             field: sum((getattr(motion, field) for motion in motions), start=0.0) / self.count
             for field in ("position", "linear", "velocity", "drift")
         }
-        nothing = np.zeros((3, len(q)))
-        return FrameMotion(
-            rotation=np.eye(3), angular=nothing, angular_velocity=np.zeros(3), angular_drift=np.zeros(3), **mean
-        )
+        return PointMotion(**mean)
 
     def _motion(self, name: str, q: Array, v: Array) -> FrameMotion:
         R, p = self.pose(name, q)
         nothing, still = np.zeros((3, len(q))), np.zeros(3)
         if np.asarray(q).dtype != object or name == "world":
-            return FrameMotion(R, p, nothing, nothing, still, still, still, still)
+            return FrameMotion(p, nothing, still, still, R, nothing, still, still)
         turns = jacobian(R.ravel(), q)
         J_w = np.array([vee(turns[:, i].reshape(3, 3) @ R.T) for i in range(len(q))], dtype=object).T
         J_v = jacobian(p, q)
         velocity, w = J_v @ v, J_w @ v
-        return FrameMotion(R, p, J_v, J_w, velocity, w, directional(velocity, q, v), directional(w, q, v))
+        return FrameMotion(p, J_v, velocity, directional(velocity, q, v), R, J_w, w, directional(w, q, v))
 
 
 def vee(A: Array) -> Array:

@@ -97,9 +97,19 @@ def test_a_loop_is_not_finite_half_a_turn_apart() -> None:
     builder.add(arm7(1))
     builder.frame("stop", "world", Placement.at((0.0, 0.0, 0.333 + 0.107), (np.pi, 0.0, -0.5)))
     builder.loop("hinge", "hinge", "stop", "tool")
-    robot = builder.plant()
-    model = Model(robot, {}, State(0.0, np.zeros(1), np.zeros(1)))
-    assert not np.isfinite(model.matrices(State(0.0, np.zeros(1), np.zeros(1))).passive.A).all()
+    model = Model(builder.plant(), {}, State(0.0, np.zeros(1), np.zeros(1)))
+    assert np.isnan(model.matrices(State(0.0, np.zeros(1), np.zeros(1))).passive.violation[3:]).all()
+
+
+def test_the_rows_of_a_hinge_are_not_finite_where_its_axes_point_opposite_ways() -> None:
+    builder = RobotBuilder()
+    builder.add(arm7(2))
+    builder.frame("stop", "world", Placement.at((0.0, 0.0, 0.333), (np.pi / 2, 0.0, 0.0)))
+    builder.loop("hinge", "hinge", "stop", "link2")
+    start = State(0.0, np.zeros(2), np.ones(2))
+    rows = Model(builder.plant(), {}, start).matrices(start).passive
+    for part in (rows.violation, rows.violation_rate, rows.b, rows.A[:, 0]):
+        assert np.isnan(part[3:]).all()
 
 
 @pytest.mark.parametrize("kind", LOOP_ROWS)

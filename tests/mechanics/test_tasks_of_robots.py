@@ -85,7 +85,7 @@ def test_closed_form_rows_take_a_third_of_the_operations_of_differentiation() ->
     derived = Model(robot, {"tool": sc.Holonomic(place)}, at).rows_kernel
     assert ours.function.n_instructions() < 0.5 * derived.function.n_instructions()
     pose = Model(robot, {"tool": sc.Pose("tool", (0.3, 0.1, "t"), rpy=(0.0, 0.0, 0.0))}, at).rows_kernel
-    assert pose.function.n_instructions() < 1000
+    assert pose.function.n_instructions() < 1200
 
 
 def test_unknown_frames_of_a_robot_are_all_named_at_once() -> None:

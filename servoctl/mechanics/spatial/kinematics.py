@@ -5,13 +5,17 @@ Only bodies that carry a frame, and those below them, are visited. Closed forms 
 differentiating poses. The columns of a free base's quaternion are those of 2 G.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from servoctl.engine.kernel import directional, jacobian, substituted
+from servoctl.engine.symbol import symbols
+from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.dynamics import body_moments
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeFrame
 from servoctl.mechanics.spatial.moments import Moments
@@ -21,27 +25,52 @@ from servoctl.types import Array
 
 
 @dataclass(frozen=True)
-class FrameMotion:
-    """Pose, Jacobians, velocity and drift of a frame, in world axes; arrays of numbers or symbols."""
+class PointMotion:
+    """Position, Jacobian, velocity and drift of a point, or of any other vector that depends on the state."""
 
-    rotation: Array  # R, shape (3, 3): columns are the frame's axes
-    position: Array  # [m] p, shape (3,)
-    linear: Array  # J_v, shape (3, n): `p' = J_v v`
-    angular: Array  # J_w, shape (3, n): `w = J_w v`
-    velocity: Array  # [m/s] p', shape (3,)
-    angular_velocity: Array  # [rad/s] w, shape (3,)
-    drift: Array  # [m/s^2] `p'' - J_v q''`, shape (3,)
-    angular_drift: Array  # [rad/s^2] `w' - J_w q''`, shape (3,)
+    position: Array  # [m] p, shape (k,)
+    linear: Any  # J, shape (k, n): `p' = J v`; 0 of a course of time
+    velocity: Array  # [m/s] p', shape (k,)
+    drift: Array  # [m/s^2] `p'' - J q''`, shape (k,)
+
+    def minus(self, other: "PointMotion") -> "PointMotion":
+        """The motion relative to another, in axes that do not turn."""
+        return PointMotion(
+            self.position - other.position, self.linear - other.linear, self.velocity - other.velocity,
+            self.drift - other.drift,
+        )  # fmt: skip
+
+    def chosen(self, components: Sequence[int]) -> "PointMotion":
+        """The motion of some of the components."""
+        i = list(components)
+        return PointMotion(self.position[i], self.linear[i], self.velocity[i], self.drift[i])
+
+    def mapped(self, function: Callable[[Array], Any]) -> "PointMotion":
+        """The motion of y(p), by automatic differentiation: `y'' = y_p p'' + (y_p p')_p p'`, shape (r,)."""
+        p, rate, drift = (symbols(name, len(self.position)) for name in ("p", "s", "d"))
+        y = np.atleast_1d(np.asarray(trace(function, p), dtype=object))
+        y_rate = directional(y, p, rate)
+        slope = jacobian(y_rate, rate)
+        y_drift = slope @ drift + directional(y_rate, p, rate)
+        y, slope, y_rate, y_drift = substituted(
+            [y, slope, y_rate, y_drift], [p, rate, drift], [self.position, self.velocity, self.drift]
+        )
+        return PointMotion(y, slope @ self.linear, y_rate, y_drift)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the task or constraint `p = 0`."""
+        return Rows(self.linear, -self.drift, self.position, self.velocity)
 
 
 @dataclass(frozen=True)
-class PointMotion:
-    """Position, Jacobian, velocity and drift of a point, in world axes; see `FrameMotion`."""
+class FrameMotion(PointMotion):
+    """Pose, Jacobians, velocity and drift of a frame, in world axes; arrays of numbers or symbols."""
 
-    position: Array
-    linear: Array
-    velocity: Array
-    drift: Array
+    rotation: Array  # R, shape (3, 3): columns are the frame's axes
+    angular: Array  # J_w, shape (3, n): `w = J_w v`
+    angular_velocity: Array  # [rad/s] w, shape (3,)
+    angular_drift: Array  # [rad/s^2] `w' - J_w q''`, shape (3,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +249,8 @@ def _frame_motion(body: BodyMotion, frame: TreeFrame, n: int) -> FrameMotion:
         _add(angular, column.index, column.turn)
     R = body.R @ Matrix.of(frame.placement.rotation)
     return FrameMotion(
-        R.array, position.array, _rows(linear), _rows(angular), velocity.array, body.spin.array, acceleration.array,
-        body.turn.array,
+        position.array, _rows(linear), velocity.array, acceleration.array,
+        R.array, _rows(angular), body.spin.array, body.turn.array,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ frames are half a turn apart, so a loop is never closed the wrong way round.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from servoctl.engine.trace import trace
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.spatial.kinematics import FrameMotion
+from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.model import LoopJoint
 from servoctl.mechanics.spatial.rotation import HALF_TURN, chord, relative_motion, skew
 from servoctl.types import Array
@@ -35,14 +35,6 @@ LOOP_ROWS = {
     "point": ("x", "y", "z"),
 }
 """Kind of a loop -> its rows, in order."""
-
-
-class LoopError(NamedTuple):
-    """A vector that the loop keeps at zero."""
-
-    value: Array  # shape (k,)
-    slope: Array  # shape (k, n): `value' = slope v`
-    drift: Array  # shape (k,): `value'' = slope q'' + drift`
 
 
 @dataclass(frozen=True)
@@ -60,15 +52,13 @@ class ClosedLoop(Constraint):
         first, second = self.loop.first, self.loop.second
         motions = trace(plant.frame_motions, (first, second), q, v)  # type: ignore[attr-defined]
         motion = relative_motion(motions[second], motions[first])
-        place = LoopError(motion.position, motion.linear, motion.drift)
-        turn = tilt(motion) if self.loop.kind == "hinge" else turning(motion)
-        known = {"x": (place, 0), "y": (place, 1), "z": (place, 2), "rx": (turn, 0), "ry": (turn, 1), "rz": (turn, 2)}
-        chosen = [known[row] for row in LOOP_ROWS[self.loop.kind]]
-        A = np.array([error.slope[i] for error, i in chosen])
-        return Rows(
-            A, np.array([-error.drift[i] for error, i in chosen]), np.array([error.value[i] for error, i in chosen]),
-            A @ v,
-        )  # fmt: skip
+        parts = [motion.chosen(["xyz".index(row) for row in LOOP_ROWS[self.loop.kind] if row in "xyz"]).rows]
+        if self.loop.kind == "hinge":
+            parts.append(tilt(motion).rows)
+        elif self.loop.kind != "point":
+            w, drift = motion.angular_velocity, motion.angular_drift
+            parts.append(chord(motion.rotation, motion.rotation.T, motion.angular, w, drift).rows)
+        return Rows.stack(parts, len(q))
 
 
 def reaction_map(kind: str, violation: Array) -> Array:
@@ -126,25 +116,13 @@ class UnitLength(Constraint):
         return Rows(A, np.array([-(rate @ rate)]), np.array([(p @ p - 1.0) / 2.0]), np.array([p @ rate]))
 
 
-def turning(motion: FrameMotion) -> LoopError:
-    """The chord of a rotation, from the motion of a frame in the axes of another."""
-    Et = motion.rotation.T
-    e, G, drift = chord(motion.rotation, Et @ motion.angular_velocity)
-    return LoopError(e, G @ Et @ motion.angular, G @ Et @ motion.angular_drift + drift)
-
-
-def tilt(motion: FrameMotion) -> LoopError:
+def tilt(motion: FrameMotion) -> PointMotion:
     """`2 sin(tilt/2)` along x and y, from the motion of a frame in the axes of another.
 
-    With u the frame's z axis and f(u_z) = sqrt(2/(1 + u_z)): e = f (-u_y, u_x), and u' = w x u.
+    With u the frame's z axis: e = sqrt(2/(1 + u_z)) (-u_y, u_x), and u' = w x u.
     """
     u, w = motion.rotation[:, 2], motion.angular_velocity
-    U = -skew(u) @ motion.angular
     rate, drift = np.cross(w, u), np.cross(motion.angular_drift, u) + np.cross(w, np.cross(w, u))
-    k = where(1.0 + u[2] > 2.0 * HALF_TURN**2, (1.0 + u[2]) / 2.0, np.nan)
-    f = 1.0 / np.sqrt(k)
-    f1, f2 = -f / (4.0 * k), 3.0 * f / (16.0 * k * k)
-    y, y_rate, y_drift = (np.array([-x[1], x[0]]) for x in (u, rate, drift))
-    slope = f * np.array([-U[1], U[0]]) + f1 * np.outer(y, U[2])
-    bend = (f2 * rate[2] * rate[2] + f1 * drift[2]) * y
-    return LoopError(f * y, slope, f * y_drift + 2.0 * f1 * rate[2] * y_rate + bend)
+    known = np.array([where(1.0 + u[2] > 2.0 * HALF_TURN**2, part, np.nan) for part in u])
+    axis = PointMotion(known, -skew(u) @ motion.angular, rate, drift)
+    return axis.mapped(lambda u: np.array([-u[1], u[0]]) * np.sqrt(2.0 / (1.0 + u[2])))

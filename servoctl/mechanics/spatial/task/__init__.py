@@ -2,9 +2,8 @@
 
 from servoctl.mechanics.spatial.task.axis import Axis
 from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
-from servoctl.mechanics.spatial.task.euler import EulerZYZ
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
-from servoctl.mechanics.spatial.task.pose import Orientation, Pose, Position
+from servoctl.mechanics.spatial.task.pose import EulerZYZ, Orientation, Pose, Position
 from servoctl.mechanics.spatial.task.robot import CentreOfMass, Posture
 
 __all__ = [

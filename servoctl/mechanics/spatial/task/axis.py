@@ -17,12 +17,11 @@ from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.spatial.kinematics import FrameMotion
+from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.placement import rotation_to
 from servoctl.mechanics.spatial.rotation import HALF_TURN, far_turn, half_angle_ratio, skew
 from servoctl.mechanics.spatial.task.pose import OneFrame
-from servoctl.mechanics.spatial.task.target import TargetValues, direction_course, numbers, read
-from servoctl.mechanics.spatial.task.targeted import naming
+from servoctl.mechanics.spatial.task.target import TargetValues, direction_course, naming, numbers, read
 from servoctl.types import Array
 
 LETTERS = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
@@ -72,9 +71,12 @@ class Axis(OneFrame):
         axis = LETTERS[self.axis] if isinstance(self.axis, str) else self.axis
         w, seen = motion.angular_velocity, rotation_to(axis).T @ motion.rotation.T
         # c = R^T d, so c' = R^T (d' - w x d) and c'' = R^T (d'' + d x w' - w x d' - w x (d' - w x d))
-        rate = d.rate - np.cross(w, d.value)
-        drift = d.acceleration + np.cross(d.value, motion.angular_drift) - np.cross(w, d.rate) - np.cross(w, rate)
-        return _turn_rows(seen @ d.value, seen @ rate, seen @ skew(d.value) @ motion.angular, seen @ drift)
+        rate = d.velocity - np.cross(w, d.position)
+        drift = d.drift + np.cross(d.position, motion.angular_drift) - np.cross(w, d.velocity) - np.cross(w, rate)
+        toward = seen @ d.position
+        known = np.array([where(1.0 + toward[2] > 2.0 * HALF_TURN**2, part, np.nan) for part in toward])
+        c = PointMotion(known, seen @ skew(d.position) @ motion.angular, seen @ rate, seen @ drift)
+        return c.mapped(_turn).rows
 
 
 def _direction(axis: Any) -> str | tuple[float, ...]:
@@ -91,26 +93,8 @@ def _direction(axis: Any) -> str | tuple[float, ...]:
     return tuple(components)
 
 
-def _turn_rows(c: Array, rate: Array, slope: Array, drift: Array) -> Rows:
-    """The rows from the direction c in axes whose third one is to point along it: `c'' = slope q'' + drift`."""
-    k = where(1.0 + c[2] > 2.0 * HALF_TURN**2, c[2], np.nan)
-    f, f1, f2 = _angle_over_sine(k)
-    y, y_rate, y_drift = (np.array([x[1], -x[0]]) for x in (c, rate, drift))
-    Y = np.array([slope[1], -slope[0]])
-    bend = 2.0 * f1 * rate[2] * y_rate + (f2 * rate[2] * rate[2] + f1 * drift[2]) * y
-    return Rows(
-        f * Y + f1 * np.outer(y, slope[2]),
-        -(f * y_drift + bend),
-        f * y,
-        f * y_rate + f1 * rate[2] * y,
-    )
-
-
-def _angle_over_sine(k: Any) -> tuple[Any, Any, Any]:
-    """`f(k) = acos(k)/sqrt(1 - k^2)` and its first and second derivative; f = r(s) g(s), s = (1 - k)/2."""
-    s = (1.0 - k) / 2.0
-    r, r1, r2 = half_angle_ratio(s)
-    g = 1.0 / np.sqrt(1.0 - s)
-    by_s = r1 * g + r * g**3 / 2.0
-    twice = r2 * g + r1 * g**3 + 0.75 * r * g**5
-    return r * g, -by_s / 2.0, twice / 4.0
+def _turn(c: Array) -> Array:
+    """The two rows from the direction c in axes whose third one is to point along it."""
+    s = (1.0 - c[2]) / 2.0
+    turn: Array = half_angle_ratio(s) / np.sqrt(1.0 - s) * np.array([c[1], -c[0]])
+    return turn

@@ -1,10 +1,7 @@
-"""The distance of two frames, or of a frame and a point: one row, of a task or of a bound.
-
-With `d = p_1 - p_2`, `D = |d|` and `n = d/D`: `D' = n.d'`, `D'' = n.d'' + (|d'|^2 - D'^2)/D`.
-"""
+"""The distance of two frames, or of a frame and a point: one row, of a task or of a bound."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,20 +51,12 @@ class Distance(FrameConstraint):
         return ("m",)
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
-        first, wanted = motions[self.first], self.course("value", plant, t)
-        d, rate, J, drift = first.position, first.velocity, first.linear, first.drift
-        if isinstance(self.second, str):
-            other = motions[self.second]
-            d, rate, J, drift = d - other.position, rate - other.velocity, J - other.linear, drift - other.drift
-        else:
-            point = self.course("second", plant, t)
-            d, rate, drift = d - point.value, rate - point.rate, drift - point.acceleration
-        square = d @ d
-        D = np.sqrt(where(square > NEAREST**2, square, np.nan))
-        n = d / D
-        D_rate = n @ rate
-        bend = n @ drift + (rate @ rate - D_rate * D_rate) / D
-        return Rows((n @ J).reshape(1, -1), wanted.acceleration - bend, D - wanted.value, D_rate - wanted.rate)
+        second = self.second
+        other = motions[second] if isinstance(second, str) else self.course("second", plant, t)
+        gap = motions[self.first].minus(other)
+        known = [where(gap.position @ gap.position > NEAREST**2, part, np.nan) for part in gap.position]
+        length = replace(gap, position=np.array(known)).mapped(lambda d: np.sqrt(d @ d))
+        return length.minus(self.course("value", plant, t)).rows
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from servoctl.engine.kernel import directional, jacobian, substituted
-from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.spatial.kinematics import FrameMotion
+from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.rotation import skew
-from servoctl.mechanics.spatial.task.targeted import Targeted
+from servoctl.mechanics.spatial.task.target import Targeted
 from servoctl.types import Array
 
 
@@ -69,7 +67,25 @@ class FrameConstraint(Targeted):
             plant: The robot; its parameters may be symbols.
             t: The symbol of time [s]; `self._time(t)` is the time of the task.
         """
-        return _differentiated(self, motions, plant, t)
+
+        def residual(x: Array) -> Array:
+            poses = x[:-1].reshape(-1, 12)
+            posed = {
+                name: replace(motion, position=pose[:3], rotation=pose[3:].reshape(3, 3))
+                for (name, motion), pose in zip(motions.items(), poses, strict=True)
+            }
+            value = np.asarray(self.residual(posed, plant, self._time(x[-1])), dtype=object)
+            if value.ndim > 1:
+                what = f"expected a scalar or a vector, got shape {value.shape}"
+                raise TaskError(f"{type(self).__name__}.residual: {what}")
+            return value
+
+        parts = [_flat(motion) for motion in motions.values()]
+        n = parts[0].linear.shape[1]
+        clock = PointMotion(np.array([t]), np.zeros((1, n)), np.ones(1), np.zeros(1))
+        fields = ("position", "linear", "velocity", "drift")
+        x = PointMotion(*(np.concatenate([getattr(part, name) for part in [*parts, clock]]) for name in fields))
+        return x.mapped(residual).rows
 
     def problems(self, plant: Plant) -> list[str]:
         found = super().problems(plant)
@@ -88,39 +104,14 @@ class FrameConstraint(Targeted):
         return self.frame_rows(trace(plant.frame_motions, list(dict.fromkeys(self.frames)), q, v), plant, t)
 
 
-def _differentiated(task: FrameConstraint, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
-    """The rows of a residual, by automatic differentiation with respect to poses and time only."""
-    size = 12 * len(motions)
-    x, rate, second, clock = (symbols(name, count) for name, count in zip("xrst", (size, size, size, 1), strict=True))
-    posed = {name: _at_pose(motion, x[12 * i :]) for i, (name, motion) in enumerate(motions.items())}
-    value = np.asarray(trace(task.residual, posed, plant, task._time(clock[0])), dtype=object)
-    phi = np.atleast_1d(value)
-    if phi.ndim != 1:
-        raise TaskError(f"{type(task).__name__}.residual: expected a scalar or a vector, got shape {value.shape}")
-    phi_rate = directional(phi, x, rate) + jacobian(phi, clock)[:, 0]
-    curvature = directional(phi_rate, x, rate) + directional(phi_rate, rate, second) + jacobian(phi_rate, clock)[:, 0]
-    parts = [_pose_derivatives(motion) for motion in motions.values()]
-    poses, columns, rates, drifts = (np.concatenate(part) for part in zip(*parts, strict=True))
-    phi, slope, phi_rate, curvature = substituted(
-        [phi, jacobian(phi, x), phi_rate, curvature], [x, rate, second, clock], [poses, rates, drifts, np.array([t])]
-    )
-    return Rows(slope @ columns, -curvature, phi, phi_rate)
-
-
-def _at_pose(motion: FrameMotion, x: Array) -> FrameMotion:
-    """A frame at the pose of the symbols x: position, then rotation by rows."""
-    return replace(motion, position=x[:3], rotation=x[3:12].reshape(3, 3))
-
-
-def _pose_derivatives(motion: FrameMotion) -> tuple[Array, Array, Array, Array]:
-    """Position and rotation by rows, shape (12,); their Jacobian, rate and drift: `x'' = columns q'' + drift`."""
+def _flat(motion: FrameMotion) -> PointMotion:
+    """The motion of a pose as one vector: position, then rotation by rows, shape (12,)."""
     R, w = motion.rotation, skew(motion.angular_velocity)
     turns = [skew(column) @ R for column in motion.angular.T]
-    columns = np.concatenate([motion.linear, np.array([turn.ravel() for turn in turns], dtype=object).T])
     drift = skew(motion.angular_drift) @ R + w @ (w @ R)
-    return (
+    return PointMotion(
         np.concatenate([motion.position, R.ravel()]),
-        columns,
+        np.concatenate([motion.linear, np.array([turn.ravel() for turn in turns], dtype=object).T]),
         np.concatenate([motion.velocity, (w @ R).ravel()]),
         np.concatenate([motion.drift, drift.ravel()]),
     )

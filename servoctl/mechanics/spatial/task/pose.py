@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from servoctl.engine.symbol import where
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.spatial.kinematics import FrameMotion
+from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.rotation import far_turn, relative_motion, rotation_vector
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
-from servoctl.mechanics.spatial.task.target import Course, RotationCourse, TargetValues, numbers, rotation_course
-from servoctl.mechanics.spatial.task.targeted import naming
+from servoctl.mechanics.spatial.task.target import TargetValues, naming, numbers, rotation_course, values_at
 from servoctl.types import Array
 
 
@@ -67,7 +67,7 @@ class Position(OneFrame):
         return ("m",)
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
-        return _position_rows(self.motion(motions), self.course("xyz", plant, t))
+        return self.motion(motions).minus(self.course("xyz", plant, t)).rows
 
 
 class Turned(OneFrame):
@@ -79,12 +79,16 @@ class Turned(OneFrame):
 
     singularity = "half a turn from its reference"
 
-    def reference(self, plant: Plant, t: Any) -> RotationCourse:
-        """The rotation of the reference and its derivatives."""
+    def turn(self, motion: FrameMotion, plant: Plant, t: Any) -> PointMotion:
+        """The rotation vector of the error [rad], from the motion of the frame."""
         field, angles = ("rpy", self.rpy) if self.rpy is not None else ("quaternion", self.quaternion)
         assert angles is not None  # `field_problems` says otherwise
         with naming(field):
-            return rotation_course(angles, field, plant, t, self._time(t))
+            R_ref, w_ref, acceleration = rotation_course(angles, field, plant, t, self._time(t))
+        w, Rt = motion.angular_velocity, motion.rotation.T
+        # in the frame's axes w - w_ref changes by R^T (w' - w_ref' + w x w_ref)
+        drift = motion.angular_drift - acceleration + np.cross(w, w_ref)
+        return rotation_vector(R_ref.T @ motion.rotation, Rt, motion.angular, w - w_ref, drift)
 
     def warnings(self, violation: Array) -> list[str]:
         return far_turn(violation[-3:])
@@ -126,7 +130,7 @@ class Orientation(Turned):
         return ("rad",)
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
-        return _orientation_rows(self.motion(motions), self.reference(plant, t))
+        return self.turn(self.motion(motions), plant, t).rows
 
 
 @dataclass(frozen=True)
@@ -157,24 +161,32 @@ class Pose(Turned):
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         motion = self.motion(motions)
-        position = _position_rows(motion, self.course("xyz", plant, t))
-        return Rows.stack([position, _orientation_rows(motion, self.reference(plant, t))], motion.linear.shape[1])
+        position = motion.minus(self.course("xyz", plant, t))
+        return Rows.stack([position.rows, self.turn(motion, plant, t).rows], motion.linear.shape[1])
 
 
-def _position_rows(motion: FrameMotion, wanted: Course) -> Rows:
-    return Rows(
-        motion.linear,
-        wanted.acceleration - motion.drift,
-        motion.position - wanted.value,
-        motion.velocity - wanted.rate,
-    )
+@dataclass(frozen=True)
+class EulerZYZ(OneFrame):
+    """The ZYZ Euler angles of a frame follow values: three rows [rad], each difference between -pi and pi.
 
+    R = Rz(phi) Ry(psi) Rz(gamma). Source: Xu, Liu 2017, (41)-(45). Its (45) picks phi = 0 at psi = 0, which has no
+    derivative, so here that is refused.
+    """
 
-def _orientation_rows(motion: FrameMotion, wanted: RotationCourse) -> Rows:
-    Rt, w_ref = motion.rotation.T, wanted.angular_velocity
-    w = motion.angular_velocity - w_ref
-    error = rotation_vector(wanted.rotation.T @ motion.rotation, Rt @ w)
-    # R^T (w - w_ref) changes by R^T (w' - w_ref' + w x w_ref)
-    slope = error.slope @ Rt
-    drift = motion.angular_drift - wanted.angular_acceleration + np.cross(motion.angular_velocity, w_ref)
-    return Rows(slope @ motion.angular, -(slope @ drift + error.drift), error.value, slope @ w)
+    frame: str
+    angles: TargetValues  # phi, psi, gamma [rad], psi between 0 and pi
+    relative_to: str | None = None  # the frame in which the angles are; None: the world
+
+    target_fields: ClassVar = {"angles": 3}
+    singularity = "at sin(psi) = 0, where ZYZ angles are undefined"
+
+    def residual(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Array:
+        R = motions[self.frame].rotation
+        if self.relative_to is not None:
+            R = motions[self.relative_to].rotation.T @ R
+        square = R[0, 2] ** 2 + R[1, 2] ** 2
+        sine = np.sqrt(where(square > 1e-6, square, np.nan))  # undefined below 0.06 deg
+        found = [np.arctan2(R[1, 2], R[0, 2]), np.arctan2(sine, R[2, 2]), np.arctan2(R[2, 1], -R[2, 0])]
+        off = np.array(found) - np.array(values_at(self.angles, 3, plant, t))
+        rows: Array = np.arctan2(np.sin(off), np.cos(off))
+        return rows

@@ -10,18 +10,21 @@ from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import TimeFunction
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.spatial.kinematics import PointMotion
 from servoctl.mechanics.spatial.task.target import (
+    Targeted,
     TargetValue,
     TargetValues,
     course,
     name_problems,
+    naming,
     read_one,
     signals_of,
     with_signals,
 )
-from servoctl.mechanics.spatial.task.targeted import Targeted, naming
 from servoctl.types import Array
 
 
@@ -29,8 +32,8 @@ from servoctl.types import Array
 class HasCentreOfMass(Protocol):
     """A plant that knows its centre of mass, such as `Robot`."""
 
-    def centre_of_mass(self, q: Array, v: Array) -> Any:
-        """Something with `position`, `linear`, `velocity` and `drift`, as in `FrameMotion`."""
+    def centre_of_mass(self, q: Array, v: Array) -> PointMotion:
+        """Its motion in world axes."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,9 @@ class CentreOfMass(Targeted):
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         assert isinstance(plant, HasCentreOfMass)  # `problems` says otherwise
-        motion, wanted = trace(plant.centre_of_mass, q, v), self.course("value", plant, t)
-        chosen = ["xyz".index(axis) for axis in self.axes]
-        return Rows(
-            motion.linear[chosen],
-            wanted.acceleration - motion.drift[chosen],
-            motion.position[chosen] - wanted.value,
-            motion.velocity[chosen] - wanted.rate,
-        )
+        motion = trace(plant.centre_of_mass, q, v).chosen(["xyz".index(axis) for axis in self.axes])
+        rows: Rows = motion.minus(self.course("value", plant, t)).rows
+        return rows
 
 
 @dataclass(frozen=True)
@@ -124,4 +122,26 @@ class Posture(Targeted):
         chosen = [names.index(name) for name in self.joints]
         with naming("joints"):
             wanted = course(tuple(self.joints.values()), len(chosen), plant, t, self._time(t))
-        return Rows(np.eye(len(names))[chosen], wanted.acceleration, q[chosen] - wanted.value, v[chosen] - wanted.rate)
+        return PointMotion(q[chosen], np.eye(len(names))[chosen], v[chosen], np.zeros(len(chosen))).minus(wanted).rows
+
+
+@dataclass(frozen=True)
+class HeldPosture(Constraint):
+    """Coordinates keep their values: one row for each [units of the coordinates].
+
+    Design: the values are parameters, so runs from many starts share their compiled code.
+    """
+
+    joints: tuple[str, ...]  # names of coordinates
+    values: tuple[float, ...]  # their values, in the same order
+
+    kind = "holonomic"
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return tuple(plant.coordinates[name] for name in self.joints)
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        names = list(plant.coordinates)
+        chosen = [names.index(name) for name in self.joints]
+        wanted = np.array(self.values, dtype=object)
+        return Rows(np.eye(len(names))[chosen], np.zeros(len(chosen)), q[chosen] - wanted, v[chosen])

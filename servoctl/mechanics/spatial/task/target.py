@@ -1,7 +1,9 @@
 """Targets of tasks on frames: numbers, equations or functions of time, with exact first and second derivatives."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -11,8 +13,9 @@ from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import trace
 from servoctl.errors import ExpressionError, TaskError
 from servoctl.expression import Expression, TimeFunction, check_names, constant, parse
-from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.constraint import Constraint, equation_value
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.kinematics import PointMotion
 from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
 from servoctl.mechanics.spatial.rotation import vee
 from servoctl.mechanics.spatial.steps import quaternion_rotation
@@ -23,14 +26,6 @@ TargetValue = float | str | Expression | Callable[[Any], Any]
 
 TargetValues = Sequence[TargetValue] | Callable[[Any], Any]
 """Several of them, or one function of t that returns all values."""
-
-
-class Course(NamedTuple):
-    """Values that a task follows, and their time derivatives."""
-
-    value: Array  # shape (count,)
-    rate: Array  # first derivatives, shape (count,)
-    acceleration: Array  # second derivatives, shape (count,)
 
 
 class RotationCourse(NamedTuple):
@@ -118,7 +113,7 @@ def signals_of(value: Any) -> dict[str, TimeFunction]:
     return {name: each for item in value for name, each in signals_of(item).items()} if isinstance(value, tuple) else {}
 
 
-def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> Course:
+def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> PointMotion:
     """The values at a time and their derivatives.
 
     Args:
@@ -135,7 +130,7 @@ def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> 
     return _derived(values_at(values, count, plant, now), t)
 
 
-def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> Course:
+def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> PointMotion:
     """The unit vector along three values and its derivatives; see `course`."""
     along = values_at(values, 3, plant, now)
     if not is_symbolic(along):
@@ -168,10 +163,82 @@ def _value(value: TargetValue, plant: Plant, now: Any) -> Any:
     return trace(value, now) if callable(value) else value
 
 
-def _derived(value: Array, t: Any) -> Course:
+def _derived(value: Array, t: Any) -> PointMotion:
     rate = _by_time(value, t)
-    return Course(value, rate, _by_time(rate, t))
+    return PointMotion(value, 0.0, rate, _by_time(rate, t))
 
 
 def _by_time(values: Array, t: Any) -> Array:
     return jacobian(values, np.array([t]))[:, 0]
+
+
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """Puts the name of a field in front of a TaskError."""
+    try:
+        yield
+    except TaskError as error:
+        raise TaskError(f"{field}: {error}") from error
+
+
+class Targeted(Constraint):
+    """A constraint with targets in some of its fields; subclass it with `@dataclass(frozen=True)`."""
+
+    kind = "holonomic"
+    # name of each such field -> how many values it has, None for one value that is not in a list. A field that is None
+    # has no target
+    target_fields: ClassVar[Mapping[str, int | None]] = {}
+
+    def __post_init__(self) -> None:
+        """Raises TaskError that names every field that is wrong."""
+        wrong = []
+        for field, count in self.target_fields.items():
+            if not self.is_target(field):
+                continue
+            given = getattr(self, field)
+            try:
+                object.__setattr__(self, field, read_one(given) if count is None else read(given, count))
+            except TaskError as error:
+                wrong.append(f"{field}: {error}")
+        wrong = wrong or self.field_problems()
+        if wrong:
+            raise TaskError("\n".join(f"{type(self).__name__}: {problem}" for problem in wrong))
+
+    def problems(self, plant: Plant) -> list[str]:
+        found = super().problems(plant)
+        for field, count in self.target_fields.items():
+            value = getattr(self, field)
+            values = (value,) if count is None else value
+            if self.is_target(field):
+                found += [f"{field}: {problem}" for problem in name_problems(values, plant)]
+        return found
+
+    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Targeted":
+        other = copy.copy(self)
+        for field in self.target_fields:
+            object.__setattr__(other, field, with_signals(getattr(self, field), signals))
+        return other
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return {name: each for field in self.target_fields for name, each in signals_of(getattr(self, field)).items()}
+
+    def course(self, field: str, plant: Plant, t: Any) -> PointMotion:
+        """A target and its derivatives, shape (count,), or (1,) for a single value.
+
+        Args:
+            field: One of `target_fields`.
+            plant: Its parameters may be symbols.
+            t: The symbol of time [s].
+        """
+        count, value = self.target_fields[field], getattr(self, field)
+        with naming(field):
+            return course((value,) if count is None else value, count or 1, plant, t, self._time(t))
+
+    def is_target(self, field: str) -> bool:
+        """Whether this one of `target_fields` holds a target; by default, if it is not None."""
+        return getattr(self, field) is not None
+
+    def field_problems(self) -> list[str]:
+        """What else is wrong with the fields, `<field>: <problem>`."""
+        return []
