@@ -9,18 +9,18 @@ import numpy as np
 from hil.assembly.prepare import RigSetup
 from hil.assembly.settings import HilSettings, true_settings
 from hil.bus import Bus
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 from hil.calibration.hand import Motion, hand_motion
 from hil.emulator.actuator import ActuatorOptions
+from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.fault_script import read_faults
 from hil.emulator.faults import Fault
-from hil.emulator.host_faults import HostFaults
+from hil.emulator.motor import ThermalOptions
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import SupplyOptions
-from hil.emulator.targets import targets
-from hil.emulator.thermal import ThermalOptions
+from hil.emulator.twins import targets
 from hil.loop import Clock, nanoseconds
 from hil.loop.controller import Controller
 from hil.protocols.nodes import node_class, twins

@@ -6,8 +6,7 @@ from math import inf, pi
 from typing import Any, TypeVar, cast
 
 from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
-from hil.bus.load import BusLoad, FrameTraffic, describe_load
-from hil.bus.rates import BusRates
+from hil.bus.load import BusLoad, BusRates, FrameTraffic, describe_load
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.quantities import GaugeLimits
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -311,7 +310,7 @@ def _wrong_times(values: Hil) -> Iterator[Problem]:
 def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Problem]:
     if values.faults:
         from hil.emulator.fault_script import read_faults
-        from hil.emulator.targets import targets
+        from hil.emulator.twins import targets
 
         fd_buses = [name for name, keys in buses.items() if keys.get("fd")]
         known = targets((node for _, node in nodes), twins((node for _, node in nodes), lenient=True))

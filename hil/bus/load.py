@@ -1,11 +1,90 @@
-"""How much of a bus a config uses in the worst case, and which loop rate still fits."""
+"""Bit rates of a bus, bits of a frame in the worst case, how much of a bus a config uses, and which rate still fits.
+
+A frame has the most stuff bits there can be, and the interframe space is included. A stuff bit follows five equal bits,
+and counts itself for the next five: at most one after the first five bits, then one in four. The CRC of an FD frame has
+stuff bits at fixed places instead: one before its stuff count, which also stands for a stuff bit that would follow the
+last bit of data, and one after each four bits. An FD frame may switch to the data bit rate between the bit rate switch
+and the CRC delimiter.
+
+Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 and 5; Davis, Burns, Bril, Lukkien 2007, Controller Area
+Network (CAN) schedulability analysis, (1); ISO 11898-1:2015, 10.4 and 10.5; Linux, include/linux/can/length.h.
+"""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
-from hil.bus.frame_bits import frame_bits
-from hil.bus.rates import BusRates, PhaseBits
+
+class PhaseBits(NamedTuple):
+    """Bits of a frame by the bit rate that they are sent at."""
+
+    nominal: int  # bits at the nominal bit rate: all of a classic frame, the beginning and the end of an FD frame
+    data: int = 0  # bits at the data bit rate: from the FD frame's ESI bit to its CRC, if it switches the bit rate
+
+
+class BusRates(NamedTuple):
+    """Bit rates of a bus."""
+
+    nominal: int  # [bit/s] nominal bit rate
+    data: int  # data bit rate [bit/s]; the nominal one if the bus has no other
+    fd: bool = False  # whether the bus carries FD frames
+
+    @classmethod
+    def classic(cls, bitrate: int) -> "BusRates":
+        """Those of a bus without FD [bit/s]."""
+        return cls(bitrate, bitrate)
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any]) -> "BusRates":
+        """The bit rates in the keys of a bus, checked: `bitrate`, and where it has them `fd` and `data_bitrate`."""
+        return cls(keys["bitrate"], keys.get("data_bitrate") or keys["bitrate"], bool(keys.get("fd")))
+
+    @property
+    def switches(self) -> bool:
+        """Whether FD frames carry their data at another bit rate."""
+        return self.data != self.nominal
+
+    def seconds(self, bits: PhaseBits) -> float:
+        """Time that these bits take [s]."""
+        return bits.nominal / self.nominal + bits.data / self.data
+
+    def __str__(self) -> str:
+        return f"{self.nominal} and {self.data} bit/s" if self.switches else f"{self.nominal} bit/s"
+
+
+HEADER, EXTENDED_HEADER = 19, 39  # bits of a classic frame from the start of frame to the end of the length code
+CRC = 15  # bits of the CRC of a classic frame
+FD_HEADER, FD_EXTENDED_HEADER = 17, 36  # bits of an FD frame from the start of frame to the bit rate switch
+FD_CONTROL = 5  # bits between the bit rate switch and the data: error state indicator and data length code
+FD_STUFF_COUNT = 4  # bits of the stuff count before the CRC of an FD frame
+LARGEST_WITH_SHORT_CRC = 16  # largest payload of an FD frame with a CRC of 17 bits; longer ones have 21 [byte]
+TAIL = 13  # CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3): never stuffed
+
+
+@cache
+def frame_bits(size: int, extended: bool = False, fd: bool = False, switched: bool = False) -> PhaseBits:
+    """Bits of a frame in the worst case.
+
+    Args:
+        size: Bytes of payload: 0 to 8, or one of `FD_SIZES`.
+        extended: Whether the id has 29 bits.
+        fd: Whether it is an FD frame.
+        switched: Whether an FD frame switches its bit rate.
+    """
+    if not fd:
+        bits = (EXTENDED_HEADER if extended else HEADER) + 8 * size + CRC
+        return PhaseBits(bits + _stuff_bits(bits) + TAIL)
+    header, body = FD_EXTENDED_HEADER if extended else FD_HEADER, FD_CONTROL + 8 * size
+    end = FD_STUFF_COUNT + (17 if size <= LARGEST_WITH_SHORT_CRC else 21)
+    nominal = header + _stuff_bits(header) + TAIL
+    data = body + _stuff_bits(header + body) - _stuff_bits(header) + end + 1 + end // 4
+    return PhaseBits(nominal, data) if switched else PhaseBits(nominal + data)
+
+
+def _stuff_bits(bits: int) -> int:
+    return (bits - 1) // 4
+
 
 ROUNDING = 1e-12  # share by which rounding may put a load above what is allowed, at the very period that is proposed
 

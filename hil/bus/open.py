@@ -14,8 +14,8 @@ import can
 from can.interfaces import BACKENDS
 
 from hil.bus.base import BusError
+from hil.bus.load import BusRates
 from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
-from hil.bus.rates import BusRates
 from hil.loop.clock import Clock
 from servoctl.errors import in_one_line
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hil.bus.base import BusError
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 
 _SIOCGIFFLAGS, _SIOCGIFMTU, _SIOCGIFHWADDR = 0x8913, 0x8921, 0x8927
 _IFF_UP = 1

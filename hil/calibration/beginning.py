@@ -1,18 +1,104 @@
-"""Where a motion by hand begins: where encoder nodes and stops say, and for the rest at the known pose.
+"""A motion by hand, and where it begins: where encoder nodes and stops say, and for the rest at the known pose.
 
 Design: nodes and stops are right. A known pose that they contradict refuses nothing, but zeros that rest on it say so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hil.calibration.motion import HandMotion
-from hil.calibration.pose import pose_at
 from hil.calibration.stops import StopZero
+from hil.drives.base import Feedback, Node
+from hil.drives.settings import SensorSettings
+from hil.loop import SECOND
 from hil.sensing.channels import Displacements
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+
+STEPS = 20  # largest number of Newton steps
+SOLVED = 1e-13  # [coordinate unit, joint unit] Newton ends below this error
+RANK_TOLERANCE = 1e-9  # relative singular value below which rows count as dependent
+
+
+def pose_at(
+    model: Model, displacements: Displacements, t: float, q: Array, channels: Sequence[int], values: Array
+) -> tuple[Array, float]:
+    """The pose, shape (n,), and the largest error that remains there.
+
+    Args:
+        model: The plant; its task is not used.
+        displacements: What the channels measure.
+        t: Time of the plant [s].
+        q: Pose to begin with, shape (n,).
+        channels: Indices of the channels whose values are given.
+        values: These values, shape (channels,) [joint unit].
+    """
+    chosen, rest = list(channels), np.zeros(model.n)
+    holonomic = np.array([row.kind == "holonomic" for row in model.passive_rows], dtype=bool)
+    error = np.inf
+    for _ in range(STEPS):
+        rows = model.passive_rows_at(t, q, rest, model.parameters)
+        H = np.asarray(displacements.jacobian(model.plant, q, t), dtype=float)[chosen]
+        missing = np.concatenate([-rows.violation[holonomic], values - displacements(model.plant, q)[chosen]])
+        before, error = error, float(np.abs(missing).max(initial=0.0))
+        if not error > SOLVED or error > 2.0 * before:
+            break
+        q = q + np.linalg.lstsq(np.concatenate([rows.A[holonomic], H]), missing, RANK_TOLERANCE)[0]
+    return q, error
+
+
+STILL_STEPS = 2.0  # encoders count as still while they stay within so many steps of their first value
+LONGEST_STILL = 200  # largest number of samples of which the start is the mean
+
+
+class HandMotion:
+    """Collects one sample of every node per tick.
+
+    Args:
+        nodes: Drives in the order of the actuators, then encoder nodes.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = list(nodes)
+        self.settings: list[SensorSettings] = [node.settings for node in nodes]  # settings of the nodes
+        # [joint unit] smallest visible step of each node, shape (nodes,)
+        self.steps = np.array([node.visible() for node in nodes])
+        # whether all nodes sample at the same instant
+        self.synced = all(node.feedback is Feedback.SYNC for node in nodes)
+        self._rows: list[list[float]] = []
+
+    def add(self, now: int) -> None:
+        """Takes the newest sample of every node, moved on to now [ns] at its own speed; nothing before all have one."""
+        row = []
+        for node in self._nodes:
+            sample = node.sample
+            if sample is None:
+                return
+            moving = sample.velocity == sample.velocity and node.feedback is not Feedback.SYNC
+            age = (now - sample.time) / SECOND
+            row.append(sample.position + (sample.velocity * age if moving else 0.0))
+        self._rows.append([now / SECOND, *row])
+
+    @property
+    def t(self) -> Array:
+        """Times, shape (samples,) [s]."""
+        return np.array([row[0] for row in self._rows])
+
+    @property
+    def motors(self) -> Array:
+        """Motor angles divided by the gear, shape (samples, nodes): displacement = sign * motor + offset."""
+        shown = np.array([row[1:] for row in self._rows]).reshape(-1, len(self.settings))
+        signs, offsets = (np.array([getattr(each, name) for each in self.settings]) for name in ("sign", "offset"))
+        motors: Array = signs * (shown - offsets)
+        return motors
+
+    def at_start(self) -> Array:
+        """Mean of the samples before the first motion, shape (nodes,), as in `motors`."""
+        motors = self.motors[:LONGEST_STILL]
+        moved = np.flatnonzero((np.abs(motors - motors[0]) > STILL_STEPS * self.steps).any(axis=1))
+        mean: Array = motors[: int(moved[0]) if len(moved) else len(motors)].mean(axis=0)
+        return mean
+
 
 BySign = Mapping[float, StopZero]  # sign of a drive -> what its stops say about its displacement at the beginning
 

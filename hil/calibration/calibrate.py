@@ -14,8 +14,7 @@ from math import ceil, floor, isnan
 
 import numpy as np
 
-from hil.calibration.beginning import Beginning
-from hil.calibration.motion import HandMotion
+from hil.calibration.beginning import Beginning, HandMotion
 from hil.calibration.signs import FittingSigns, fitting_signs
 from hil.calibration.stops import zero_by_stops
 from hil.drives.settings import DriveSettings

@@ -12,7 +12,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from hil.calibration.pose import pose_at
+from hil.calibration.beginning import pose_at
 from hil.sensing.channels import Displacements
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State

@@ -12,13 +12,12 @@ from math import inf, nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
-from hil.drives.gauges import GaugeReads
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.quantities import GAUGES, Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Feeds, Wire
+from hil.drives.wire import Feeds, GaugeReads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError

@@ -18,7 +18,6 @@ from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, H
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
-from hil.drives.gauges import GaugeReads
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
@@ -30,6 +29,7 @@ from hil.drives.wire import (
     Encoding,
     Expects,
     Feeds,
+    GaugeReads,
     Message,
     Operation,
     Reads,

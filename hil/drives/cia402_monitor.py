@@ -5,9 +5,8 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from hil.codecs import cia402 as codec
-from hil.drives.gauges import GaugeReads
 from hil.drives.quantities import GAUGES, Quantity
-from hil.drives.wire import Expects, Message, Operation, Reads
+from hil.drives.wire import Expects, GaugeReads, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import in_words
 from servoctl.config.fields import fault

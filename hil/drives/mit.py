@@ -14,7 +14,6 @@ from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
-from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
@@ -24,7 +23,7 @@ from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.unwrapping import Unwrapping
-from hil.drives.wire import Expects, Message, Reads, Wire
+from hil.drives.wire import Expects, GaugeReads, Message, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 

@@ -17,12 +17,10 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
-from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, refuse_bounds
-from hil.drives.moteus_identity import Identity
-from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, MoteusOptions, settings_problems
+from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, Identity, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
 from hil.drives.options import options_of
 from hil.drives.polls import first_answers, polls
@@ -33,6 +31,7 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import (
     Encoding,
     Expects,
+    GaugeReads,
     Message,
     Operation,
     Reads,

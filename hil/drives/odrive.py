@@ -14,13 +14,12 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps, StopSteps
-from hil.drives.gauges import GaugeReads
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import RATE_TOLERANCE, TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import MonitorPeriod, options_of
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, Message, Reads, Rounding, Wire
+from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, GaugeReads, Message, Reads, Rounding, Wire
 from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from hil.loop import SECOND

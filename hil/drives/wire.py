@@ -6,11 +6,13 @@ but must not promise what the driver would see otherwise. Arithmetic is a chain 
 driver does them, so that both get the same bits.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
+from struct import Struct
 from typing import NamedTuple
 
 from hil.codecs.field import Field
-from hil.drives.quantities import Quantity
+from hil.drives.quantities import FIRST_GAUGE, Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 
@@ -129,3 +131,36 @@ def joint_rate(settings: SensorSettings) -> Chain:
 def joint(settings: SensorSettings) -> Chain:
     """As `SensorSettings.joint`."""
     return (*joint_rate(settings), (Operation.PLUS, settings.offset))
+
+
+class GaugeReads:
+    """The gauges in one kind of frame.
+
+    Args:
+        reads: Where they are, and from the number there to the gauge's unit: `TIMES`, `OVER`, `PLUS`.
+    """
+
+    def __init__(self, *reads: Reads) -> None:
+        self.reads = reads  # the same, for `Drive.wire`
+        self._parts = [(each.quantity - FIRST_GAUGE, _reader(each.field), each.chain) for each in reads]
+
+    def take(self, data: bytes, gauges: list[float]) -> None:
+        """Writes the gauges of a payload into `Drive.gauges`."""
+        for place, number, chain in self._parts:
+            value = float(number(data))
+            for operation, constant in chain:
+                if operation is Operation.TIMES:
+                    value = value * constant
+                elif operation is Operation.OVER:
+                    value = value / constant
+                else:
+                    value = value + constant
+            gauges[place] = value
+
+
+def _reader(field: Field) -> Callable[[bytes], float]:
+    """Reads a field: some bits as an unsigned integer, or whole bytes of any kind."""
+    if field.kind == "unsigned":
+        return field.reader()
+    form, first = Struct((">" if field.big else "<") + field.code), field.first
+    return lambda data: form.unpack_from(data, first)[0]

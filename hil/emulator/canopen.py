@@ -7,14 +7,45 @@ Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
 """
 
 import struct
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import isfinite, tau
 
+from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
-from hil.emulator.profile import Profile
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
+
+
+class Profile(EmulatedNode):
+    """The device behind the communication: a drive, or an encoder, which only measures."""
+
+    @abstractmethod
+    def measure(self, everything: bool) -> None:
+        """Updates the measured objects: all, or only position and velocity."""
+
+    def written(self, key: Key, value: int) -> int:
+        """Called before an object is written.
+
+        Returns:
+            0 to accept it, or an abort code.
+        """
+        return 0
+
+    def commanded(self) -> None:
+        """Called after a PDO has written objects."""
+
+    def disconnected(self, code: int) -> None:
+        """Called at the loss of communication; `code` is 0 if an NMT command stopped it."""
+
+    def synced(self) -> None:
+        """Called on SYNC, before the node sends."""
+
+    def reset(self, whole: bool) -> None:
+        """Called on a reset of the node (`whole`), or of its communication alone."""
+
 
 MILLISECOND = SECOND // 1000
 
@@ -270,3 +301,51 @@ class CanOpen:
             behaviour = self.values[0x1029, 1]
             if behaviour != 1:
                 self.enter(STOPPED if behaviour == 2 else PRE_OPERATIONAL)
+
+
+POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
+
+HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
+HEARTBEATS = 0x700, 0x780  # ids of heartbeats: a value, and the mask of its bits
+
+
+class CanOpenNode(Profile):
+    """A node on CANopen.
+
+    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
+    """
+
+    canopen: CanOpen  # its communication
+
+    def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
+        """Prepares communication and units; arguments as of `CanOpen`."""
+        self.canopen = CanOpen(self, entries, wait_for_sync)
+        self._counts = self.number("counts_per_turn", 65536) / tau  # increments per radian of the motor
+        self._velocity_unit = self.number("velocity_unit", 1.0 / self._counts)
+
+    def heartbeat_ids(self) -> tuple[int, int]:
+        return HEARTBEATS
+
+    def listens(self) -> frozenset[int]:
+        return self.canopen.listens()
+
+    def timers(self) -> list[Timer]:
+        return self.canopen.timers
+
+    def receive(self, frame: Frame) -> None:
+        self.canopen.receive(frame)
+
+    def boot(self) -> None:
+        self.station.receive = self.canopen.receive
+        self.canopen.boot()
+
+    def halt(self) -> None:
+        self.canopen.halt()
+
+    def measure(self, everything: bool) -> None:
+        """Updates position and velocity; CANopen has no NaN, so an invalid measurement leaves them as they are."""
+        position, velocity = self.encoder.read(self.world.now)
+        if isfinite(position + velocity):
+            values = self.canopen.values
+            values[POSITION] = (round(position * self._counts) + HALF & FULL) - HALF
+            values[VELOCITY] = (round(velocity / self._velocity_unit) + HALF & FULL) - HALF

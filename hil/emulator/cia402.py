@@ -13,8 +13,7 @@ from functools import partial
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator import objects
-from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF
-from hil.emulator.canopen_node import CanOpenNode
+from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpenNode
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.objects import Key
 from hil.emulator.states import DriveState, following

@@ -1,18 +1,22 @@
 """What a torque command on the wire must be: finite, within the limits, and not to a drive that was disabled.
 
 Torque commands must be finite, within the torque limit, and within the rate limit when they grow.
+
+Design: frames are decoded from the tables of the protocols; no code is shared with drivers or emulated drives.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.station import KeyFamily, Station, key
+from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame
 from hil.loop.clock import SECOND
+from hil.loop.virtual_time import World
 
 JITTER = 500_000
 """Commands may come this much closer together than they were computed [ns]: the bus delays them unevenly."""
@@ -145,3 +149,49 @@ class CommandReader(ABC):
         self._findings.violations.append(
             Violation(frame.time if moment is None else moment, self.drive.name, what, frame)
         )
+
+
+WAITING = 0.6  # part of a period by which the wait for samples can delay a command, compared with the next one
+
+
+class CommandObserver:
+    """Checks the torque commands of some drives, on the wires that `watch` is called with.
+
+    Args:
+        world: Its time.
+        drives: Settings of the drives.
+        kinds: Protocol -> class that reads commands to its drives.
+    """
+
+    def __init__(self, world: World, drives: Sequence[DriveSettings], kinds: Mapping[str, type[CommandReader]]) -> None:
+        self._world = world
+        self.findings = CommandFindings(largest={drive.name: 0.0 for drive in drives})  # what it has found so far
+        self._readers = [kinds[drive.protocol](self.findings, drive) for drive in drives]
+
+    def watch(self, wire: EmulatedWire) -> None:
+        """Checks the frames on a wire."""
+        readers: dict[int, list[CommandReader]] = {}
+        families: dict[int, dict[int, list[CommandReader]]] = {}  # mask -> the bits under it -> readers
+        for reader in [each for each in self._readers if each.bus == wire.name]:
+            for identity in reader.identities:
+                readers.setdefault(identity, []).append(reader)
+            if reader.family is not None:
+                families.setdefault(reader.family.mask, {}).setdefault(reader.family.value, []).append(reader)
+
+        def tap(frame: Frame, sender: Station) -> None:
+            if not sender.host or frame.remote:
+                return
+            number = frame.id | frame.extended << 29
+            for reader in readers.get(number, ()):
+                reader.see(frame, sender)
+            for mask, members in families.items():
+                for reader in members.get(number & mask, ()):
+                    reader.see(frame, sender)
+
+        wire.taps.append(tap)
+
+    def report(self) -> list[Violation]:
+        """All violations by time, including torques that were not enabled in time."""
+        for reader in self._readers:
+            reader.settle(self._world.now)
+        return sorted(self.findings.violations, key=lambda violation: violation[:3])

@@ -9,22 +9,63 @@ Design: viscous friction is implicit and dry friction is a set-valued law, so bo
 light. Which joints slide is found by an active set: first none does; a joint that needs more than its limit slides, and
 one that would then turn round stands again. The formulation is our own arrangement of the usual time stepping for
 rigid bodies with dry friction.
+
+What drives that brake by themselves demand (`Loads`): on a real machine rotors and gears keep axes apart, and each
+drive is tuned to its own. Models often leave them out, so here the drives that brake share one inverse model: each
+joint then has the acceleration that its drive wants, while the other joints move freely under the torques that they
+have.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from hil.emulator.displacements import TrueDisplacements
-from servoctl.types import Array
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.motors import motor_positions
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation
+from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-9  # relative singular value below which constraints count as dependent
 ROUNDING = 1e-12  # relative size of rounding errors
 
 Matrices = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 """q, v, t -> mass matrix, rows of all motors (B transposed), rows of the passive constraints."""
+
+
+class TrueDisplacements:
+    """Displacements and rates of the motors, from the coordinates."""
+
+    def __init__(self, model: Model, start: State) -> None:
+        """Checks at some states whether B is constant; the plant is then not evaluated again."""
+        self._plant = model.plant
+        self._actuation = dense_actuation(model.plant, start.q, start.t)
+        around = [dense_actuation(model.plant, s.q, s.t) for s in model.samples(start, 5)]
+        self._constant = all(np.array_equal(B, self._actuation) for B in around)
+        overridden = type(model.plant).motor_positions is not Plant.motor_positions
+        self._given = partial(motor_positions, model.plant) if overridden or not self._constant else None
+        self._transposed = np.ascontiguousarray(self._actuation.T)
+
+    def motors(self, q: Array) -> Array:
+        """Displacement conjugate to each actuator, shape (m,): its rate is `B^T v`."""
+        if self._given is not None:
+            return np.asarray(self._given(q), dtype=float)
+        displacement: Array = self._transposed.dot(q)  # half the time of @
+        return displacement
+
+    def rates(self, q: Array, v: Array, t: float) -> Array:
+        """Rates of these displacements, B^T v, shape (m,)."""
+        rates: Array = self.transposed(q, t).dot(v)
+        return rates
+
+    def transposed(self, q: Array, t: float) -> Array:
+        """B^T, shape (m, n)."""
+        if self._constant:
+            return self._transposed
+        return dense_actuation(self._plant, q, t).T
 
 
 class Settled(NamedTuple):
@@ -157,3 +198,56 @@ class _ActiveSet:
         self.full = int(kept.sum()) == rows.shape[1]
         self.change: Array = pushed + V[kept].T @ parts
         return multipliers
+
+
+class Loads:
+    """Torques for wanted accelerations, by `q'' = Phi (Q + B u)`.
+
+    Args:
+        terms: Time [ns] -> mass matrix, rows of the motors, rows of the passive constraints, and force, now.
+        torques: Time [ns] -> torques at the joints now, shape (m,) [actuator units].
+    """
+
+    def __init__(self, terms: Callable[[int], tuple[Array, ...]], torques: Callable[[int], Array]) -> None:
+        self._terms, self._torques = terms, torques
+        self._wanted: dict[int, float] = {}
+        self._now = -1
+
+    def begin(self) -> None:
+        """Forgets all drives, as at power-on."""
+        self._wanted.clear()
+        self._now = -1
+
+    def release(self, index: int) -> None:
+        """Notes that a drive does not brake any more."""
+        self._wanted.pop(index, None)
+
+    def inertia(self, index: int, now: int) -> float:
+        """Inertia at a joint while the others are free [actuator unit per its acceleration]; 0 if it is blocked."""
+        self._update(now)
+        mobilities = (self._motors**2).sum(0)
+        return 1.0 / float(mobilities[index]) if mobilities[index] > RANK_TOLERANCE * mobilities.max() else 0.0
+
+    def torque(self, index: int, acceleration: float, now: int) -> float:
+        """Torque or force at a joint whose drive wants an acceleration from now on [actuator unit]."""
+        self._wanted[index] = acceleration
+        self._update(now)
+        braking = list(self._wanted)
+        others = self._torques(now)
+        others[braking] = 0.0
+        motors = self._motors[:, braking]
+        missing = list(self._wanted.values()) - motors.T @ (self._force + self._motors @ others)
+        torques = np.linalg.pinv(motors.T @ motors, rcond=RANK_TOLERANCE, hermitian=True) @ missing
+        return float(torques[braking.index(index)])
+
+    def _update(self, now: int) -> None:
+        """Takes the terms of this moment, in the metric of the mass matrix, without what the constraints bear."""
+        if self._now == now:
+            return
+        M, B, A, force = self._terms(now)
+        L = np.linalg.cholesky(M)
+        free = np.linalg.solve(L, np.column_stack([B.T, force]))
+        if len(A):
+            held = np.linalg.solve(L, A.T)
+            free -= held @ (np.linalg.pinv(held, rcond=RANK_TOLERANCE) @ free)
+        self._motors, self._force, self._now = free[:, :-1], free[:, -1], now

@@ -1,10 +1,14 @@
-"""Disturbances of frames on a wire, and between the wire and a receiver."""
+"""Disturbances of frames on a wire, or between the wire and a receiver; and faults of the loop itself."""
 
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+
 from hil.emulator.station import Station
 from hil.frame import Frame
+from servoctl.types import Array
 
 
 class Disturbance:
@@ -95,3 +99,42 @@ class Corruption(Disturbance):
 
     def corrupts(self, frame: Frame, sender: Station) -> bool:
         return self._selection.has(frame, sender, None) and self._selection.random.random() < self._p
+
+
+class HostFaults:
+    """The faults of the loop that act now."""
+
+    def __init__(self) -> None:
+        self._stall = 0
+        self._outputs: list[tuple[str, float]] = []
+
+    def stall(self) -> int:
+        """Time for which the loop must stall now [ns], usually 0; the stall is over afterwards."""
+        stall, self._stall = self._stall, 0
+        return stall
+
+    @property
+    def tampers(self) -> bool:
+        """Whether it changes commands now."""
+        return bool(self._outputs)
+
+    def tamper(self, u: Array) -> Array:
+        """Returns the tampered command."""
+        for value, step in self._outputs:
+            u = u + step if value == "step" else np.full_like(u, float(value))
+        return u
+
+    def begin_stall(self, duration: int) -> None:
+        """Makes the loop stall at its next tick [ns]."""
+        self._stall = duration
+
+    def begin_output(self, value: str, step: float) -> Callable[[], None]:
+        """Tampers with commands until the returned function is called.
+
+        Args:
+            value: `nan`, `inf`, or `step`: adds a step.
+            step: The step [actuator units].
+        """
+        entry = (value, step)
+        self._outputs.append(entry)
+        return lambda: self._outputs.remove(entry)

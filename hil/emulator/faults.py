@@ -7,8 +7,7 @@ from functools import partial, reduce
 from typing import Any, NamedTuple, Protocol
 
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, Loss, Selection
-from hil.emulator.host_faults import HostFaults
+from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, HostFaults, Loss, Selection
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant

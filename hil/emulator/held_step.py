@@ -1,4 +1,4 @@
-"""One Runge-Kutta step of the simulated plant and its actuators, on arrays that are made once."""
+"""One step of the machine and its actuators: of the simulated plant (Runge-Kutta), or of another simulator."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,6 +14,7 @@ from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.machine import Machine
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -153,3 +154,57 @@ def _repeated(step: Kernel) -> Kernel:
     for left in reversed(range(TOGETHER)):
         x, actuators = once(ca.vertcat(times[0], times[1], times[2] - left * times[1]), x, actuators, *rest)
     return Kernel(ca.Function("plant_steps", given, [x, actuators]), step.inputs, step.outputs)
+
+
+class MachineStep:
+    """A step of a machine under the mean torque of each actuator.
+
+    Attributes:
+        engine: `mujoco`.
+        actuators: State of each actuator, as described in `Actuator`, shape (4, m).
+        gains: As of `HeldStep`.
+    """
+
+    engine = "mujoco"
+
+    def __init__(
+        self, machine: Machine, options: Sequence[ActuatorOptions], gains: Sequence[float], origin: float = 0.0
+    ) -> None:
+        """Prepares the step; `begin` then puts the machine at its start.
+
+        Args:
+            machine: The machine.
+            options: Properties of each actuator.
+            gains: Torque or force at each joint per torque of the motor.
+            origin: Time of the plant when the world's time is 0 [s].
+        """
+        self._machine, self._origin = machine, origin
+        self.gains, self._lags = np.array(gains, dtype=float), np.array([each.lag for each in options])
+        m = len(options)
+        self.actuators, self._kept, self._lost = np.zeros((4, m), order="F"), np.zeros((4, m)), np.zeros(m)
+        self._rest = self._later = np.zeros(machine.size)
+
+    def begin(self, x: Array) -> None:
+        """Puts machine and actuators at their start; x: q and v, shape (2n,)."""
+        self.actuators[:] = self._lost[:] = 0.0
+        self._rest = self._later = self._machine.start(self._origin, x)
+
+    def __call__(self, x: Array, duration: int, now: int, lost: Array | None = None) -> Array:
+        """x after a step; `keep` then advances machine and actuators. Arguments as of `HeldStep`."""
+        if lost is not None:
+            self._lost[:] = lost
+        h = duration / SECOND
+        torques, impulse = after(self.actuators, now, self._lags, np.exp)
+        self._kept[0], self._kept[2], self._kept[3] = torques, self.actuators[2], now
+        u = self.gains * impulse / h - self._lost
+        following, self._later = self._machine.after(self._origin + (now - duration) / SECOND, x, self._rest, u, h)
+        return following
+
+    def together(self, x: Array, duration: int, now: int) -> Array | None:
+        """None: several steps in one call are for compiled code."""
+        return None
+
+    def keep(self) -> None:
+        """Advances machine and actuators to the end of the last step."""
+        self.actuators[:] = self._kept
+        self._rest = self._later

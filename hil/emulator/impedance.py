@@ -1,12 +1,18 @@
-"""The controller of drives that follow a position and a velocity with commanded gains: MIT frames, RobStride."""
+"""The controller of drives that follow position and velocity with commanded gains; ranges of MIT frames."""
 
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
 from hil.loop.clock import SECOND
 from hil.loop.virtual_time import Event, World, cancel
+from servoctl.expression import constant
 
 
 class ImpedanceCommand(NamedTuple):
@@ -65,3 +71,28 @@ class Impedance:
         if not isfinite(position):
             position, velocity = 0.0, 0.0
         return position - self.zero, velocity, self._motor.torque() if self._motor.enabled else 0.0
+
+
+MINI_CHEETAH = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500.0, "kd": 5.0}
+"""Default ranges: those of the Mini Cheetah's drive."""
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    table: dict[str, Mapping[str, Any]] = yaml.safe_load(
+        (resources.files("hil") / "drives/mit_ranges.yaml").read_text()
+    )
+    return table
+
+
+def ranges_of(options: Mapping[str, Any]) -> dict[str, float]:
+    """Largest position [rad], velocity [rad/s], torque [N m], kp [N m/rad] and kd [N m s/rad].
+
+    Args:
+        options: Options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
+
+    Raises:
+        KeyError: The table has no such motor.
+    """
+    given = options.get("ranges") or (_table()[options["motor"]] if options.get("motor") else MINI_CHEETAH)
+    return {name: float(constant(given[name])) for name in MINI_CHEETAH}

@@ -8,9 +8,8 @@ Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8
 
 from hil.drives.settings import SensorSettings
 from hil.emulator.damiao import CTRL_MODE, MIT_MODE, MST_ID, PMAX, REQUEST, TICK, TIMEOUT, TMAX, VMAX, EmulatedRegisters
-from hil.emulator.impedance import Impedance, ImpedanceCommand
+from hil.emulator.impedance import Impedance, ImpedanceCommand, ranges_of
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.ranges import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds

@@ -2,6 +2,10 @@
 
 Design: a node is a state machine, driven by frames and timers. It has a controller on the bus, an encoder and, if it is
 a drive, a motor with a brake. Faults set its attributes and nothing else.
+
+A drive that brakes by itself goes down a ramp to standstill, where it holds its position:
+
+    w' = w_r' + K (w_r - w) + K I (p_r - p),    p_r' = w_r
 """
 
 import math
@@ -13,13 +17,49 @@ from typing import Any, ClassVar, Protocol
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
-from hil.emulator.ramp import PERIOD, RAMP_TIME, Ramp
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import Event, World, cancel
 from servoctl.expression import constant
+
+PERIOD = 0.001  # [s] period of the loop
+BANDWIDTH = 100.0  # K [1/s]: a tenth of what period and current loop allow
+INTEGRAL = 25.0  # I [1/s]: a quarter of K, so that the loop has two equal poles
+RAMP_TIME = 0.25  # [s] time of the ramp from the speed limit of the joint, where the drive is told no other
+
+
+class Ramp:
+    """The set-points of one stop.
+
+    Args:
+        position: Position of the motor at its beginning [rad].
+        speed: Its speed [rad/s].
+        deceleration: Deceleration [rad/s^2].
+    """
+
+    def __init__(self, position: float, speed: float, deceleration: float) -> None:
+        self._position, self._speed, self._deceleration = position, speed, deceleration
+
+    @property
+    def over(self) -> bool:
+        """Whether the set-point stands still."""
+        return not abs(self._speed) > 0.0
+
+    def acceleration(self, position: float, speed: float) -> float:
+        """Acceleration for the next period [rad/s^2], at this position [rad] and speed [rad/s] of the motor."""
+        before = self._speed
+        self._speed = max(0.0, abs(before) - self._deceleration * PERIOD) * (1.0 if before > 0.0 else -1.0)
+        self._position += (before + self._speed) / 2 * PERIOD
+        error = self._speed - speed + INTEGRAL * (self._position - position)
+        return (self._speed - before) / PERIOD + BANDWIDTH * error
+
+    def wait(self, position: float, speed: float) -> None:
+        """Keeps the set-point with a motor that cannot follow, so that it does not run ahead."""
+        self._position = position
+        self._speed = speed if self._speed * speed > 0.0 else 0.0
+
 
 STANDSTILL = 0.01  # a motor stands still below this share of its speed limit
 
@@ -225,7 +265,7 @@ class EmulatedDrive(EmulatedNode):
     def brake_down(
         self, ended: Callable[[], None] | None, limit: float = 0.0, deceleration: float | None = None
     ) -> None:
-        """Brakes by its own control: see `hil.emulator.ramp`. It then holds its position until `stop_braking`.
+        """Brakes by its own control: see `hil.emulator.node`. It then holds its position until `stop_braking`.
 
         Args:
             ended: Called when it stands still, or after `limit`; None: never.

@@ -13,11 +13,8 @@ from math import inf, isfinite
 import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
-from hil.emulator.contacts import Contacts
-from hil.emulator.displacements import TrueDisplacements
-from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
-from hil.emulator.loads import Loads
-from hil.emulator.machine_step import MachineStep
+from hil.emulator.contacts import Contacts, Loads, TrueDisplacements
+from hil.emulator.held_step import TOGETHER, HeldStep, MachineStep, open_loop
 from hil.loop.clock import SECOND
 from servoctl.mechanics.constraint import LARGE
 from servoctl.simulation.engine_choice import make_loop

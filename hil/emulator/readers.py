@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.commands import CommandFindings, CommandReader
-from hil.emulator.ranges import ranges_of
+from hil.emulator.impedance import ranges_of
 from hil.emulator.station import KeyFamily
 from hil.frame import Frame
 

@@ -9,9 +9,8 @@ a frame the motor goes to mode reset.
 import struct
 
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import Impedance, ImpedanceCommand
+from hil.emulator.impedance import Impedance, ImpedanceCommand, ranges_of
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.ranges import ranges_of
 from hil.emulator.station import KeyFamily
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame

@@ -5,8 +5,7 @@ neither the law nor the safety rules: a session on drives puts its stages and ch
 """
 
 from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
-from hil.loop.rig import Implausibility, Reading, Rig
-from hil.loop.tick import Ahead, Tick, TickLoop
+from hil.loop.tick import Ahead, Implausibility, Reading, Rig, Tick, TickLoop
 from hil.loop.virtual_time import VirtualClock
 
 __all__ = [

@@ -7,8 +7,7 @@ too.
 
 from hil.recorder.events import add_missing, as_entry, read_events
 from hil.recorder.frame_log import read_frames
-from hil.recorder.in_memory import InMemory
 from hil.recorder.memory import Capacity
-from hil.recorder.recorder import Recorder
+from hil.recorder.recorder import InMemory, Recorder
 
 __all__ = ["Capacity", "InMemory", "Recorder", "add_missing", "as_entry", "read_events", "read_frames"]

@@ -20,8 +20,7 @@ from can.util import channel2int
 
 from hil.frame import Frame
 from hil.loop.clock import SECOND
-from hil.recorder.bit_table import recorded_bits
-from hil.recorder.memory import FIELDS, unpacked
+from hil.recorder.memory import FIELDS, recorded_bits, unpacked
 from servoctl.types import Array
 
 CONTAINER = 16384  # largest content of a container [byte]: about 340 frames

@@ -1,15 +1,16 @@
-"""Which memory the process of the loop and that of the recorder share."""
+"""The memory that the process of the loop and that of the recorder share, and the bits of recorded frames."""
 
 import mmap
 import os
 import struct
 import tempfile
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hil.frame import Frame
+from hil.bus.load import frame_bits
+from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
 from hil.recorder.ring import Ring
 from servoctl.types import Array
 
@@ -129,3 +130,23 @@ def unpacked(time: int, id: int, bus: int, flags: int, length: int, data: bytes)
     payload = b"" if remote else data[:length]
     asked, arrived, fd, brs = length if remote else 0, 0 if sent else time, bool(flags & FD), bool(flags & BRS)
     return bus, sent, Frame(id, payload, extended, remote, error, asked, arrived, fd, brs), time
+
+
+_NO_YES = (False, True)
+_SIZES = range(FD_SIZES[-1] + 1)
+_CLASSIC = [[frame_bits(min(size, CLASSIC_SIZE), long) for size in _SIZES] for long in _NO_YES]
+_FD = [[[frame_bits(size, long, True, switched) for size in _SIZES] for long in _NO_YES] for switched in _NO_YES]
+_TABLE = np.array([_CLASSIC, *_FD], dtype=np.int64)
+
+
+def recorded_bits(frames: Any) -> Array:
+    """Bits at the nominal and at the data bit rate, shape (frames, 2).
+
+    Args:
+        frames: Records of `memory.FIELDS`.
+    """
+    flags = frames["flags"]
+    size = np.where(flags & REMOTE, 0, np.minimum(frames["length"], FD_SIZES[-1]))
+    kind = np.where(flags & FD, np.where(flags & BRS, 2, 1), 0)
+    bits: Array = _TABLE[kind, (flags & EXTENDED != 0).astype(int), size]
+    return bits

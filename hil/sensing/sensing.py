@@ -14,7 +14,7 @@ import numpy as np
 from hil.drives import Feedback
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
-from hil.loop.rig import Implausibility
+from hil.loop.tick import Implausibility
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import CoordinateEstimate, Coordinates
 from hil.sensing.observability import require_observability

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hil.loop.rig import Implausibility
+from hil.loop.tick import Implausibility
 from hil.sensing.arrival import ARRIVES, BEYOND, LONGEST, NONE_LEFT, QUICK, VISIBLE, arrivals
 from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel

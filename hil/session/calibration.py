@@ -8,8 +8,8 @@ import numpy as np
 import yaml
 
 from hil.assembly.prepare import RigSetup
+from hil.calibration.beginning import HandMotion
 from hil.calibration.calibrate import CalibratedAxis, Calibrator
-from hil.calibration.motion import HandMotion
 from hil.sensing.channels import Displacements
 from servoctl.errors import ConfigError, WriteError
 from servoctl.run_folder.files import replace

@@ -15,8 +15,8 @@ from hil.assembly.falling import refuse_fall, states_within_limits
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness, hand
+from hil.bus.load import BusRates
 from hil.bus.open import is_loopback, open_bus
-from hil.bus.rates import BusRates
 from hil.loop import WallClock
 from hil.loop.realtime import bare_lateness, prepare
 from hil.loop.stop_signals import StopSignals

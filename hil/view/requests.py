@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 from hil.recorder.memory import Capacity, nameless
 
 SIGNAL = signal.SIGUSR1  # signal to the loop that the stop button was pressed

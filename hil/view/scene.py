@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 from hil.loop.clock import SECOND
-from hil.recorder.bit_table import recorded_bits
 from hil.recorder.events import split
-from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings
+from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings, recorded_bits
 from hil.recorder.ring import Ring
 from hil.view.bounds import BoundHistory
 from servoctl.mechanics.plant import Plant

@@ -11,7 +11,7 @@ from multiprocessing.connection import Pipe
 from types import TracebackType
 from typing import Any, Self
 
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.child import start_child

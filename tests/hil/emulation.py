@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from canopen.objectdictionary import ObjectDictionary, ODVariable
 
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
@@ -18,7 +18,7 @@ from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.fault_script import read_faults
 from hil.emulator.process import EmulatorServer
-from hil.emulator.targets import Target, targets
+from hil.emulator.twins import Target, targets
 from hil.frame import Frame
 from hil.protocols.nodes import twins
 from servoctl.assembly.system import make_system

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hil.bus.frame_bits import frame_bits
+from hil.bus.load import frame_bits
 from hil.recorder.frame_log import MOST, BusBits
 from hil.recorder.memory import BRS, EXTENDED, FD, FRAME, REMOTE, SENT
 

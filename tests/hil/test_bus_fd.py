@@ -8,10 +8,8 @@ import pytest
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, socketcan
-from hil.bus.frame_bits import frame_bits
-from hil.bus.load import FrameTraffic, describe_load
+from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits
 from hil.bus.open import open_bus
-from hil.bus.rates import BusRates
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station

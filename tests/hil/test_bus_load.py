@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hil.bus.frame_bits import frame_bits
-from hil.bus.load import FrameTraffic, describe_load, worst_load
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits, worst_load
 
 # Bits of one cycle of six axes: worst case of every frame, summed by hand (55 + 10 s, extended 80 + 10 s).
 CYCLES = [

@@ -10,9 +10,8 @@ import pytest
 
 from hil.assembly.emulation import environment_of, hand_of, make_emulator
 from hil.assembly.prepare import RigSetup, load, prepare
-from hil.calibration.calibrate import CalibratedAxis
-from hil.calibration.motion import HandMotion
-from hil.calibration.signs import fitting_signs
+from hil.calibration.beginning import HandMotion
+from hil.calibration.calibrate import CalibratedAxis, fitting_signs
 from hil.calibration.stops import zero_by_stops
 from hil.drives.sample import Sample
 from hil.recorder.frame_log import read_frames

@@ -9,11 +9,11 @@ import pytest
 from emulation import MILLISECOND, TURN, Axes, Bench, bench, drive_settings, system_of, target
 
 from hil.bus import BusError, Link
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates
 from hil.emulator.cia402 import CiA402
+from hil.emulator.commands import CommandObserver
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_script import read_faults
-from hil.emulator.observer import CommandObserver
 from hil.frame import Frame
 from hil.protocols.nodes import twins
 from servoctl.types import State

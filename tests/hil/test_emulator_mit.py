@@ -8,8 +8,8 @@ from emulation import Bench, bench, drive_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hil.emulator.impedance import ranges_of
 from hil.emulator.mit import Mit, pack, unpack
-from hil.emulator.ranges import ranges_of
 from hil.frame import Frame
 
 NODE = 4

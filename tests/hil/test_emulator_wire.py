@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hil.bus import Bus, BusError, Link
-from hil.bus.frame_bits import frame_bits
-from hil.bus.rates import BusRates
+from hil.bus.load import BusRates, frame_bits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import tests.hil.faults.carts.run as faults_run
-from hil.emulator.host_faults import HostFaults
+from hil.emulator.disturbances import HostFaults
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from tests.hil.faults.carts.expected import AT_ONCE, TASK, expected

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hil.assembly.emulation import environment_of, make_emulator
-from hil.emulator.host_faults import HostFaults
+from hil.emulator.disturbances import HostFaults
 from hil.frame import Frame
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind

@@ -12,8 +12,8 @@ from test_drive_fuzz import OPTIONS
 
 from hil.assembly.prepare import load
 from hil.bus.base import PATIENCE, QUEUE, BusError, Link
+from hil.bus.load import BusRates
 from hil.bus.python_can import PythonCanBus
-from hil.bus.rates import BusRates
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame

@@ -16,8 +16,8 @@ import pytest
 from hil.assembly.emulation import Environment, environment_of, make_emulator
 from hil.assembly.prepare import prepare
 from hil.bus import Bus, Health
+from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import Emulator
-from hil.emulator.host_faults import HostFaults
 from hil.frame import Frame
 from hil.loop.realtime import RealtimeError
 from hil.loop.stop_signals import StopSignals
