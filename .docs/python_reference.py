@@ -27,7 +27,7 @@ GROUPS = {
     ),
     "Laws": (
         "ConstraintFollowing", "InputOutput", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
-        "Secondary", "Estimator", "law", "Law",
+        "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
     "Running": ("simulate", "load", "Run", "batch", "linearize", "to_control", "identify", "Identification"),
     "Results": ("Trajectory", "save", "load_run", "plot", "State", "Command", "Status"),
@@ -35,7 +35,8 @@ GROUPS = {
 """Group -> its names, in the order of the page."""
 
 WRITTEN = (
-    "Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "Robot", "RobotBuilder", "SecondOrder",
+    "Feedback", "Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "Robot", "RobotBuilder",
+    "SecondOrder",
 )  # fmt: skip
 """Classes that a user derives from or calls; the reference lists their methods with arguments."""
 

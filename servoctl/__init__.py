@@ -8,7 +8,7 @@
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5))
     run = sc.simulate(plant, task, law, q=[0, plant.l], duration=10)
     print(run.summary()["tasks"]["distance"]["max_violation"])   # [m]
-    sc.plot(run, "violations")
+    sc.plot(run, "run.png")
 
 Design: the names below are imported when they are first used (PEP 562), so that `import servoctl` is fast and a
 command line that only prints help loads neither NumPy nor CasADi.
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from servoctl.laws.corrections import PFeedback as PFeedback
     from servoctl.laws.corrections import Poles as Poles
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
+    from servoctl.laws.feedback import Feedback as Feedback
     from servoctl.laws.feedback import law as law
     from servoctl.laws.funnel import Funnel as Funnel
     from servoctl.laws.input_output import InputOutput as InputOutput
@@ -91,6 +92,7 @@ _HOME = {
     "Distance": "servoctl.mechanics.spatial.task",
     "DistanceBound": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
+    "Feedback": "servoctl.laws.feedback",
     "Funnel": "servoctl.laws.funnel",
     "Holonomic": "servoctl.mechanics.constraint",
     "Identification": "servoctl.identification",

@@ -94,7 +94,10 @@ class LiveGains:
         self._left = 0
         if not hil.live:
             return
-        assert law is not None and isinstance(bound, BoundConstraintFollowing)
+        if not (isinstance(law, ConstraintFollowing) and isinstance(bound, BoundConstraintFollowing)):
+            problems.add("needs constraint following (a law.class has no live gains: leave it out)", "hil", "live")
+            problems.check()
+            return
         self._law, self._bound = law, bound
         for path, (lower, upper) in hil.live.items():
             try:

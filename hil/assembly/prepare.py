@@ -243,7 +243,7 @@ def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) 
 def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
     """The config with the defaults for drives. `hil.emulation` takes the place of `realism`, but for the machine."""
     law = loaded.document.values["law"]
-    if isinstance(law, Mapping) and "on_infeasible" not in law:
+    if isinstance(law, Mapping) and not {"on_infeasible", "class"} & law.keys():
         loaded = loaded.overridden(["law.on_infeasible=fault"])
     if "realism" not in loaded.document.values:
         return loaded

@@ -23,7 +23,9 @@ from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
 from servoctl.expression import RESERVED
 from servoctl.expression.suggest import remedy
 from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
+from servoctl.laws.law import Law
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.friction import with_friction
@@ -215,14 +217,24 @@ def _constraint(
     return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
 
 
+def _own_law(path: str, parameters: Mapping[str, Any], loaded: LoadedConfig, problems: Problems) -> Feedback | None:
+    try:
+        kind = load_class(path, loaded.folder, Feedback)
+    except ConfigError as error:
+        problems.add(error, "law", "class")
+        return None
+    law = instantiate(kind, parameters, problems, "law")
+    return law if isinstance(law, Feedback) else None
+
+
 def build_law(
     loaded: LoadedConfig,
     plant: Plant,
     problems: Problems,
     signals: Mapping[str, Signal] = NO_SIGNALS,
     on_drives: bool = False,
-) -> ConstraintFollowing | None:
-    """The law of a config; None for an open loop.
+) -> Law | None:
+    """The law of a config; None for an open loop, or a class of one's own with problems.
 
     Args:
         loaded: The config.
@@ -234,6 +246,8 @@ def build_law(
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
+    if values.class_ is not None:
+        return _own_law(values.class_, values.parameters or {}, loaded, problems)
     task = loaded.config.task
     timing = correction_timing(loaded, plant, on_drives)
     corrections = {entry.name: build_correction(entry.correction, timing) for entry in task}

@@ -105,7 +105,7 @@ class EndOfRun:
         Returns:
             `status` and `error` where they change, and `diagnosis`: the cause, where it is known.
         """
-        law = self.system.law
+        law = self.system.following
         if facts["status"] == "stopped":
             cause = self._cause_of_stop(last)
             if not cause:
@@ -132,7 +132,7 @@ class EndOfRun:
 
     def _cause_of_stop(self, last: State | None) -> str:
         """Why the run diverged or could not be integrated further; empty if its error says everything."""
-        law = self.system.law
+        law = self.system.following
         if last is not None:
             return f"it ran away: {self._cause_of_divergence()}" if size(last.q, last.v) > RUNAWAY else ""
         if law is None or not len(self.trajectory) or int(self.trajectory["status"][-1]) in law.stops_on:
@@ -145,7 +145,7 @@ class EndOfRun:
         found = [gain.problem for gain in all_gains(self.system, self.settings) if gain.problem is not None]
         fast = None if found else fast_motion(self.loop, self.start, self.settings)
         found = found if fast is None else [fast.text]
-        if self.system.law is None:
+        if self.system.following is None:
             return "; ".join(found) or UNKNOWN
         found = found or self._dead_point() or self._growth() or self._singular_pose()
         found = found or [finding.text for finding in self._task_findings() if finding.kind == "singular_start"]

@@ -177,8 +177,8 @@ class Run:
     @cached_property
     @np.errstate(all="ignore")
     def internal(self) -> InternalDynamics | None:
-        """Internal dynamics, linearised at the start; None if the plant cannot be differentiated."""
-        return internal_dynamics(self.loop, self.start)
+        """Internal dynamics, linearised at the start; None if it cannot be differentiated, or no law follows."""
+        return None if self.system.following is None else internal_dynamics(self.loop, self.start)
 
     @np.errstate(all="ignore")
     def prepare(self, wait: bool = True) -> None:

@@ -51,10 +51,11 @@ def analyse(
 def _say(analysis: "Analysis") -> None:
     moving = "; in motion: margins and internal modes hold for this instant" if analysis.moving else ", at rest"
     say(f"at t = {analysis.state.t:g} s{moving}")
+    followed = any(mode.group == "task" for mode in analysis.modes)
     for title, group in (
         ("error of the passive constraints", "passive"),
         ("task error", "task"),
-        ("internal dynamics", "internal"),
+        ("internal dynamics" if followed else "motion", "internal"),
     ):
         rows = [_row(mode) for mode in analysis.modes if mode.group == group]
         if rows:

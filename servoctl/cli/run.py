@@ -152,7 +152,7 @@ def _evidence(summary: dict[str, Any], verbose: bool) -> list[str]:
     total = sum(counts.values())
     sound = set(counts) <= {"OK"} and summary["status"] == "done"
     lines = []
-    if summary.get("rank_min") is not None and sound:
+    if summary.get("rank_min") and sound:
         lines.append("task reachable at all times")
     if summary.get("rank_min") is not None and (verbose or not sound):
         low, high = summary["rank_min"], summary["rank_max"]

@@ -65,8 +65,9 @@ ModelFile = TypeVar("ModelFile", RobotConfig, MachineConfig)
 
 
 def class_paths(config: Config) -> list[str]:
-    """Class paths of plant and task, each once, in order."""
-    paths = [config.plant.class_, *(entry.class_ for entry in config.task)]
+    """Class paths of plant, task and law, each once, in order."""
+    law = None if isinstance(config.law, str) else config.law.class_
+    paths = [config.plant.class_, *(entry.class_ for entry in config.task), law]
     return list(dict.fromkeys(path for path in paths if path is not None))
 
 
@@ -113,7 +114,10 @@ def _with_files(config: Config, change: Callable[[str], str]) -> Config:
 
     plant = config.plant.model_copy(update={"class_": class_path(config.plant.class_)})
     task = tuple(entry.model_copy(update={"class_": class_path(entry.class_)}) for entry in config.task)
-    return _with_data(config.model_copy(update={"plant": plant, "task": task}), change)
+    law = config.law
+    if not isinstance(law, str):
+        law = law.model_copy(update={"class_": class_path(law.class_)})
+    return _with_data(config.model_copy(update={"plant": plant, "task": task, "law": law}), change)
 
 
 def _with_data(config: Config, change: Callable[[str], str]) -> Config:

@@ -140,6 +140,7 @@ class LoadedConfig:
             return moved
         named = {"plant.class": self.config.plant.class_}
         named |= {f"task.{entry.name}.class": entry.class_ for entry in self.config.task}
+        named["law.class"] = None if isinstance(self.config.law, str) else self.config.law.class_
         files = {path: Path(name) for path, name in named.items() if name is not None and ".py:" in name}
         return moved.overridden([setting(path, f"{moved.folder / file.name}") for path, file in files.items()])
 

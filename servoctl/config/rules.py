@@ -15,7 +15,7 @@ from servoctl.config.estimation import estimation_problems
 from servoctl.config.realism import realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot_rules import robot_problems
-from servoctl.config.schema import ADAPTIVE
+from servoctl.config.schema import ADAPTIVE, LawConfig
 from servoctl.config.shapes import shape_problems
 from servoctl.config.task_rules import row_count, task_problems
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS
@@ -118,12 +118,30 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
 
 def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
     law, task, inputs = values.get("law"), values.get("task", []), values.get("inputs")
-    if isinstance(law, Mapping) and task == []:
+    if isinstance(law, Mapping) and law.get("class") is not None:
+        yield from _own_law(values, law)
+    elif isinstance(law, Mapping) and law.get("parameters") is not None:
+        yield Problem(("law", "parameters"), "needs law.class (gains of constraint following are law.correction)")
+    if isinstance(law, Mapping) and task == [] and law.get("class") is None:
         yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
     if isinstance(law, Mapping) and inputs is not None:
         yield Problem(
             ("inputs",), "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')"
         )
+
+
+def _own_law(values: Mapping[str, Any], law: Mapping[str, Any]) -> Iterator[Problem]:
+    """What a law of one's own would not see, because it makes the inputs alone; a default says nothing."""
+    own = "does not go with law.class (the class makes the inputs alone: take one of the two out)"
+    for key in given(law, LawConfig.model_fields):
+        if key not in ("class", "parameters") and law[key] != LawConfig.model_fields[key].default:
+            yield Problem(("law", key), own)
+    if values.get("bounds"):
+        yield Problem(("bounds",), own)
+    for i, entry in task_entries(values):
+        for key, default in {"correction": None, "priority": 1, "required": True}.items():
+            if entry.get(key, default) not in (None, default):
+                yield Problem(("task", i, key), own)
 
 
 def _observer(values: Mapping[str, Any]) -> Iterator[Problem]:

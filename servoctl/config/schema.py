@@ -14,12 +14,14 @@ from servoctl.config.bounds import BoundConfig
 from servoctl.config.corrections import AdaptiveConfig, CorrectionConfig, RelativeRange, RobustConfig
 from servoctl.config.estimation import EstimationConfig
 from servoctl.config.fields import (
+    ClassPath,
     EquationText,
     Fraction,
     LawKind,
     Limit,
     Natural,
     NotNegative,
+    Parameter,
     Positive,
     PositiveTime,
     Real,
@@ -96,8 +98,17 @@ class ObserverConfig(Section):
 
 
 class LawConfig(Section):
-    """The control law."""
+    """The control law: that of constraint following, or a class of one's own."""
 
+    class_: ClassPath | None = Field(
+        default=None,
+        alias="class",
+        description="a law of your own, a servoctl.Feedback: package.module:ClassName, or file.py:ClassName relative "
+        "to the config's folder; all other keys but parameters are then left out",
+    )
+    parameters: dict[str, Parameter] | None = Field(
+        default=None, description="fields of the class, in their own units; the rest keep their defaults"
+    )
     kind: LawKind = Field(
         default="constraint_following",
         description="constraint_following, or input_output for rows of higher relative degree",

@@ -180,6 +180,17 @@ def from_sx(sx: Any, shape: tuple[int, ...] | None = None) -> Array:
     return flat if dense.shape[1] == 1 else matrix
 
 
+def solve(A: Any, b: Any) -> Array:
+    """`numpy.linalg.solve` on symbols, shape of b."""
+    sides = np.asarray(b, dtype=object)
+    return from_sx(ca.solve(to_sx(A), to_sx(sides)), sides.shape)
+
+
+def inv(A: Any) -> Array:
+    """`numpy.linalg.inv` on symbols."""
+    return from_sx(ca.inv(to_sx(A)), np.shape(A))
+
+
 def _dense(sx: Any) -> Any:
     """An SX with an entry everywhere; `densify` alone looks for the type of its argument, which takes longer."""
     return sx if isinstance(sx, ca.SX) and sx.is_dense() else ca.densify(sx)

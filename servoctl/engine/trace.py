@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import ELEMENTWISE, Symbol, clip, is_symbolic, where
+from servoctl.engine.symbol import ELEMENTWISE, Symbol, clip, inv, is_symbolic, solve, where
 from servoctl.errors import ServoctlError, TraceError
 from servoctl.types import Array
 
@@ -102,6 +102,8 @@ def replaced(convert: Callable[[str, Array], Any], functions: Mapping[str, Any])
             for name, function in functions.items():
                 replace(np, name, function)
             replace(np.linalg, "norm", _norm(np.linalg.norm))
+            for name, symbolic in (("solve", solve), ("inv", inv)):
+                replace(np.linalg, name, _Dispatch(symbolic, getattr(np.linalg, name)))
             yield
         finally:
             for owner, name, value in reversed(kept):

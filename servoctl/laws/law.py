@@ -85,6 +85,11 @@ class BoundLaw(ABC):
         return None
 
     @property
+    def follows_task(self) -> bool:
+        """Whether it makes the inputs from the task; else tasks are only measured against it."""
+        return True
+
+    @property
     def wishes(self) -> tuple[int, ...]:
         """Indices of the task rows of priority 2 and below; missing them is reported and is never a failure."""
         return ()

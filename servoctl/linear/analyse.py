@@ -72,7 +72,8 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
         raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
     exact = run.system.estimator is None
     margins = [margins_at(run, state, memory, timing, exact=exact) for timing in timings(run)]
-    warnings = [_grows(mode) for mode in found if mode.stable is False]
+    free = "internal dynamics" if run.system.following is not None else "motion"
+    warnings = [_grows(mode, free) for mode in found if mode.stable is False]
     warnings += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
                  if not one.actuators]  # fmt: skip
     shifted = robustness(run, state, memory, change) if change else []
@@ -128,10 +129,10 @@ def _notes_on_drives(run: Run) -> list[str]:
     return notes
 
 
-def _grows(mode: Mode) -> str:
-    """An unstable mode in words."""
+def _grows(mode: Mode, free: str) -> str:
+    """An unstable mode in words; `free`: what a mode is that belongs to no row."""
     assert mode.decay is not None
-    subject = "internal dynamics" if mode.group == "internal" else f"error of {mode.of}"
+    subject = free if mode.group == "internal" else f"error of {mode.of}"
     oscillates = f", oscillating at {abs(mode.pole.imag):.3g} rad/s" if mode.pole.imag else ""
     coordinates = f" (mostly {mode.mostly})" if mode.mostly else ""
     return f"{subject}: unstable: grows by e every {-mode.decay:.3g} s{oscillates}{coordinates}"

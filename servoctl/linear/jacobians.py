@@ -133,7 +133,7 @@ def local(
     _, E, H = error_kernel(loop)(at.t, x, p, f[:, 0])
     if not all(np.isfinite(part).all() for part in (f, Fx, B, K, C, E, H)):
         raise TaskError(f"linearize: a derivative is not finite at t = {at.t:g} s (choose another state)")
-    passive = max((chain.place.stop for chain in chains(run.system.model) if chain.group == "passive"), default=0)
+    passive = max((chain.place.stop for chain in chains(run.system) if chain.group == "passive"), default=0)
     W = np.eye(len(x)) if frame == "full" else null_space(E[:passive])
     N, ours = null_space(E), E[passive:]
     S = np.vstack([ours, N.T]) @ W

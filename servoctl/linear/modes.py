@@ -94,7 +94,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     full = local(run, at, memory, "full")
     J = full.A + full.B @ full.K
     _, E, H = error_kernel(loop)(at.t, x, p, full.f)
-    rate, rows = E @ J + H, chains(run.system.model)
+    rate, rows = E @ J + H, chains(run.system)
     passive = [chain for chain in rows if chain.group == "passive"]
     task = [chain for chain in rows if chain.group == "task"]
     of_passive, of_task = _entries(passive), _entries(task)

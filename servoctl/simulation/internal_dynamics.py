@@ -11,7 +11,7 @@ the report says so.
 Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 
@@ -22,9 +22,9 @@ from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.symbol import to_sx
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 MARGINAL = 1e-6  # a mode's real part below this times 1 + |mode| counts as zero
@@ -116,16 +116,20 @@ class RowErrors:
     place: slice  # slice of e with its violation and the derivatives below its relative degree
 
 
-def chains(model: Model) -> list[RowErrors]:
-    """The rows that have errors, in the order of e."""
+def chains(system: System) -> list[RowErrors]:
+    """The rows that have errors, in the order of e; those of a task that no law follows have no motion of their own."""
     listed, position = [], 0
-    for group, rows in (("passive", model.passive_rows), ("task", model.task_rows)):
+    for group, rows in (("passive", system.model.passive_rows), ("task", _followed(system))):
         for row in rows:
             length = int(row.has_violation) + int(row.has_rate) + max(0, row.degree - 2)
             if length:
                 listed.append(RowErrors(group, row, slice(position, position + length)))
             position += length
     return listed
+
+
+def _followed(system: System) -> Sequence[Row]:
+    return () if system.following is None else system.model.task_rows
 
 
 def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
@@ -151,7 +155,7 @@ def error_kernel(loop: CompiledLoop) -> Kernel:
     symbols = {"t": given["t"], "q": given["x"][:n], "v": given["x"][n : 2 * n], "p": given["p"][:count]}
     matrices = model.symbolic_matrices(symbols)
     parts: list[Array] = []
-    for rows, group in ((model.passive_rows, matrices.passive), (model.task_rows, matrices.task)):
+    for rows, group in ((model.passive_rows, matrices.passive), (_followed(loop.system), matrices.task)):
         for i, row in enumerate(rows):
             chain = [group.violation[i]] if row.has_violation else []
             chain += [group.violation_rate[i]] if row.has_rate else []

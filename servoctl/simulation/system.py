@@ -89,6 +89,11 @@ class System:
     machine: Machine | None = None  # moves in place of the simulated plant; None: nothing does
     estimator: BoundEstimator | None = None  # gives the law its state; None: the law gets the measured one
 
+    @property
+    def following(self) -> BoundLaw | None:
+        """The law that makes the inputs from the task; None where the task is only measured."""
+        return self.law if self.law is not None and self.law.follows_task else None
+
     def beyond(self, t: float) -> list[str]:
         """Sentences about references that have no value at t [s]."""
         known = [signal for constraint in self.model.task.values() for signal in constraint.signals.values()]

@@ -13,6 +13,7 @@ from servoctl.assembly.run import Run
 from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.run_folder.sparse import SHARE
+from servoctl.run_folder.values import ROUND_OFF
 from servoctl.sweep.batch import columns_of, run_all
 from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.metrics import VIOLATIONS, Row, greatest_is_best, metric_names
@@ -56,8 +57,11 @@ def changed_by_thinning(run: Run, points: Sequence[Point], rows: Sequence[Row]) 
 
 
 def _changes(run: Run, row: Row, exact: Row) -> list[tuple[str, tuple[float, float, float]]]:
-    """Metric, and its relative change, thinned value and value at every step; small violations count as none."""
-    least = dict.fromkeys(VIOLATIONS, 0.01 * run.settings.settling_band) | {"input_rms": 0.0, "input_max": 0.0}
+    """Metric, and its relative change, thinned value and value at every step; small violations and inputs are none."""
+    inputs = [abs(x) for name, x in exact.items() if name.startswith("input_max") and isinstance(x, float)]
+    rounding = ROUND_OFF * max(inputs, default=0.0)
+    least = dict.fromkeys(VIOLATIONS, 0.01 * run.settings.settling_band)
+    least |= {"input_rms": rounding, "input_max": rounding}
     least["settling_time"] = (run.settings.output_step or 0.0) / SHARE  # a shorter one cannot be told more exactly
     changes = []
     for name, true in exact.items():

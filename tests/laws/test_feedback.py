@@ -1,6 +1,7 @@
 """A function of time and state as a law."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,10 @@ def test_the_package_shows_its_public_names_and_a_run_says_what_it_is() -> None:
     assert said == "<Run crane: Crane (2 coordinates, 1 inputs), load; 12 s by rk4, engine vm>"
 
 
-def test_the_example_of_the_package_runs() -> None:
+def test_the_example_of_the_package_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     code = [line[4:] for line in (sc.__doc__ or "").splitlines() if line.startswith("    ")]
     names: dict[str, Any] = {}
     exec("\n".join(code), names)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.png"]
     assert names["run"].summary()["tasks"]["distance"]["max_violation"] < 1e-10
