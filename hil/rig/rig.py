@@ -97,7 +97,7 @@ class CanRig(DriveRig):
         self._guided = False
         self._cancelled = False
         self._began = self._due = self._sensed = 0
-        self._written = 0
+        self._written = -1
         self._command = np.zeros(len(self._drives))
 
     @property
@@ -204,6 +204,7 @@ class CanRig(DriveRig):
             [node.sample for node in self._nodes],
             self._command if free else None,
             self._began if self.sends or self._asks else None,
+            self._written if self.sends or self._asks else None,
         )
         estimate, count = measurement.estimate, len(self._drives)
         samples = [drive.sample or NO_SAMPLE for drive in self._drives]

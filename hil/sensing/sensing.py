@@ -27,7 +27,7 @@ from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 OLD = 1.5  # age from which on a channel follows the model instead of its last sample, in periods
-SYNCS = 8  # number of SYNCs that are remembered; an older reply is stale
+ASKED = 8  # number of SYNCs that are remembered; an older reply is stale
 SAMPLING = 2  # default time constant of the rate filter, in periods
 
 
@@ -49,19 +49,21 @@ class SensingState(NamedTuple):
         q, v: Last state of the machine.
         now: Its time [ns].
         syncs: When the last SYNCs were sent, the newest first, two or more [ns].
+        commands: The same of the commands, of each tick the first.
         received: When the last sample of each channel was received [ns].
         memories: Accepted sample of each channel, and what it is checked by.
         scales: What tells whether the positions of each channel fit its speeds.
         rates: Speed of each channel [joint unit/s].
         before: The speeds before.
         steady: Whether redundant measurements agreed at the last tick, no speed is filtered from positions, and each
-            reply came before the next SYNC.
+            reply came before the next SYNC or command.
     """
 
     q: Array
     v: Array
     now: int
     syncs: tuple[int, ...]
+    commands: tuple[int, ...]
     received: Sequence[int]
     memories: Sequence[AxisMemory]
     scales: Sequence[ScaleMemory]
@@ -126,13 +128,13 @@ class Sensing:
         self._model, self._motion, self.filtered = model, motion, filtered
         self.tracking = tracking
         self.skew = period if skew is None else skew
-        self.old = round(OLD * period * SECOND) / SECOND
+        self.old, self._period = round(OLD * period * SECOND) / SECOND, round(period * SECOND)
         self.filter_times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
         ]
         self._filters = [RateFilter(time) for time in self.filter_times]
         self.residual_tolerance = residual_tolerance
-        self._synced = [channel.feedback is Feedback.SYNC for channel in channels]
+        self._feedbacks = [channel.feedback for channel in channels]
         self._no_prediction = [math.nan] * len(channels)
         self.begin(start, 0)
 
@@ -149,7 +151,7 @@ class Sensing:
         self._tracks: list[Track | None] = [None] * m
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
-        self._syncs: tuple[int, ...] = (-1, -1)
+        self._asked = {Feedback.SYNC: (-1, -1), Feedback.REPLY: (-1, -1)}
         self._received, self._late = [-1] * m, [False] * m
         if self.tracking is not None:
             self.tracking.begin()
@@ -159,18 +161,25 @@ class Sensing:
         """What it remembers now."""
         steady = self._redundancy.agrees and not any(self._tracks) and not any(self._late)
         return SensingState(
-            self._q, self._v, self._now, self._syncs, tuple(self._received), tuple(self._memories),
+            self._q, self._v, self._now, *self._asked.values(), tuple(self._received), tuple(self._memories),
             tuple(self._scales), tuple(self._rates), tuple(self._before), steady,
         )  # fmt: skip
 
     def resume(self, state: SensingState) -> None:
         """Continues from a steady state that the tick in C has reached."""
-        self._q, self._v, self._now, self._syncs = state.q, state.v, state.now, state.syncs
+        self._q, self._v, self._now = state.q, state.v, state.now
+        self._asked = {Feedback.SYNC: state.syncs, Feedback.REPLY: state.commands}
         self._received, self._memories, self._scales = list(state.received), list(state.memories), list(state.scales)
         self._rates, self._before = list(state.rates), list(state.before)
 
     def read(
-        self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
+        self,
+        t: float,
+        now: int,
+        samples: Sequence[Sample | None],
+        u: Array | None = None,
+        sync: int | None = None,
+        command: int | None = None,
     ) -> Measurement:
         """State of the machine now.
 
@@ -180,9 +189,13 @@ class Sensing:
             samples: Newest sample of each channel.
             u: Inputs since the last tick, shape (actuators,) [actuator units]; None: not known.
             sync: When the last SYNC was sent [ns]; channels with SYNC feedback measure at that moment.
+            command: When the last commands were sent, the first of them [ns]; channels with REPLY feedback measure
+                after that.
         """
-        if sync is not None and sync != self._syncs[0]:
-            self._syncs = (sync, *self._syncs[: SYNCS - 1])
+        for feedback, moment in ((Feedback.SYNC, sync), (Feedback.REPLY, command)):
+            asked = self._asked[feedback]
+            if moment is not None and moment != asked[0]:
+                self._asked[feedback] = (moment, *asked[: ASKED - 1])
         plant, elapsed = self._model.plant, (now - self._now) / SECOND
         # start point of the solver: the model's prediction, or the last state, which then moves on by `carry` seconds
         q, v, carry, expected = self._q, self._v, elapsed, self._no_prediction
@@ -199,7 +212,8 @@ class Sensing:
             if sample is None:
                 last = None
             else:
-                time = self._sampled(i, sample, expected[i], now, q) if self._synced[i] else sample.time
+                asked = self._asked.get(self._feedbacks[i], ())
+                time = self._sampled(i, sample, expected[i], now, q, asked) if asked else sample.time
                 last = self._accept(i, sample, time, expected[i], findings)
             if last is None:
                 complete = False
@@ -271,28 +285,32 @@ class Sensing:
         track = self._tracks[i] = self._filters[i].update(track, sample.position, sample.time)
         return track.rate
 
-    def _sampled(self, i: int, sample: Sample, expected: float, now: int, q: Array) -> int:
-        """Time of the SYNC at which a sample was measured [ns]; the time of receipt if no SYNC is known.
+    def _sampled(self, i: int, sample: Sample, expected: float, now: int, q: Array, asked: Sequence[int]) -> int:
+        """Time at which a sample was measured [ns]: that of the SYNC or command that it answers.
 
-        It is one that no reply has answered yet. Where a reply is missing, it may have been lost, or be this one: then
-        the SYNC counts at which the position fits the motion of the model, or the last one where all of them fit.
+        It answers one that no reply has answered yet. Where a reply is missing, it may have been lost, or be this one:
+        then the one counts at which the position fits the motion of the model, or the last one where all of them fit.
+        A reply that comes within a period of its command is dated at its receipt, and so is one that nothing known has
+        asked for.
         """
         received, seen = sample.time, self._memories[i].seen
-        sent = [sync for sync in self._syncs if 0 <= sync <= received]
+        sent = [moment for moment in asked if 0 <= moment <= received]
         if not sent:
             return received
-        open_ones = [sync for sync in sent if sync > seen]
+        open_ones = [moment for moment in sent if moment > seen]
         if received == self._received[i] or not open_ones:
             return seen
         self._received[i], self._late[i] = received, False
+        if self._feedbacks[i] is Feedback.REPLY:
+            open_ones = [received if received - moment <= self._period else moment for moment in open_ones]
         newest = open_ones[0]
         if len(open_ones) == 1 or seen < 0 or not math.isfinite(expected):
             return newest
         channel = self.displacements.channels[i]
         present = float(self.displacements(self._model.plant, q)[i])
 
-        def misfit(sync: int) -> float:
-            return abs(sample.position + expected * (now - sync) / SECOND - present)
+        def misfit(moment: int) -> float:
+            return abs(sample.position + expected * (now - moment) / SECOND - present)
 
         best = min(open_ones, key=misfit)
         self._late[i] = misfit(best) + max(channel.resolution, 2.0 * channel.position_error) < misfit(newest)

@@ -33,12 +33,9 @@ def load(
     if not (state.steady and in_order(drives, nodes)):
         return False
     x, k = machine.numbers, machine.times
-    x["q"][:], x["v"][:], k["now"][0], (k["sync"][0], k["sync_before"][0]) = (
-        state.q,
-        state.v,
-        state.now,
-        state.syncs[:2],
-    )
+    x["q"][:], x["v"][:], k["now"][0] = state.q, state.v, state.now
+    k["sync"][0], k["sync_before"][0] = state.syncs[:2]
+    k["asked"][0], k["asked_before"][0] = state.commands[:2]
     x["rates"][:], x["before"][:] = state.rates, state.before
     for i, (node, memory, scale) in enumerate(zip(nodes, state.memories, state.scales, strict=True)):
         sample, accepted = node.sample, memory.accepted
@@ -115,10 +112,12 @@ def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits
                 k["scale_since"][i], x["scale_start"][i], x["scale_moved"][i], x["scale_path"][i], k["scale_beyond"][i]
             )
         )
-    syncs = (k["sync"][0], k["sync_before"][0])
+    syncs, commands = (k["sync"][0], k["sync_before"][0]), (k["asked"][0], k["asked_before"][0])
     q, v = np.array(x["q"]), np.array(x["v"])
     received = k["sample_time"][: len(nodes)]
-    sensing.resume(SensingState(q, v, k["now"][0], syncs, received, memories, scales, x["rates"], x["before"]))
+    sensing.resume(
+        SensingState(q, v, k["now"][0], syncs, commands, received, memories, scales, x["rates"], x["before"])
+    )
     limits.previous, limits.last = x["previous"], k["limits_time"][0]
     if sensing.tracking is not None:
         sensing.tracking.resume(_stored_window(machine))

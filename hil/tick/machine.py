@@ -119,6 +119,8 @@ class CompiledTick:
             "now",
             "sync",
             "sync_before",
+            "asked",
+            "asked_before",
             "limits_time",
             "due",
             "began",
@@ -225,7 +227,7 @@ class CompiledTick:
         for i, (node, channel) in enumerate(zip(nodes, displacements.channels, strict=True)):
             place = tick.channel[i]
             place.bus, place.awaited = buses[node.settings.bus], node.feedback is not Feedback.CYCLIC
-            place.synced = node.feedback is Feedback.SYNC
+            place.synced, place.replies = node.feedback is Feedback.SYNC, node.feedback is Feedback.REPLY
             place.resolution, place.speed_limit, place.leap = channel.resolution, channel.speed_limit, channel.leap
             place.interval, place.held, place.floor = channel.interval, channel.held, floors[i]
             place.position_error, place.speed_error = channel.position_error, channel.speed_error

@@ -1,4 +1,4 @@
-"""A reply that comes later than a period is dated by the SYNC that it answers, as far as the motion tells."""
+"""A reply later than a period is dated by the SYNC or command that it answers, as far as the motion tells."""
 
 import numpy as np
 import pytest
@@ -26,6 +26,30 @@ def test_a_reply_that_is_late_by_more_than_a_period_is_as_old_as_it_is(periods: 
     assert len(seen) > 150 and seen == pytest.approx(periods * PERIOD, abs=0.1 * PERIOD)  # and the frame on the wire
 
 
+REPLYING = ["V rack mit", "V rack moteus", "V rack robstride"]  # protocols whose drives answer each command
+
+
+@pytest.mark.parametrize("rig", REPLYING)
+@pytest.mark.parametrize("periods", [0.9, 1.3, 1.8])
+def test_a_late_reply_to_a_command_is_never_dated_too_young(rig: str, periods: float) -> None:
+    late = {"kind": "delay", "delay": periods * PERIOD, "direction": "to_host", "at": AT}
+    played = play(rig, faults=[late], duration=0.7)
+    seen = ages(played, 5 * PERIOD)
+    assert played.exit_code == 0 and len(seen) > 150
+    assert (seen > periods * PERIOD).all() and (seen <= 2.01 * PERIOD).all()
+    full = played.rows_in("full")
+    full &= played["t"] > played["t"][full][0] + AT + 30 * PERIOD  # ticks that waited for the first ones are even again
+    error = np.abs(played["q.x"] - played["true_q.x"])[full]
+    assert (error < 0.25 * PERIOD * np.abs(played["true_v.x"])[full] + 1e-5).all()  # a period too young: 1.0
+
+
+@pytest.mark.parametrize("rig", REPLYING)
+def test_a_lost_reply_to_a_command_makes_the_next_one_no_older(rig: str) -> None:
+    lost = {"kind": "lost", "p": 1.0, "direction": "to_host", "at": AT, "for": PERIOD}
+    played = play(rig, faults=[lost], duration=0.7)
+    assert (ages(played, 3 * PERIOD) < PERIOD).all() and played.exit_code == 0
+
+
 def test_replies_that_are_stale_when_they_come_stop_the_machine() -> None:
     late = {"kind": "delay", "delay": 3.2 * PERIOD, "direction": "to_host", "at": AT}
     played = play("V screw", faults=[late], duration=0.7)
@@ -38,8 +62,10 @@ def test_a_lost_reply_makes_the_next_one_no_older() -> None:
     assert ages(played, 3 * PERIOD) == pytest.approx(0.0, abs=0.1 * PERIOD) and played.exit_code == 0
 
 
-def test_the_tick_in_c_leaves_late_replies_to_python() -> None:
+@pytest.mark.parametrize("config", ["coordinated_robots", "coordinated_robots_moteus", "scara_robstride"])
+def test_the_tick_in_c_leaves_late_replies_to_python(config: str) -> None:
     late = ("hil.faults=[{kind: delay, at: 0.05, for: 0.05, delay: 0.005, direction: to_host}]",)
-    python, c = (run("coordinated_robots", tick, *late, duration=0.15) for tick in ("python", "auto"))
+    python, c = (run(config, tick, *late, duration=0.15) for tick in ("python", "auto"))
     assert_equal(python, c)
-    assert c["ticks"] > 20 and {"an old sample", "a SYNC without an answer"} & set(c["given_back"])
+    unanswered = {"an old sample", "a SYNC without an answer", "a command without an answer"}
+    assert c["ticks"] > 10 and unanswered & set(c["given_back"])

@@ -126,6 +126,10 @@ int tick_sense(tick *k, long long now)
     double age, rate;
     if (k->channel[i].synced && time != k->seen[i] && time == *k->sync && k->seen[i] < *k->sync_before)
       return give_back(k, "a SYNC without an answer");
+    if (k->channel[i].replies && time != k->seen[i] &&
+        (time < *k->asked || seconds(time - *k->asked) > k->period || k->seen[i] >= *k->asked ||
+         k->seen[i] < *k->asked_before))
+      return give_back(k, "a command without an answer");
     if (time != k->seen[i] && tick_accept(k, i, time)) return GIVEN_BACK;
     age = seconds(now - k->accepted_time[i]);
     if (age > k->old) return give_back(k, "an old sample");

@@ -11,6 +11,10 @@ void tick_begin(tick *k, long long began)
     *k->sync_before = *k->sync;
     *k->sync = began;
   }
+  if (*k->written != *k->asked) {
+    *k->asked_before = *k->asked;
+    *k->asked = *k->written;
+  }
 }
 
 /* State as before the tick. */

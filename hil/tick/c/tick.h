@@ -55,7 +55,7 @@ typedef struct { /* how a torque is sent */
 } tick_encoding;
 
 typedef struct { /* a measured displacement, and what a sample of it is checked by */
-  int bus, awaited, synced;
+  int bus, awaited, synced, replies;
   double resolution, speed_limit, leap, interval, visible, held, floor, position_error, speed_error;
   int first_factor, factors; /* of its row of the Jacobian */
 } tick_channel;
@@ -104,7 +104,7 @@ typedef struct {
   double *carried, *previous;
   double *gauges; /* temperatures, supply and load of each node, in the order of hil.drives.quantities */
   double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
-  long long *now, *sync, *sync_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
+  long long *now, *sync, *sync_before, *asked, *asked_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
   long long *scale_since, *scale_beyond;
   long long *limits_time, *due, *began, *written, *beyond, *lacking, *windows;
   long long *arrivals; /* of short windows, then of long ones */
