@@ -21,17 +21,25 @@ from servoctl.engine.parameters import parameter_fields, parameter_names, parame
 from servoctl.engine.structured import Sparse, entries, smallest_eigenvalue, with_entries
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
-from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
+from servoctl.mechanics.audit import (
+    SAMPLES,
+    SINGULAR,
+    PlantSample,
+    audited,
+    check_plant,
+    check_task,
+    require_equal,
+    variations,
+)
 from servoctl.mechanics.constraint import LARGE, Constraint
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.division import Part, connected_parts
-from servoctl.mechanics.passive import passive_groups_at
+from servoctl.mechanics.passive import passive_groups
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.sampled import SAMPLES, sample, variations
 from servoctl.mechanics.singular_mass import require_unique
 from servoctl.mechanics.terms import Matrices
-from servoctl.mechanics.traced_plant import compiled_plant, opaque_form, require_equal, traced_matrices
+from servoctl.mechanics.traced_plant import compiled_plant, opaque_form, traced_matrices
 from servoctl.types import Array, State
 
 
@@ -82,10 +90,10 @@ class Model:
         self.plain: Model = plain or self
         self._kept: dict[str, tuple[Hashable, Any]] = {}
         self._valued: tuple[Plant, dict[str, Constraint], Array] | None = None
-        check_plant(plant, around)
+        start = check_plant(plant, around)
         check_task(self.task, plant)
         check_task(self.bounds, plant)
-        self._passive = passive_groups_at(plant, around)
+        self._passive = passive_groups(*start.passive.values())
         if clashing := [name for name in self.task if name in self._passive]:
             sentences = [
                 f"{name}: a constraint of the plant itself has this name (rename the task)" for name in clashing
@@ -96,31 +104,30 @@ class Model:
             partial(fingerprint, [list(task), list(bounds)]),
             *(partial(structure_fingerprint, part) for part in (plant, *task.values(), *bounds.values())),
         )
-        if self.n > LARGE or any(isinstance(x, Sparse) for x in plant_values.terms(plant, around)):
+        if self.n > LARGE or any(isinstance(x, Sparse) for x in start.arrays):
             self._key = None  # the structure of M, B and A would have to be kept too
         of_rows = compiled_rows(self._key, plant, self._passive, self.task, self.bounds, symbols)
         self.rows_kernel, self._row_forms = of_rows.kernel, of_rows.structures
         self.passive_rows, self.task_rows, *of_bounds = of_rows.rows
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
-        self.singular = self._is_singular(around)
-        of_plant = self._trace_plant(around, symbols)
+        self.singular = self._is_singular(start.arrays[0], around)
+        of_plant = self._trace_plant(start, symbols)
         self.forms: tuple[Any, ...] = (*of_plant, *of_rows.forms)
         self.parts: list[Part] = connected_parts(*self.forms[:4])
 
-    def _trace_plant(self, around: State, symbols: Mapping[str, Array]) -> Sequence[Any]:
+    def _trace_plant(self, start: PlantSample, symbols: Mapping[str, Array]) -> Sequence[Any]:
         """Traces the plant if its traced form equals its NumPy code; returns the forms of M and B."""
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
         self._plant_forms: tuple[Any, Any] = None, None
-        plants = zip(variations(self.plant), [around, *self.samples(around)], strict=False)
-        samples, self.doubts = sample(plants)
+        samples, self.doubts = audited(start, zip(variations(self.plant), self.samples(start.state), strict=True))
         try:
             compiled = compiled_plant(self._key, self.plant, symbols)
-            require_equal(compiled, self.parameters, samples)
+            require_equal(compiled.kernel, compiled.structures, self.parameters, samples)
         except (TraceError, PlantError) as error:
             self.opaque = str(error)
-            return [opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
+            return [opaque_form(x) for x in (start.arrays[0], start.arrays[2])]
         self.plant_kernel, self.symmetric = compiled.kernel, compiled.symmetric
         self._plant_forms = compiled.structures
         return compiled.forms
@@ -143,10 +150,10 @@ class Model:
             return None
         if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):
             return None
-        check_plant(plant, around)
+        M = check_plant(plant, around).arrays[0]
         check_task(task, plant)
         check_task(bounds, plant)
-        return self._with(plant, task, None, around, bounds)
+        return self._with(plant, task, None, around, bounds, M)
 
     def retuned_to(self, plain: "Model", around: State) -> "Model | None":
         """This model with differentiated rows and the parameters of another plain model, without tracing again.
@@ -155,7 +162,9 @@ class Model:
             plain: This model's `plain`, or a model `retuned` from it.
             around: See the constructor.
         """
-        return self._with(plain.plant, self.task, plain, around, plain.bounds)
+        shape = (self.n, self.n)
+        M = plant_values.matrix(plain.plant, "mass_matrix", None, shape, around.q, around.t)
+        return self._with(plain.plant, self.task, plain, around, plain.bounds, M)
 
     def _with(
         self,
@@ -164,11 +173,12 @@ class Model:
         plain: "Model | None",
         around: State,
         bounds: Mapping[str, Constraint],
+        M: Any,
     ) -> "Model | None":
         other = copy.copy(self)
         other.plant, other.task, other.plain, other.bounds = plant, dict(task), plain or other, dict(bounds)
         other.around = around
-        other.singular = other._is_singular(around)
+        other.singular = other._is_singular(M, around)
         return other if other.singular == self.singular else None
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -315,13 +325,12 @@ class Model:
             q = around.q + 0.3 * random.standard_normal(self.n) * np.maximum(1.0, 0.2 * np.abs(around.q))
             yield State(around.t + random.random(), q, around.v + random.standard_normal(self.n))
 
-    def _is_singular(self, around: State) -> bool:
-        """Whether M is singular at a state; the passive constraints must then make the motion unique.
+    def _is_singular(self, M: Any, around: State) -> bool:
+        """Whether M, the mass matrix at a state, is singular; the passive constraints must then make the motion unique.
 
         Raises:
             PlantError: They do not; the message names the direction.
         """
-        M = plant_values.matrix(self.plant, "mass_matrix", None, (self.n, self.n), around.q, around.t)
         if smallest_eigenvalue(M) > SINGULAR * np.abs(entries(M)).max(initial=0.0):
             return False
         M = np.asarray(M)

@@ -7,7 +7,6 @@ import numpy as np
 
 from servoctl.engine.structured import Sparse
 from servoctl.engine.trace import trace
-from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
@@ -73,21 +72,6 @@ def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> 
         written = _Written()
         groups |= {name: PassiveGroup(name, method, value, written) for name, value in values.items()}
     return groups
-
-
-def passive_groups_at(plant: Plant, around: State) -> dict[str, PassiveGroup]:
-    """The groups of a plant, from its methods at a state.
-
-    Raises:
-        PlantError: Two groups have the same name, or a method fails.
-    """
-    holonomic = plant_values.passive_groups(plant, "passive_constraints", None, around.q, around.t)
-    rates = plant_values.passive_groups(plant, "passive_rates", None, around.q, around.v, around.t)
-    for twice in [name for name in rates if name in holonomic]:
-        raise PlantError(
-            f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
-        )
-    return passive_groups(holonomic, rates)
 
 
 def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:

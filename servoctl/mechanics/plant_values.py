@@ -109,26 +109,37 @@ def optional(plant: Plant, method: str, where: State | None, shape: tuple[int, .
     return None if value is None else _array(plant, method, where, shape, value)
 
 
-def terms(plant: Plant, state: State) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
-    """M, Q, B and c at a state, shapes (n, n), (n,), (n, m) and (n,), which may not be finite.
+TERMS = ("mass_matrix", "force", "actuation", "nonideal_force")  # names of M, Q, B and c
 
-    M and B keep the structure that the plant gives them.
+
+def term_calls(plant: Plant, state: State, where: State | None) -> dict[str, Callable[[], Any]]:
+    """Name of `TERMS` -> a call that gives it, shapes (n, n), (n,), (n, m) and (n,); see `numbers`."""
+    t, q, v = state
+    n, m = len(plant.coordinates), len(plant.actuators)
+
+    def nonideal() -> Array:
+        c = optional(plant, "nonideal_force", where, (n,), q, v, t)
+        return np.zeros(n) if c is None else c
+
+    return {
+        "mass_matrix": lambda: matrix(plant, "mass_matrix", where, (n, n), q, t),
+        "force": lambda: numbers(plant, "right_hand_side", where, (n,), q, v, t),
+        "actuation": lambda: matrix(plant, "actuation", where, (n, m), q, t),
+        "nonideal_force": nonideal,
+    }
+
+
+def terms(plant: Plant, state: State) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
+    """M, Q, B and c at a state, which may not be finite. M and B keep the structure that the plant gives them.
 
     Raises:
         PlantError: See `numbers`.
     """
-    t, q, v = state
-    n, m = len(plant.coordinates), len(plant.actuators)
-    c = optional(plant, "nonideal_force", state, (n,), q, v, t)
-    return (
-        matrix(plant, "mass_matrix", state, (n, n), q, t),
-        numbers(plant, "right_hand_side", state, (n,), q, v, t),
-        matrix(plant, "actuation", state, (n, m), q, t),
-        np.zeros(n) if c is None else c,
-    )
+    M, Q, B, c = (term() for term in term_calls(plant, state, state).values())
+    return M, Q, B, c
 
 
-def passive_groups(plant: Plant, method: str, where: State | None, *arguments: Any) -> dict[str, Array | Constraint]:
+def passive_groups(plant: Plant, method: str, where: State | None, state: State) -> dict[str, Array | Constraint]:
     """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,), which may not be finite.
 
     A `Constraint` in place of values is returned as it is.
@@ -136,6 +147,8 @@ def passive_groups(plant: Plant, method: str, where: State | None, *arguments: A
     Raises:
         PlantError: See `numbers`; or the result is not a mapping of names to values.
     """
+    t, q, v = state
+    arguments = (q, v, t) if method == "passive_rates" else (q, t)
     groups = _mapping(plant, method, "values", call(plant, method, where, *arguments))
     return {
         name: value if isinstance(value, Constraint) else _array(plant, method, where, None, value, f"{name}: ")

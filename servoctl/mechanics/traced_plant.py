@@ -1,10 +1,6 @@
-"""A plant's matrices traced and compiled, and the proof that they equal the plant's NumPy code.
+"""A plant's matrices traced and compiled; `audit` proves that they equal the plant's NumPy code."""
 
-Design: a plant counts as traced only if both agree at random states and with random parameters: a branch on the state
-or a value fixed in `__post_init__` would otherwise give wrong numbers without a sign.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +10,11 @@ from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse, entries_of
-from servoctl.engine.trace import mismatch, trace
-from servoctl.errors import TraceError
+from servoctl.engine.trace import trace
 from servoctl.mechanics.passive import plant_arrays
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.sampled import METHODS, PlantSample
 from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.types import Array
-
-ROUND_OFF = 1e-5
-"""Least scale of a row relative to the largest: with the tolerance of 1e-10, what is left of terms that cancel."""
 
 
 def traced_matrices(plant: Plant, symbols: Mapping[str, Array]) -> dict[str, Any]:
@@ -76,65 +67,3 @@ def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) 
 def opaque_form(matrix: Any) -> Sparse:
     """The form of a matrix of a plant that is not traced: an array may have any entry at another state."""
     return matrix if isinstance(matrix, Sparse) else Sparse.of(np.ones(matrix.shape))
-
-
-def require_equal(compiled: CompiledPlant, parameters: Array, samples: Sequence[PlantSample]) -> None:
-    """Raises TraceError unless the traced plant equals the NumPy plant at all samples.
-
-    Args:
-        compiled: The traced plant.
-        parameters: All parameters of the model, the plant's first; each sample puts in those of its own plant.
-        samples: The NumPy plant at states and with parameters.
-    """
-    pairs = []
-    for at in samples:
-        p, values = parameters.copy(), parameter_values(at.plant)
-        p[: len(values)] = values
-        for form, found in zip(compiled.structures, (at.arrays[0], at.arrays[2]), strict=True):
-            if isinstance(found, Sparse) and not (isinstance(form, Sparse) and found.same_places(form)):
-                raise TraceError(f"{type(at.plant).__name__}: the structure of M or B depends on the state")
-        pairs.append((at, compiled.kernel(at.state.t, at.state.q, at.state.v, p)))
-    for i, (name, scale) in enumerate(zip(METHODS, _scales([at.arrays for at in samples]), strict=True)):
-        for at, actual in pairs:
-            state, expected = at.state, entries_of(at.arrays[i])
-            difference = mismatch(expected, actual[i], scale)
-            if difference is not None:
-                raise TraceError(
-                    f"{type(samples[0].plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
-                    f"at q={np.round(state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
-                )
-
-
-def _scales(samples: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """What each entry of M, Q, B and c is compared relative to: the largest one of its row over the samples.
-
-    Of Q and c also the row of M, that is the force of a unit acceleration, because terms that cancel leave round-off;
-    and never less than `ROUND_OFF` of the whole array.
-    """
-    scales = [np.max([_row_sizes(arrays[i]) for arrays in samples], axis=0) for i in range(len(METHODS))]
-    M, Q, B, c = (np.maximum(each, ROUND_OFF * each.max(initial=0.0)) for each in scales)
-    forms, force = samples[0], np.maximum(np.maximum(Q, c), M)
-    sizes = [_by_entry(forms[0], M), force, _by_entry(forms[2], B), force]
-    return [np.where(each > 0.0, each, 1.0) for each in sizes]
-
-
-def _row_sizes(matrix: Any) -> Array:
-    """The largest finite magnitude in each row of a matrix, or each entry of a vector."""
-    if isinstance(matrix, Sparse):
-        largest = np.zeros(matrix.shape[0])
-        np.maximum.at(largest, matrix.rows, _finite(matrix.values))
-        return largest
-    sizes = _finite(matrix)
-    return sizes if sizes.ndim == 1 else np.asarray(sizes.max(axis=1, initial=0.0))
-
-
-def _by_entry(matrix: Any, of_rows: Array) -> Array:
-    """The number of its row for each of a matrix's `entries_of`, in a shape that broadcasts with them."""
-    sizes: Array = of_rows[matrix.rows] if isinstance(matrix, Sparse) else of_rows[:, None]
-    return sizes
-
-
-def _finite(values: Any) -> Array:
-    """Magnitudes; 0 for what is not finite."""
-    sizes: Array = np.nan_to_num(np.abs(np.asarray(values, dtype=float)), nan=0.0, posinf=0.0)
-    return sizes

@@ -1,6 +1,7 @@
 """Errors of a plant away from its start: a mass matrix that is not symmetric, two answers at one state."""
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -131,6 +132,29 @@ def test_an_opaque_plant_with_a_symmetric_mass_matrix_runs(size: int) -> None:
         run = simulate(Opaque(), {}, None, q=0.0, duration=0.1, step=0.01, engine=engine)
         assert run.metadata["status"] == "done", run.metadata.get("error")
         assert run["q.a"][-1] == pytest.approx(0.1**2 / 4, rel=1e-4)  # a = 1 / 2 while q is small
+
+
+def test_a_plant_is_evaluated_at_most_25_times_before_a_run_relies_on_it() -> None:
+    calls: Counter[str] = Counter()
+
+    @dataclass(frozen=True)
+    class Counted(Pair):
+        def mass_matrix(self, q: Array, t: float) -> Array:
+            calls["mass_matrix"] += np.asarray(q).dtype == float
+            return super().mass_matrix(q, t)
+
+        def force(self, q: Array, v: Array, t: float) -> Array:
+            calls["force"] += np.asarray(q).dtype == float
+            return super().force(q, v, t)
+
+        def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+            calls["passive_constraints"] += np.asarray(q).dtype == float
+            return {}
+
+    model = Model(Counted(), {}, START)
+    assert model.opaque is None
+    assert set(calls) == {"mass_matrix", "force", "passive_constraints"}
+    assert 21 <= min(calls.values()) <= max(calls.values()) <= 25
 
 
 COUNT = itertools.count()

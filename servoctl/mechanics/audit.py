@@ -1,0 +1,300 @@
+"""The audit of a user's code before a run relies on it: a plant's methods at the start and at random states near it.
+
+Design: what is wrong at the start is an error; all of it is reported at once. Two answers at one state, or a mass
+matrix that is not symmetric, are errors wherever they occur. A mass matrix that is not positive definite, a term that
+is not finite, or an exception may lie where the run never goes: each is a warning, and a run that gets there stops. A
+plant counts as traced only if it equals its NumPy code at all of these states, with random parameters: a branch on the
+state or a value fixed in `__post_init__` would otherwise give wrong numbers without a sign. The plant is evaluated once
+at each state, and again at the first ones.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.structured import Sparse, entries, entries_of, smallest_eigenvalue
+from servoctl.engine.trace import mismatch
+from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
+from servoctl.mechanics import plant_values
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import TERMS
+from servoctl.mechanics.symmetry import asymmetry, skewness
+from servoctl.types import Array, State
+
+T = TypeVar("T")
+
+SINGULAR = 1e-12  # a mass matrix counts as singular if its smallest eigenvalue is below this times its largest entry
+REPEATS = 1e-12  # two answers at one state may differ by this, relative to the larger
+INDEFINITE = 1e-9  # an eigenvalue of the mass matrix below minus this times its largest entry is negative
+SAMPLES = 20  # random states and parameter sets at which a traced plant must equal its NumPy self
+REPEATED = 3  # states at which the plant is evaluated again, after all others
+
+ROUND_OFF = 1e-5
+"""Least scale of a row relative to the largest: with the tolerance of 1e-10, what is left of terms that cancel."""
+
+PASSIVE = ("passive_constraints", "passive_rates")
+
+
+@dataclass(frozen=True)
+class PlantSample:
+    """A plant's values at a state."""
+
+    plant: Plant  # the plant; its parameters may differ from the model's
+    state: State
+    # M, Q, B and c, with the structure that the plant gives; NaN throughout where its code raised an exception
+    arrays: tuple[Any, ...]
+    passive: dict[str, dict[str, Any]]  # method of `PASSIVE` -> its groups
+    failure: PlantError | None = None  # that exception; None: there was none
+
+
+def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
+    """Raises TaskError that names every entry that is not a constraint and every unknown word in an equation."""
+    problems: list[str] = []
+    for name, constraint in task.items():
+        if not isinstance(constraint, Constraint):
+            hint = f"as in servoctl.Holonomic({constraint!r})" if isinstance(constraint, str) else "an instance"
+            problems.append(f"{name}: expected a constraint, got {constraint!r} ({hint})")
+            continue
+        problems += [f"{name}: {sentence}" for sentence in constraint.problems(plant)]
+    if problems:
+        raise TaskError("\n".join(problems))
+
+
+def check_plant(plant: Plant, state: State) -> PlantSample:
+    """The plant's values at the start; raises PlantError that lists everything that is wrong with its methods there."""
+    name = type(plant).__name__
+    if not dataclasses.is_dataclass(plant):
+        raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
+    for kind in type(plant).__mro__[:-1]:
+        fields = [key for key, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
+        if fields and "__dataclass_fields__" not in vars(kind):
+            raise PlantError(
+                f"{kind.__name__}: its fields ({', '.join(fields)}) are not parameters: "
+                "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
+            )
+    problems: list[str] = []
+    t, q, v = state
+
+    def attempt(work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except PlantError as error:
+            problems.append(str(error))
+            return None
+
+    values = {method: attempt(call) for method, call in plant_values.term_calls(plant, state, None).items()}
+    for method, value in values.items():
+        if value is not None and not np.isfinite(entries(value)).all():
+            shown = np.asarray(value).tolist()
+            problems.append(f"{name}.{method}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {shown}")
+    passive = {
+        method: attempt(partial(plant_values.passive_groups, plant, method, None, state)) or {} for method in PASSIVE
+    }
+    problems += [
+        f"{name}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
+        for twice in passive["passive_rates"]
+        if twice in passive["passive_constraints"]
+    ]
+    attempt(lambda: plant_values.energy(plant, None, q, v, t))
+    attempt(lambda: plant_values.links(plant, None, q))
+    M = values["mass_matrix"]
+    if M is not None and np.isfinite(entries(M)).all():
+        skew, largest = skewness(M), float(np.abs(entries(M)).max(initial=0.0))
+        smallest = smallest_eigenvalue(M)
+        if skew > 1e-12 * max(1.0, largest):
+            problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
+        # a singular mass matrix may be completed by the passive constraints: `Model` decides that
+        elif smallest < -SINGULAR * largest or (smallest <= 0.0 and not any(passive.values())):
+            problems.append(
+                f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
+                f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"
+            )
+    if problems:
+        raise PlantError("\n".join(problems))
+    return PlantSample(plant, state, tuple(values.values()), passive)
+
+
+def audited(start: PlantSample, plants: Iterable[tuple[Plant, State]]) -> tuple[list[PlantSample], list[str]]:
+    """Evaluates plants at further states, and again at the first ones.
+
+    Args:
+        start: Of the model's own plant.
+        plants: Plants of its class with the state of each.
+
+    Returns:
+        The samples, that of the start first, and one warning for each thing that may stop a run.
+
+    Raises:
+        PlantError: A plant gives two answers at one state, or a mass matrix is not symmetric.
+    """
+    with np.errstate(all="ignore"):
+        samples = [start, *(_sample(plant, state) for plant, state in plants)]
+        for at in [at for at in samples if at.failure is None][:REPEATED]:
+            _require_one_answer(at, _sample(at.plant, at.state))
+    return samples, _warnings(samples)
+
+
+def variations(plant: Plant) -> Iterator[Any]:
+    """The plant by turns itself and with other parameters, as far as its own checks allow them."""
+    random = np.random.default_rng(1)
+    for i in range(SAMPLES):
+        base = parameter_values(plant)
+        if not i % 2:
+            yield plant
+            continue
+        values = base * random.uniform(0.8, 1.2, len(base))
+        trial = with_parameters(plant, [float(x) for x in values])
+        try:
+            yield dataclasses.replace(trial)
+        except (Exception, SystemExit):  # its own checks may raise anything
+            yield plant
+
+
+def _sample(plant: Plant, state: State) -> PlantSample:
+    try:
+        arrays = plant_values.terms(plant, state)
+        passive = {method: plant_values.passive_groups(plant, method, state, state) for method in PASSIVE}
+    except PlantError as error:
+        n, m = len(plant.coordinates), len(plant.actuators)
+        return PlantSample(plant, state, tuple(np.full(shape, np.nan) for shape in ((n, n), n, (n, m), n)), {}, error)
+    result = PlantSample(plant, state, arrays, passive)
+    _require_symmetry(result)
+    return result
+
+
+def _require_one_answer(one: PlantSample, other: PlantSample) -> None:
+    """Raises PlantError unless two samples of a plant at a state are equal."""
+    if other.failure is not None:
+        raise other.failure
+    for method in (*TERMS, *PASSIVE):
+        before, again = (_of_method(at, method) for at in (one, other))
+        differ = before.shape != again.shape or ~_equal(before, again)
+        if np.any(differ):
+            first, second = (x[differ][0] if before.shape == again.shape else x.shape for x in (before, again))
+            raise PlantError(
+                f"{type(one.plant).__name__}.{method}: two answers at one state, {first!s} and {second!s} at "
+                f"{_in_words(one.state)} (the answer may depend on the arguments alone: no counter, no random "
+                "number, nothing kept from an earlier call)"
+            )
+
+
+def _of_method(at: PlantSample, method: str) -> Array:
+    if method in TERMS:
+        return entries(at.arrays[TERMS.index(method)])
+    values = [value for value in at.passive[method].values() if not isinstance(value, Constraint)]
+    return np.concatenate([np.zeros(0), *map(np.ravel, values)])
+
+
+def _equal(one: Array, other: Array) -> Array:
+    scale = np.maximum(np.abs(one), np.abs(other))
+    # equal infinities have no difference, and NaN equals NaN here
+    equal: Array = (one == other) | (np.abs(one - other) <= REPEATS * scale) | (np.isnan(one) & np.isnan(other))
+    return equal
+
+
+def _require_symmetry(at: PlantSample) -> None:
+    M = at.arrays[0]
+    pair = asymmetry(M) if np.isfinite(entries(M)).all() else None
+    if pair is not None:
+        i, j = pair
+        raise PlantError(
+            f"{type(at.plant).__name__}.mass_matrix: not symmetric at {_in_words(at.state)}: [{i}, {j}] is "
+            f"{np.asarray(M)[i, j]:.6g} and [{j}, {i}] is {np.asarray(M)[j, i]:.6g} (fill both triangles)"
+        )
+
+
+def _warnings(samples: Sequence[PlantSample]) -> list[str]:
+    """What goes wrong at states that a run may never reach."""
+    states: dict[str, list[State]] = {}
+    for at in samples:
+        M = at.arrays[0]
+        if at.failure is not None:
+            # the cause alone: the error itself names the state, so no two failures would be alike
+            states.setdefault(f": failed ({in_one_line(at.failure.__cause__ or at.failure)})", []).append(at.state)
+            continue
+        for method, array in zip(TERMS, at.arrays, strict=True):
+            if not np.isfinite(entries(array)).all():
+                states.setdefault(f".{method}: not finite", []).append(at.state)
+        known = at.plant is samples[0].plant and np.isfinite(entries(M)).all()
+        if known and smallest_eigenvalue(M) < -INDEFINITE * np.abs(entries(M)).max(initial=0.0):
+            states.setdefault(".mass_matrix: not positive definite", []).append(at.state)
+    return [
+        f"{type(samples[0].plant).__name__}{problem} at {len(where)} of {len(samples)} states near the start, first at "
+        f"{_in_words(where[0])} (a run that gets there stops)"
+        for problem, where in states.items()
+    ]
+
+
+def require_equal(kernel: Kernel, structures: Sequence[Any], parameters: Array, samples: Sequence[PlantSample]) -> None:
+    """Raises TraceError unless the traced plant equals the NumPy plant at all samples.
+
+    Args:
+        kernel: The traced plant, see `traced_plant`.
+        structures: In which structure it gives M and B.
+        parameters: All parameters of the model, the plant's first; each sample puts in those of its own plant.
+        samples: The NumPy plant at states and with parameters.
+    """
+    pairs = []
+    for at in samples:
+        p, values = parameters.copy(), parameter_values(at.plant)
+        p[: len(values)] = values
+        for form, found in zip(structures, (at.arrays[0], at.arrays[2]), strict=True):
+            if isinstance(found, Sparse) and not (isinstance(form, Sparse) and found.same_places(form)):
+                raise TraceError(f"{type(at.plant).__name__}: the structure of M or B depends on the state")
+        pairs.append((at, kernel(at.state.t, at.state.q, at.state.v, p)))
+    for i, (name, scale) in enumerate(zip(TERMS, _scales([at.arrays for at in samples]), strict=True)):
+        for at, actual in pairs:
+            state, expected = at.state, entries_of(at.arrays[i])
+            difference = mismatch(expected, actual[i], scale)
+            if difference is not None:
+                raise TraceError(
+                    f"{type(samples[0].plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
+                    f"at q={np.round(state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
+                )
+
+
+def _scales(samples: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What each entry of M, Q, B and c is compared relative to: the largest one of its row over the samples.
+
+    Of Q and c also the row of M, that is the force of a unit acceleration, because terms that cancel leave round-off;
+    and never less than `ROUND_OFF` of the whole array.
+    """
+    scales = [np.max([_row_sizes(arrays[i]) for arrays in samples], axis=0) for i in range(len(TERMS))]
+    M, Q, B, c = (np.maximum(each, ROUND_OFF * each.max(initial=0.0)) for each in scales)
+    forms, force = samples[0], np.maximum(np.maximum(Q, c), M)
+    sizes = [_by_entry(forms[0], M), force, _by_entry(forms[2], B), force]
+    return [np.where(each > 0.0, each, 1.0) for each in sizes]
+
+
+def _row_sizes(matrix: Any) -> Array:
+    """The largest finite magnitude in each row of a matrix, or each entry of a vector."""
+    if isinstance(matrix, Sparse):
+        largest = np.zeros(matrix.shape[0])
+        np.maximum.at(largest, matrix.rows, _finite(matrix.values))
+        return largest
+    sizes = _finite(matrix)
+    return sizes if sizes.ndim == 1 else np.asarray(sizes.max(axis=1, initial=0.0))
+
+
+def _by_entry(matrix: Any, of_rows: Array) -> Array:
+    """The number of its row for each of a matrix's `entries_of`, in a shape that broadcasts with them."""
+    sizes: Array = of_rows[matrix.rows] if isinstance(matrix, Sparse) else of_rows[:, None]
+    return sizes
+
+
+def _finite(values: Any) -> Array:
+    """Magnitudes; 0 for what is not finite."""
+    sizes: Array = np.nan_to_num(np.abs(np.asarray(values, dtype=float)), nan=0.0, posinf=0.0)
+    return sizes
+
+
+def _in_words(state: State) -> str:
+    return f"t={state.t:.4g}, q={np.round(state.q, 4)}, v={np.round(state.v, 4)}"
