@@ -124,7 +124,7 @@ class BoundEstimator:
         """Name -> initial value."""
         n, m = len(self.coordinates), len(self.commands.actuators)
         names: list[str] = []
-        for part, size in self.items():
+        for part, size in self.parts.items():
             if part == "running":
                 names.append(part)
             elif part == "sent":
@@ -189,14 +189,14 @@ class BoundEstimator:
             "torque": torque,
             "running": np.ones(1),
         }
-        after = np.concatenate([kept[part][:size] for part, size in self.items()])
+        after = np.concatenate([kept[part][:size] for part, size in self.parts.items()])
         shown = {"q": q, "v": v, "disturbance": d, "sigma": sigma, "innovation": apart}
         return Estimate(ahead, d, after, {name: shown[name] for name in self.shown})
 
     def _read(self, memory: Array) -> dict[str, Array]:
         """The parts of the memory."""
-        ends = np.cumsum(list(self.values()))
-        return {name: memory[end - size : end] for (name, size), end in zip(self.items(), ends, strict=True)}
+        ends = np.cumsum(list(self.parts.values()))
+        return {name: memory[end - size : end] for (name, size), end in zip(self.parts.items(), ends, strict=True)}
 
     def _until_now(
         self, before: State, sent: Array, was: dict[str, Array], plant: PlantFunctions
