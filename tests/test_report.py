@@ -1,9 +1,11 @@
 import itertools
+from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 
+import servoctl as sc
 from servoctl.errors import RunFolderError
 from servoctl.report import DPI, FIGURES, figure, gives, plot, report
 from servoctl.report.panels import status_runs
@@ -467,3 +469,10 @@ def test_a_funnel_is_drawn_around_beta_while_the_task_runs():
     inner = above[(above[:, 0] > 1.5) & (above[:, 1] < 0.19)]
     np.testing.assert_allclose(inner[:, 1], 0.4 * np.exp(-inner[:, 0]) + 0.1, atol=1e-9)
     assert not gives(two_arms(), "funnels")
+
+
+@pytest.mark.parametrize("name", ["violations", "run.jpg"])
+def test_a_picture_of_another_kind_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(sc.errors.RunFolderError, match=r"ends in \.png or \.pdf"):
+        sc.plot(sc.load("two_mass_spring", ["run.duration=0.1"], engine="vm").simulate(), tmp_path / name)
+    assert not list(tmp_path.iterdir())

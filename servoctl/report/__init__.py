@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from servoctl.errors import RunFolderError
 from servoctl.report.panels import (
     by_unit,
     draw_bounds,
@@ -73,8 +74,10 @@ def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Fi
         path: Where to write it, `.png` or `.pdf`; None: it is not written.
 
     Raises:
-        RunFolderError: The file cannot be written.
+        RunFolderError: The file cannot be written, or its name ends otherwise.
     """
+    if path is not None and Path(path).suffix.lower() not in (".png", ".pdf"):
+        raise RunFolderError(f"plot: {path}: expected a file name that ends in .png or .pdf")
     overview = figure(trajectory, "overview")
     if path is not None:
         save(overview, Path(path))
