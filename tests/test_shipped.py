@@ -28,4 +28,4 @@ def test_check_reports_on_a_config(name: str) -> None:
     sections = dict(check(servoctl.load(name, engine="vm", strict=False)).sections)
     assert ("bounds" in sections) == (name != "flexible_joint_motor_raised")
     shown = "\n".join(sections["corrections"])
-    assert "poles of the violation [1/s]: -" in shown and "e-0" not in shown, "repeated poles without their rounding"
+    assert "poles of the task error [1/s]: -" in shown and "e-0" not in shown, "repeated poles without their rounding"

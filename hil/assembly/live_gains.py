@@ -159,7 +159,7 @@ class LiveGains:
         except TaskError as error:
             return f"refused: {value:g}: {error}"
         if worst >= 1.0:
-            return f"refused: with {value:g} a violation would grow by {worst:.4g} per period of {self._period:g} s"
+            return f"refused: with {value:g} a task error would grow by {worst:.4g} per period of {self._period:g} s"
         self._from, self._to, self._left = self.values, target, self.ramp
         return f"{before:g} -> {value:g} within {self.ramp * self._period:g} s"
 

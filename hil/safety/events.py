@@ -91,7 +91,7 @@ class EventKind(Enum):
     )
     REALTIME = (Reaction.WARN, Origin.NOBODY, "not granted for real time")
     TASK = (Reaction.STOP, Origin.TASK, "the law cannot do the task")
-    NOT_ENGAGED = (Reaction.STOP, Origin.TASK, "the task's violations did not fall below engage_tolerance")
+    NOT_ENGAGED = (Reaction.STOP, Origin.TASK, "the task errors did not fall below engage_tolerance")
     START_POSE = (Reaction.DISABLE, Origin.RIG, "the encoders contradict the start pose")
     FOREIGN = (Reaction.STOP, Origin.RIG, "another master commands the drive")
     CALIBRATION = (Reaction.STOP, Origin.RIG, "the calibration is refused")

@@ -92,7 +92,7 @@ class RunPlan:
         """Violation and rate of a row, the smallest steps that can be measured, and the remedy."""
         tolerance, resolved = self.engage_tolerance, self.resolved.get(name, (0.0, 0.0))
         parts, coarsest = [], 0.0
-        for word, value, step in zip(("violation", "rate"), error, resolved, strict=True):
+        for word, value, step in zip(("error", "rate"), error, resolved, strict=True):
             size = abs(value)
             if not isfinite(size):
                 parts.append(f"no {word}")

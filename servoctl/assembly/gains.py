@@ -168,8 +168,8 @@ class RowGains:
     def line(self) -> str:
         """Poles of the violation, and the longest stable period or step."""
         if not self.corrects:
-            return f"{self.name}: no correction: violations do not decay"
-        line = f"{self.name}: poles of the violation [1/s]: {poles_text(self.feedback.poles)}"
+            return f"{self.name}: no correction: task errors do not decay"
+        line = f"{self.name}: poles of the task error [1/s]: {poles_text(self.feedback.poles)}"
         if not math.isfinite(self.longest):
             return line
         if self.margin is None:

@@ -130,7 +130,7 @@ def _not_finite(model: Model, start: State, observed: bool = False) -> list[str]
                 np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)
             ):
                 problems.append(
-                    f"{field}.{row.name} is not finite at the start, {q}: violation {violation:.4g}, "
+                    f"{field}.{row.name} is not finite at the start, {q}: error {violation:.4g}, "
                     f"A {A.tolist()}, b {b:.4g} (move the start, or correct the equation)"
                 )
     return problems

@@ -104,7 +104,7 @@ def refusal(law: BoundConstraintFollowing, error: ModelError, worst: str) -> str
         return None
     return (
         f"rho_E = {error.rho:.3g} for {worst}: the inputs may act on the task against what the model says, so {field} "
-        "would drive the violation away (expected above -1: make the box smaller, or identify these parameters)"
+        "would drive the task error away (expected above -1: make the box smaller, or identify these parameters)"
     )
 
 

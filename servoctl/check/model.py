@@ -176,7 +176,7 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
     lines, wanted = [], set(rows)
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         if row in wanted:
-            value = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"  # + 0.0: prints -0 as 0
+            value = "" if np.isnan(violation) else f": error {violation + 0.0:.3g}"  # + 0.0: prints -0 as 0
             lines.append(f"{row.name}: {row.kind}{value}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
     return shortened(lines)
 

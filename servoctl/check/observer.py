@@ -77,7 +77,7 @@ def _bound(law: BoundConstraintFollowing, error: ModelError, values: dict[str, A
     ]
     for i, (sliding, _) in decays.items():
         size = beta * (law.scale[i] if law.scale else 1.0)
-        lines += [f"{law.rows[i].name}: violation below {size / sliding:.3g}"] if sliding else []
+        lines += [f"{law.rows[i].name}: error below {size / sliding:.3g}"] if sliding else []
         values[law.rows[i].name]["violation"] = size / sliding if sliding else None
     if error.rate * lag >= error.disturbance > 0.0:
         lines.append(

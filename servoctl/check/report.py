@@ -98,7 +98,7 @@ def funnel_section(run: Run) -> tuple[list[str], dict[str, Any]]:
             )
             if of.rate:
                 facts["violation"] = of.end / of.rate
-                parts.append(f"|violation| then ends at no more than {of.end / of.rate:.4g}")
+                parts.append(f"|error| then ends at no more than {of.end / of.rate:.4g}")
         else:
             parts.append("nothing is guaranteed: the slope is too large for the period, or the start too near the edge")
         lines.append("; ".join(parts))

@@ -57,7 +57,7 @@ class RobustConfig(Section):
     )
     scale: Scale = Field(
         default={},
-        description="row -> size by which its violation is divided before norms [unit of the row]; 1 where left out; "
+        description="row -> size by which its error is divided before norms [unit of the row]; 1 where left out; "
         "needed for rows of different units",
     )
     boundary_layer: AutoPositive = Field(
@@ -104,28 +104,28 @@ _PER_ROW = "; a number, a list (one per row, in order) or a mapping by task name
 class BaumgarteConfig(Section):
     """`phi'' + 2 alpha phi' + beta^2 phi = 0`."""
 
-    alpha: PerName[Rate] = Field(description=f"damping of the violation [1/s]{_PER_ROW}")
-    beta: PerName[Rate] = Field(description=f"natural frequency of the violation [rad/s]{_PER_ROW}")
+    alpha: PerName[Rate] = Field(description=f"damping of the error [1/s]{_PER_ROW}")
+    beta: PerName[Rate] = Field(description=f"natural frequency of the error [rad/s]{_PER_ROW}")
 
 
 class SecondOrderConfig(Section):
     """`phi'' + damping phi' + stiffness phi = 0`."""
 
-    damping: PerName[Rate] = Field(description=f"gain on the violation's rate [1/s]{_PER_ROW}")
+    damping: PerName[Rate] = Field(description=f"gain on the error's rate [1/s]{_PER_ROW}")
     stiffness: PerName[Annotated[float, NumberField("a number >= 0 [1/s^2]", least=0)]] = Field(
-        description=f"gain on the violation [1/s^2]{_PER_ROW}"
+        description=f"gain on the error [1/s^2]{_PER_ROW}"
     )
 
 
 class PFeedbackConfig(Section):
-    """`P beta' + beta = 0`; beta is the violation of a nonholonomic row, `phi' + rate phi` of a holonomic one."""
+    """`P beta' + beta = 0`; beta is the error of a nonholonomic row, `phi' + rate phi` of a holonomic one."""
 
     P: PerName[Annotated[float, NumberField("a positive time [s]", above=0)]] = Field(
         description=f"time constant [s]{_PER_ROW}"
     )
     rate: PerName[Rate] = Field(
         default=0.0,
-        description=f"decay of a holonomic violation [1/s]; 0 corrects its rate alone{_PER_ROW}",
+        description=f"decay of a holonomic error [1/s]; 0 corrects its rate alone{_PER_ROW}",
     )
 
 
@@ -135,7 +135,7 @@ _WIDTH = Annotated[float, NumberField("a positive half-width", above=0)]
 class FunnelConfig(Section):
     """`beta' = -F(beta)`, where F grows towards the edge of a corridor |beta| < rho(t) that narrows with time.
 
-    beta is the violation of a nonholonomic row, `phi' + rate phi` of a holonomic one, and
+    beta is the error of a nonholonomic row, `phi' + rate phi` of a holonomic one, and
     `rho(t) = (start - end) exp(-shrink t) + end`.
     """
 
@@ -146,7 +146,7 @@ class FunnelConfig(Section):
     end: PerName[_WIDTH] = Field(description=f"half-width that remains, at most start [unit of beta]{_PER_ROW}")
     shrink: PerName[Rate] = Field(default=0.0, description=f"rate from start to end [1/s]{_PER_ROW}")
     rate: PerName[Rate] = Field(
-        default=0.0, description=f"decay of a holonomic violation [1/s]; 0 corrects its rate alone{_PER_ROW}"
+        default=0.0, description=f"decay of a holonomic error [1/s]; 0 corrects its rate alone{_PER_ROW}"
     )
     slope: AutoPositive = Field(
         default=None,
@@ -165,6 +165,6 @@ class CorrectionConfig(Section):
     )
     poles: PerName[PoleSet] | None = Field(
         default=None,
-        description="law input_output: poles of the violation [1/s], one number or as many as the row's relative degree"
-        f"{_PER_ROW}",
+        description="law input_output: poles of the task error [1/s], one number or as many as the row's "
+        f"relative degree{_PER_ROW}",
     )

@@ -172,7 +172,7 @@ class Safety(Section):
         default=0.5, description="longest controlled stop before the drives brake by themselves [s]"
     )
     engage_tolerance: Positive = Field(
-        default=0.01, description="largest violation and rate at which the task starts [units of the row, per s]"
+        default=0.01, description="largest task error and rate at which the task starts [units of the row, per s]"
     )
     start_tolerance: Positive | None = Field(
         default=None,

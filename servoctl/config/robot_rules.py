@@ -39,7 +39,7 @@ class Initial(Section):
         description="whether to move to the nearest state that satisfies the constraints; or {fix: names}",
     )
     max_violation: Positive = Field(
-        default=1.0, description="a start with a larger holonomic violation is refused [units of the row]"
+        default=1.0, description="a start with a larger holonomic task error is refused [units of the row]"
     )
     solve: dict[str, PoseConfig] | None = Field(
         default=None,

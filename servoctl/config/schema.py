@@ -114,7 +114,7 @@ class LawConfig(Section):
         description="constraint_following, or input_output for rows of higher relative degree",
     )
     correction: CorrectionConfig | None = Field(
-        default=None, description="feedback that drives violations back to zero; left out: no feedback"
+        default=None, description="feedback that drives task errors back to zero; left out: no feedback"
     )
     allocation: ScalarOr[Literal["minimum_norm", "unprojected", "constraint_force"], Weighted] = Field(
         default="minimum_norm", description="choice among the inputs that meet the task, or {weighted: {u1: 1}}"
@@ -226,7 +226,7 @@ class RunConfig(Section):
         default=None, description="spacing of the rows written [s]; left out: every step"
     )
     settling_band: Positive = Field(
-        default=1e-3, description="a violation has settled once it stays below this [units of the row]"
+        default=1e-3, description="a task error has settled once it stays below this [units of the row]"
     )
     seed: Natural = Field(default=0, description="seed of all random numbers of the run [-]")
 

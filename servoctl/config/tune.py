@@ -118,7 +118,7 @@ class Tune(Section):
     )
     overshoot: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
         default=0.1,
-        description="largest overshoot of a violation after a step, relative to the step; none: no bound [-]",
+        description="largest overshoot of a task error after a step, relative to the step; none: no bound [-]",
     )
     gain_margin: OrNone[Annotated[float, NumberField("a number above 1, or none", above=1)]] = Field(
         default=2.0,

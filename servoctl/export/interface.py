@@ -23,9 +23,9 @@ _WORDS = (
 KEYWORDS = frozenset(_WORDS.split())
 
 LAW_FIELDS = {
-    "damping": "[1/s] on the violation rate",
-    "stiffness": "[1/s^2], of a nonholonomic row [1/s], on the violation",
-    "higher": "gains of the higher derivatives of the violation",
+    "damping": "[1/s] on the rate of the error",
+    "stiffness": "[1/s^2], of a nonholonomic row [1/s], on the error",
+    "higher": "gains of the higher derivatives of the error",
     "weights": "weight of an input in the allocation",
     "aim": "value of an input where the task leaves it free",
     "free_damping": "damping of the motion that the task leaves free",

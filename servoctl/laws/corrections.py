@@ -134,7 +134,7 @@ class SecondOrderCorrection(Correction):
     """`phi'' + damping phi' + stiffness phi = 0`.
 
     Attributes:
-        damping: Gain on the violation rate [1/s], at least 0.
+        damping: Gain on the rate of the error [1/s], at least 0.
         stiffness: Gain on the violation [1/s^2], at least 0.
     """
 

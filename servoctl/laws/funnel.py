@@ -186,8 +186,8 @@ class Funnel(Correction):
             )
         if not numbers.tolerated(self.period or 0.0, self.late) > 0.0:
             raise TaskError(
-                f"{row.name}: funnel: with a slope of at most {slope:.4g} 1/s it cannot hold the violation inside even "
-                "for an exact model (make shrink smaller, end larger, or shorten period or delay)"
+                f"{row.name}: funnel: with a slope of at most {slope:.4g} 1/s it cannot hold the task error inside "
+                "even for an exact model (make shrink smaller, end larger, or shorten period or delay)"
             )
 
 

@@ -36,7 +36,7 @@ def loop_matrix(
     Args:
         observer: Of one row; see `of_one_row`.
         rate: L [1/s].
-        damping: Gain on the violation rate; 0 for a nonholonomic row.
+        damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].
         later: How much later commands act than the observer knows, as by a jitter [s].
@@ -63,7 +63,7 @@ def largest_rate(
 
     Args:
         observer: Of one row; see `of_one_row`.
-        damping: Gain on the violation rate; 0 for a nonholonomic row.
+        damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].
         chosen: If this rate [1/s] is stable, the end of the stable range that holds it is returned.

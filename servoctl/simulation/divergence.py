@@ -43,7 +43,7 @@ def divergence(start: State, trajectory: Trajectory, excused: Collection[str]) -
         known = [np.nan_to_num(trajectory[name][[0, -1]]) for name in names if name in trajectory.columns]
         first, last = np.abs([np.zeros(2), *known]).max(axis=0)
         if last > RUNAWAY * (1.0 + first):
-            return f"the violation of {task} grew from {first:.3g} to {last:.3g}"
+            return f"the error of {task} grew from {first:.3g} to {last:.3g}"
     if growth(start, trajectory) > BEYOND:
         return f"the state grew to {size(trajectory.q[-1], trajectory.v[-1]):.3g}"
     return None

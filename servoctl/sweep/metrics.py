@@ -49,8 +49,8 @@ METRICS = (
     Metric("max_violation", "TASK", "task", "greatest size of the violation; without a task's name, of the worst task"),
     Metric("rms_violation", "TASK", "task", "root of the mean square of the violation over time"),
     Metric("final_violation", "TASK", "task", "size of the violation at the end"),
-    Metric("drift", "TASK", "task", "growth of the violation over the run"),
-    Metric("settling_time", "TASK", "s", "time after which the violation stays within run.settling_band"),
+    Metric("drift", "TASK", "task", "growth of the task error over the run"),
+    Metric("settling_time", "TASK", "s", "time after which the task error stays within run.settling_band"),
     Metric("input_rms", "ACTUATOR", "actuator", "root of the mean square of the input"),
     Metric("input_max", "ACTUATOR", "actuator", "greatest size of the input"),
     Metric("residual_max", "", "", "greatest part of the task that no input can produce"),
@@ -61,7 +61,7 @@ METRICS = (
     Metric("bounds", "ROW.violated_time", "s", "time in which h is below 0"),
     Metric("sensitivity", "NAME", "task", "change of rms_violation under tune.sensitivity.NAME", True),
     Metric("gain_share", "", "", "period or step as a share of the longest at which the gains are stable", True),
-    Metric("overshoot", "", "", "how far a violation swings past zero after a step, as a share of the step", True),
+    Metric("overshoot", "", "", "how far a task error swings past zero after a step, as a share of the step", True),
     Metric("gain_margin", "", "", "factor on one actuator's gain at which the sampled loop becomes unstable", True),
 )
 """Every metric that `tune` can minimise or constrain; metrics that only `tune` has come last."""

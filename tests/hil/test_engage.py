@@ -20,7 +20,7 @@ def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_
     resolved = begun.setup.plan(begun.stage, None).resolved
     for name, detail in details.items():
         violation, rate = resolved[name]
-        assert detail.startswith("violation ")
+        assert detail.startswith("error ")
         assert f"measured in steps of {violation:.2g}; rate " in detail
         assert (
             f"measured in steps of {rate:.2g}; tolerance 1e-05; the tolerance is finer than the measurement" in detail

@@ -78,7 +78,7 @@ def test_two_values_that_are_unstable_together_at_the_period_are_refused() -> No
     assert bears[0] < PERIOD < bears[1]
     assert "refused" not in live.request(1, stiff)
     said = live.request(0, 2.0)
-    assert said.startswith("refused: with 2 a violation would grow by 1.0")
+    assert said.startswith("refused: with 2 a task error would grow by 1.0")
     live.advance(take(laws))
     assert laws[-1].damping == (16.0,)
 

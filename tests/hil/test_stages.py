@@ -213,7 +213,7 @@ def test_a_task_that_never_comes_near_ends_the_run() -> None:
     run.until(Phase.OVER)
     assert Phase.FULL not in run.modes
     assert run.monitor.exit_code == 4
-    assert any(str(e).startswith("x: the task's violations") for e in run.monitor.events)
+    assert any(str(e).startswith("x: the task errors") for e in run.monitor.events)
 
 
 @pytest.mark.parametrize("stage, last", [(Stage.ZERO, Phase.ZERO), (Stage.RAMP, Phase.RAMP)])
