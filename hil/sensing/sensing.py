@@ -151,7 +151,7 @@ class Sensing:
         self._tracks: list[Track | None] = [None] * m
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
-        self._asked = {Feedback.SYNC: (-1, -1), Feedback.REPLY: (-1, -1)}
+        self._asked: dict[Feedback, tuple[int, ...]] = {Feedback.SYNC: (-1, -1), Feedback.REPLY: (-1, -1)}
         self._received, self._late = [-1] * m, [False] * m
         if self.tracking is not None:
             self.tracking.begin()
@@ -160,9 +160,10 @@ class Sensing:
     def state(self) -> SensingState:
         """What it remembers now."""
         steady = self._redundancy.agrees and not any(self._tracks) and not any(self._late)
+        asked = self._asked[Feedback.SYNC], self._asked[Feedback.REPLY]
         return SensingState(
-            self._q, self._v, self._now, *self._asked.values(), tuple(self._received), tuple(self._memories),
-            tuple(self._scales), tuple(self._rates), tuple(self._before), steady,
+            self._q, self._v, self._now, *asked, tuple(self._received), tuple(self._memories), tuple(self._scales),
+            tuple(self._rates), tuple(self._before), steady,
         )  # fmt: skip
 
     def resume(self, state: SensingState) -> None:
