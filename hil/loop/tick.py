@@ -22,6 +22,7 @@ class Implausibility(NamedTuple):
     # true: the machine does not move as its model predicts. False: a sample is wrong
     motion: bool = False
     torqueless: bool = False  # true: none of the drive's torque arrives, so its own control cannot stop it either
+    reversed: bool = False  # true: the drive's torque acts the wrong way, so it gets none any more
 
 
 class Reading(NamedTuple):

@@ -300,6 +300,11 @@ class CanRig(DriveRig):
     def advance(self) -> bool:
         return self._enabling is None or self._enabling.advance()
 
+    def watch_unproved(self, numbers: Sequence[int]) -> None:
+        if self._sensing.tracking is not None:
+            self._sensing.tracking.unproved = numbers
+            self._sensing.tracking.begin()
+
     def let_guide(self) -> None:
         self._guided = True
 

@@ -67,5 +67,8 @@ class DriveRig(Rig):
             working: Whether every drive that is in the loop should be enabled.
         """
 
+    def watch_unproved(self, numbers: Sequence[int]) -> None:
+        """From now on drives that stage zero has not proved are stopped as soon as they move against their torque."""
+
     def let_guide(self) -> None:
         """From now on a hand moves the machine: its motion is not compared with the model any more."""

@@ -12,7 +12,7 @@ from hil.safety.limits import Limits, WireSteps
 from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
-from hil.safety.proof import ProofPlan, TorqueProof
+from hil.safety.proof import ProofPlan, State, TorqueProof
 from servoctl.types import Array
 
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
@@ -45,6 +45,11 @@ class DriveTest:
     def corrects(self) -> bool:
         """Whether a drive is sent less, or the opposite: off, its axis would fall until its brake is closed."""
         return bool((self.correction != 1.0).any())
+
+    @property
+    def unproved(self) -> list[int]:
+        """Numbers of the drives that it has not proved."""
+        return [number for number, axis in enumerate(self.proof.axes) if axis.state is not State.PROVED]
 
     def begin(self, reading: Reading) -> None:
         """Takes the pose at which the drives are enabled."""

@@ -221,8 +221,10 @@ class Stages:
                 if finding.motion and not followed:
                     continue
                 monitor.report(now, kind_of(finding), finding.channel, finding.reason)
-                if finding.torqueless:
+                if finding.torqueless or finding.reversed:
                     self._rig.ladder.misled.add(names.index(finding.channel))
+                if finding.reversed:
+                    self._rig.ladder.ramp(names.index(finding.channel), now, must=True)
         if self.test is not None and self.mode in PROVING:
             self.test.judge(tick, reading)
         self._react(now)
@@ -395,6 +397,8 @@ class Stages:
         if self._since(tick.began) >= self._plan.time_in_zero and (test is None or test.proof.over):
             if following is Phase.FLOAT:
                 self._rig.let_guide()
+            elif test is not None:
+                self._rig.watch_unproved(test.unproved)
             self._enter(following, tick.began)
         return [sum(pair) for pair in zip(self._stand(reading, learn=True), more, strict=True)]
 

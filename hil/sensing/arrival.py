@@ -14,6 +14,11 @@ shows a joint that falls before it is fast. A torque that friction and loads may
 `hil.sensing.tracking`, where lost samples count little, and d must follow u from one to the next: a small load that
 stays does not. Without a report, a small torque that drives the motion looks like friction when it is lost, and one
 below the errors of the samples shows nothing. This rule is ours.
+
+A motor that stage zero could not prove, because of friction, may have the wrong polarity: once its torque exceeds the
+friction, the axis runs away. Friction takes energy, and this motion gains what the torque should have taken. So the
+first two windows in which the motion goes against its torque name it, whatever came before; a load that drives the axis
+looks the same. The first window in which it moves with most of its torque proves it.
 """
 
 from collections.abc import Sequence
@@ -25,6 +30,9 @@ ARRIVES, BETWEEN, LOST = 0, 1, 2
 NOT_FRICTION, OTHER = -1, -2
 """What the last windows showed of a motor: its torque arrives; one window of neither; from `LOST` on: in so many
 windows none of it arrives; nor does it, and friction does not explain that; anything else."""
+
+UNPROVED, AGAINST = -3, -4
+"""Stage zero has not proved the motor, and nor has its motion since; nor that, and the last window went against it."""
 
 NONE_LEFT, HALF = 0.25, 0.5
 """None of a torque arrives if less than the first share of it is left; it arrives if less than the second lacks."""
@@ -50,7 +58,7 @@ def arrivals(
     before: tuple[Sequence[float], Sequence[float]] | None = None,
     reported: Sequence[bool] | None = None,
 ) -> tuple[list[int], int | None]:
-    """States of the motors after a window, and the index of one that has lost its torque.
+    """States of the motors after a window, and the index of one that has lost its torque, or moves against it.
 
     Args:
         states: States before it.
@@ -78,9 +86,15 @@ def arrivals(
         none = reported is not None and reported[i]
         if max(size, missing) <= least[i]:
             continue
-        if missing <= HALF * size:
+        alone = p > 0.99 or d[i] * d[i] / p > ALONE * square
+        if state in (UNPROVED, AGAINST):
+            moves = abs(speeds[i]) > slow[i]
+            against = alone and d[i] * u[i] < 0.0 < d[i] * speeds[i] and missing >= (1.0 - NONE_LEFT) * size
+            after[i] = (ARRIVES if missing <= HALF * size else AGAINST if against else UNPROVED) if moves else UNPROVED
+            lost = i if after[i] == state == AGAINST else lost
+        elif missing <= HALF * size:
             after[i] = ARRIVES
-        elif left > NONE_LEFT * size or not (p > 0.99 or d[i] * d[i] / p > ALONE * square):
+        elif left > NONE_LEFT * size or not alone:
             after[i] = BETWEEN if state == ARRIVES else OTHER
         elif state == OTHER:
             continue

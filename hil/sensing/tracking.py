@@ -25,7 +25,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hil.loop.tick import Implausibility
-from hil.sensing.arrival import ARRIVES, BEYOND, LONGEST, NONE_LEFT, QUICK, VISIBLE, arrivals
+from hil.sensing.arrival import (
+    AGAINST,
+    ARRIVES,
+    BEYOND,
+    LONGEST,
+    NONE_LEFT,
+    QUICK,
+    UNPROVED,
+    VISIBLE,
+    arrivals,
+)
 from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
@@ -123,6 +133,7 @@ class TrackingMonitor:
         least, quick_least: Smallest torques that are judged by the motion in a window and in a short one, shape (m,)
             [actuator units].
         friction: Torques that friction and loads do not take, shape (m,) [actuator units].
+        unproved: Numbers of the motors that stage zero has not proved, from the next `begin` on.
         slow: Speed below which a joint stands, shape (m,) [joint unit/s].
         floors: `floor` at the last pose where it was needed, shape (m,); NaN before.
     """
@@ -146,6 +157,7 @@ class TrackingMonitor:
         self.friction = (np.inf if estimated else BEYOND * share) * limits  # the law meets a load by its estimate
         self.slow = STILL * np.array([drive.speed_limit for drive in drives])
         self.floors = np.full(len(limits), np.nan)
+        self.unproved: Sequence[int] = ()
         self._errors: Errors | None = None
         self.begin()
 
@@ -154,7 +166,8 @@ class TrackingMonitor:
         self._beyond, self._lacking, self._stopped = 0, 0, False
         self._last: deque[tuple[Array, Array]] = deque(maxlen=COMES_WITHIN)
         self._before = [0.0] * len(self.limits), [0.0] * len(self.limits)
-        self._arrivals = ([ARRIVES] * len(self.limits), [ARRIVES] * len(self.limits))
+        first = [UNPROVED if number in self.unproved else ARRIVES for number in range(len(self.limits))]
+        self._arrivals = first, list(first)
         self._begin_window()
         self._begin_quick()
 
@@ -272,6 +285,11 @@ class TrackingMonitor:
             self._before = u.tolist(), d.tolist()
         if lost is None:
             return None
+        if after[lost] == AGAINST:
+            reason = (
+                f"it moves against the {u[lost]:+.3g} that was sent, unless a load drives it; it was not proved before"
+            )
+            return Implausibility(self._drives[lost].name, reason, True, motion=True, reversed=True)
         reason = (
             f"its motion shows nothing of the {u[lost]:+.3g} that was sent (no power, safe torque off, a wrong mode, "
             "or a coupling that slips)"

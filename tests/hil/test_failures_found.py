@@ -36,6 +36,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "stage zero has the full torque, and proves no polarity": (
         "test_stage_zero.py::test_a_vertical_axis_of_the_wrong_polarity_is_named_and_held_within_5_mm",
+        "test_stage_zero.py::"
+        "test_an_axis_that_friction_keeps_from_being_proved_is_stopped_at_once_if_its_polarity_is_wrong",
         "test_stage_zero.py::test_torques_in_stage_zero_are_those_that_hold_the_pose_and_little_more",
         "test_stage_zero.py::test_one_of_redundant_motors_of_the_wrong_polarity_is_named_though_speeds_hardly_change",
     ),

@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.sensing.arrival import ARRIVES, BETWEEN, LONGEST, LOST, NOT_FRICTION, OTHER, VISIBLE, arrivals
+from hil.sensing.arrival import (
+    AGAINST,
+    ARRIVES,
+    BETWEEN,
+    LONGEST,
+    LOST,
+    NOT_FRICTION,
+    OTHER,
+    UNPROVED,
+    VISIBLE,
+    arrivals,
+)
 from tests.hil.faults.carts.run import play as play_cart
 from tests.hil.faults.carts.scenario import make
 from tests.hil.rigs import RACK, Rig, lift, play
@@ -64,6 +75,19 @@ def test_a_motor_is_named_if_its_drive_reports_none_of_what_the_motion_lacks_tho
     for reported, named in ((True, 0), (False, None)):
         states, lost = arrivals([BETWEEN], [-5.0], [5.0], *bounds, [reported])
         assert lost is None and arrivals(states, [-5.0], [5.0], *bounds, [reported])[1] == named
+
+
+def test_a_motor_that_is_not_proved_is_named_if_it_moves_against_its_torque_and_proved_if_it_moves_with_it() -> None:
+    bounds = [1.0], [0.1], [9.0], [0.01], [99.0], 3
+
+    def after(state: int, d: float, u: float, speed: float) -> tuple[list[int], int | None]:
+        shares, *more = bounds
+        return arrivals([state], [d], [u], shares, [speed], *more)
+
+    assert after(UNPROVED, -9.0, 5.0, -1.0) == ([AGAINST], None) and after(AGAINST, -9.0, 5.0, -1.0)[1] == 0
+    assert after(UNPROVED, -5.0, 5.0, 0.0) == after(AGAINST, -5.0, 5.0, 0.0) == ([UNPROVED], None)  # it sticks
+    assert after(UNPROVED, -3.0, 5.0, 1.0) == ([UNPROVED], None)  # friction takes 60 %
+    assert after(UNPROVED, -2.0, 5.0, 1.0) == ([ARRIVES], None)
 
 
 @pytest.mark.parametrize("seed", [3000014, 3000015])

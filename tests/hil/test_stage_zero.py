@@ -14,6 +14,7 @@ from hil.safety.plan import Stage
 from hil.safety.proof import Finding, ProofPlan, TorqueProof
 from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
+from tests.hil.test_tick_in_c import assert_equal, run
 
 
 def zero(rig: str | Rig, *sets: str, **factors: float) -> Played:
@@ -131,6 +132,31 @@ def test_a_joint_that_does_not_move_under_the_torque_of_the_test_is_not_proved_a
     played = play("L", "hil.safety.tracking=0.9", faults=fault, stage=Stage.ZERO, duration=0.3)
     assert named(played) == [("unproved", "tau")] and played.exit_code == 0
     assert any("it does not move visibly under" in str(event) for event in played.events)
+
+
+@pytest.mark.parametrize(("drive", "coordinate", "friction"), [("tau1", 0, 1.5), ("tau2", 1, 1.5), ("tau3", 2, 0.15)])
+def test_an_axis_that_friction_keeps_from_being_proved_is_stopped_at_once_if_its_polarity_is_wrong(
+    drive: str, coordinate: int, friction: float
+) -> None:
+    wrong = [{"kind": "torque_constant", "drive": drive, "factor": -1.0, "since": "power_on"}]
+    played = play("S", f"hil.emulation.coulomb_friction={friction}", faults=wrong, duration=0.5)
+    assert ("unproved", drive) in named(played) and named(played)[-1] == ("reversed", drive) and played.exit_code == 3
+    rows = played["t"] >= played["t"][played.rows_in("zero")][0]
+    assert np.ptp(played.group("true_q")[rows, coordinate]) < 0.02
+
+
+def test_friction_that_keeps_an_axis_from_being_proved_does_not_stop_a_sound_one() -> None:
+    played = play("S", "hil.emulation.coulomb_friction=0.15", "hil.safety.tracking=0.3", duration=0.5)
+    assert named(played) == [("unproved", "tau3")] and played.exit_code == 0
+
+
+def test_an_unproved_axis_that_moves_against_its_torque_is_stopped_by_both_ticks_alike() -> None:
+    wrong = "hil.faults=[{kind: torque_constant, drive: tau3, factor: -1, since: power_on}]"
+    sets = (*RIGS["S"].overrides, wrong, "hil.emulation.coulomb_friction=0.15")
+    python, c = (run("scara_drive", tick, *sets, duration=0.3) for tick in ("python", "auto"))
+    assert_equal(python, c)
+    assert c["ticks"] and "a motion against a torque that is not proved" in c["given_back"]
+    assert any(event.kind is EventKind.REVERSED for event in c["events"])
 
 
 def test_the_start_prints_the_limits_of_stage_zero_and_the_summary_has_the_proof() -> None:

@@ -47,7 +47,7 @@ static int follows(const tick *k, int i, double u, double size, double p)
 /* States of the motors after a window, and whether one has lost its torque: hil.sensing.arrival. */
 static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
 {
-  enum { ARRIVES = 0, BETWEEN = 1, LOST = 2, NOT_FRICTION = -1, OTHER = -2 };
+  enum { ARRIVES = 0, BETWEEN = 1, LOST = 2, NOT_FRICTION = -1, OTHER = -2, UNPROVED = -3, AGAINST = -4 };
   const double *d = k->disturbance.results[0], *shares = k->disturbance.results[1];
   double square = 0.0;
   for (int i = 0; i < k->m; ++i) square += d[i] * d[i];
@@ -58,11 +58,16 @@ static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
     int none = is_long && fabs(k->made[i]) <= k->none_left * fabs(sent[i]) && fabs(sent[i]) > k->resolved[i] * elapsed;
     double least = is_long ? larger(k->least_torque[i], k->floors[i] * k->window / elapsed) : quick_torque(k, i);
     if (p <= k->shown || (is_long && size > quick_torque(k, i)) || larger(size, missing) <= least) continue;
-    if (missing <= k->half * size) *state = ARRIVES;
-    else if (left > k->none_left * size || !(p > 0.99 || d[i] * d[i] / p > k->alone * square))
+    int alone = p > 0.99 || d[i] * d[i] / p > k->alone * square, moves = fabs(speed) > k->slow[i];
+    if (*state == UNPROVED || *state == AGAINST) {
+      int against = moves && alone && d[i] * u < 0.0 && d[i] * speed > 0.0 && missing >= (1.0 - k->none_left) * size;
+      if (against && *state == AGAINST) return give_back(k, "a motion against a torque that is not proved");
+      *state = moves && missing <= k->half * size ? ARRIVES : against ? AGAINST : UNPROVED;
+    } else if (missing <= k->half * size) *state = ARRIVES;
+    else if (left > k->none_left * size || !alone)
       *state = *state == ARRIVES ? BETWEEN : OTHER;
     else if (*state == OTHER) continue;
-    else if (none || (fabs(speed) > k->slow[i] && (d[i] * speed > 0.0 || missing > k->friction[i]))) {
+    else if (none || (moves && (d[i] * speed > 0.0 || missing > k->friction[i]))) {
       if (*state == NOT_FRICTION && (none || !is_long || follows(k, i, u, size, p))) return give_back(k, "a torque that does not arrive");
       *state = NOT_FRICTION;
     } else *state = *state == NOT_FRICTION || *state > k->most_windows[is_long] ? OTHER : *state < LOST ? LOST : *state + 1;

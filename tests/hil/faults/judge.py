@@ -1,8 +1,9 @@
 """Plays a scenario and judges it by the true drives, the true machine and the frames on the wire."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import rigs
@@ -10,6 +11,7 @@ import rigs
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.drives.base import Drive
 from hil.emulator.emulator import Emulator
+from hil.emulator.motor import BRAKE_TORQUE
 from hil.loop import SECOND, nanoseconds
 from hil.safety import Event, Reaction
 from hil.safety.plan import ENDING, Stage
@@ -125,7 +127,9 @@ def play(scenario: Scenario) -> Verdict:
     problems += [f"{name} is on at the end, and nothing says so" for name in on if name not in result.unconfirmed]
     problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
     acted = not ACTS.isdisjoint(fault["kind"] for fault in scenario.faults)
-    problems += _moving(truth.shares(emulator.state[1]), setup.drives, acted or not SAYS.isdisjoint(kinds), kinds)
+    held = [drive for drive in setup.drives if drive.settings.brake and not _overpowered(drive, scenario.faults)]
+    acted_on = acted or not SAYS.isdisjoint(kinds)
+    problems += _moving(truth.shares(emulator.state[1]), setup.drives, held, acted_on, kinds)
     if len(columns["t"]) and not acted:
         problems += _stop(truth, columns, events, kinds)
         problems += _sag(setup.drives, columns, kinds)
@@ -141,14 +145,23 @@ def _jacobian(setup: rigs.RigSetup, drives: int) -> Array:
     return J
 
 
-def _moving(shares: Array, drives: Sequence[Drive], acted: bool, kinds: Sequence[str]) -> list[str]:
-    """A joint that moves when all is over; one without brake may, if a drive has failed or a fault has moved it."""
+def _overpowered(drive: Drive, faults: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a push that lasts is stronger than the brake of a drive: nothing can hold its joint then."""
+    strength = BRAKE_TORQUE * drive.settings.torque_limit
+    pushes = [fault["torque"] for fault in faults if fault["kind"] == "push" and fault["drive"] == drive.settings.name]
+    return any(abs(torque) > strength for torque in pushes)
+
+
+def _moving(
+    shares: Array, drives: Sequence[Drive], held: Sequence[Drive], acted: bool, kinds: Sequence[str]
+) -> list[str]:
+    """A joint that moves when all is over; one that no brake holds may, after a failure or by a fault."""
     if "not_confirmed" in kinds:
         return []
     return [
         f"{drive.settings.name} moves at {share:.1%} of its speed limit, {SETTLING} s after the end"
         for drive, share in zip(drives, shares.tolist(), strict=True)
-        if share > RESTING and (drive.settings.brake or not acted)
+        if share > RESTING and (drive in held or not acted)
     ]
 
 
