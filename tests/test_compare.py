@@ -75,15 +75,18 @@ def test_runs_that_cannot_be_compared_are_refused(folders: list[Path], tmp_path:
         load_all([folders[0], other])
 
 
-def test_the_command_prints_a_table_and_draws_into_the_first_folder(
-    folders: list[Path], capsys: pytest.CaptureFixture[str]
+def test_the_command_prints_a_table_and_draws_into_a_folder_of_its_own(
+    folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["compare", *map(str, folders)])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["slow", "fast"]
-    assert ["tasks.place.final_violation", "0.1353", "0.0003355"] in [line.split() for line in lines]
-    assert (folders[0] / "compare_violation.png").exists()
+    words = [line.split() for line in lines]
+    assert words[0] == ["unit", "slow", "fast"]
+    assert ["tasks.place.final_violation", "m", "0.1353", "0.0003355"] in words
+    assert ["inputs.F.peak", "N", "3", "3"] in words
+    assert (tmp_path / "slow_and_fast" / "compare_violation.png").exists()
+    assert not list(folders[0].glob("compare*"))
 
 
 def test_the_command_prints_one_json_document(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

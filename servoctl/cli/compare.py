@@ -15,21 +15,22 @@ def compare(
         typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Two or more run folders."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the pictures; default: the first run folder.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for the pictures; default: A_and_B beside the first run.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print and draw several runs side by side."""
-    from servoctl.report.compare import draw, load_all, metrics
+    from servoctl.report.compare import beside, draw, load_all, metrics, units
 
     trajectories = load_all(runs)
     table = metrics(trajectories)
-    written = [str(path) for path in draw(trajectories, out or runs[0])]
+    written = [str(path) for path in draw(trajectories, out or beside(runs[0], trajectories))]
     if as_json:
         say_json({"runs": list(trajectories), "metrics": table, "pictures": written})
         return
-    rows = [[name, *map(_shown, values)] for name, values in table.items()]
-    say_table(["", *trajectories], rows, numbers=len(trajectories))
+    of = units(trajectories, table)
+    rows = [[name, unit, *map(_shown, values)] for (name, values), unit in zip(table.items(), of, strict=True)]
+    say_table(["", "unit", *trajectories], rows, numbers=len(trajectories))
     say()
     for path in written:
         say(path)

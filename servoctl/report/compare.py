@@ -4,7 +4,7 @@ Design: a run has the name of its folder. Quantities that only some runs have ar
 no task, input or coordinate are refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,18 @@ def metrics(runs: Mapping[str, Trajectory]) -> dict[str, list[Any]]:
     return {name: [table.get(name) for table in tables] for name in ordered}
 
 
+def units(runs: Mapping[str, Trajectory], names: Iterable[str]) -> list[str]:
+    """Unit of each of these metrics, by the first run that has it; empty if it has none."""
+    known = {"duration": "s", "energy_drift": "J", "residual_max": "unit/s^2", "status": ""}
+    found = []
+    for name in names:
+        group, _, rest = name.partition(".")
+        row = rest.rpartition(".")[0]
+        of = [run.units.get(f"u.{row}", "") if group == "inputs" else run.unit_of(row) for run in runs.values()]
+        found.append(known[name] if name in known else next(filter(None, of), ""))
+    return found
+
+
 def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted name -> value, of the compared metrics of a summary."""
     flat = {name: summary.get(name) for name in ("status", "duration", "energy_drift", "residual_max")}
@@ -68,6 +80,14 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
         extremes = [abs(values[side]) for side in ("min", "max") if values[side] is not None]
         flat |= {f"inputs.{actuator}.rms": values["rms"], f"inputs.{actuator}.peak": max(extremes, default=None)}
     return {name: value for name, value in flat.items() if value is not None}
+
+
+def beside(first: Path, names: Iterable[str]) -> Path:
+    """Folder of its own for a comparison, beside its first run: `before_and_after`, `a_and_b_and_2_more`."""
+    words = [name.replace("/", "_") for name in names]
+    more = [f"{len(words) - 2}_more"] if len(words) > 2 else []
+    folder = first.parent if first.name not in ("", "..") else first.resolve().parent
+    return folder / "_and_".join([*words[:2], *more])
 
 
 def draw(runs: Mapping[str, Trajectory], out: str | PathLike[str]) -> list[Path]:
