@@ -19,6 +19,7 @@ from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
 from servoctl.assembly.shapes import unused_shapes
 from servoctl.assembly.start_warnings import start_warnings
+from servoctl.assembly.unit_words import unit_word_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -147,6 +148,7 @@ class Run:
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
             *([] if self.loaded is None else unused_shapes(self.loaded)),
+            *([] if self.loaded is None else unit_word_warnings(self.loaded, self.system.model.plant)),
             *([] if self.engine_warning is None else [self.engine_warning]),
         ]
 

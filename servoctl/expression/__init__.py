@@ -12,7 +12,7 @@ part that is not finite, such as `1/0`, is refused when the text is read.
 from servoctl.expression.checks import check_names, constant
 from servoctl.expression.parser import parse
 from servoctl.expression.tree import Expression, TimeFunction
-from servoctl.expression.units import per_second, unit_of
+from servoctl.expression.units import foreign_word, per_second, unit_of
 from servoctl.expression.words import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "TimeFunction",
     "check_names",
     "constant",
+    "foreign_word",
     "parse",
     "per_second",
     "unit_of",

@@ -22,7 +22,7 @@ import numpy as np
 from servoctl.errors import ExpressionError
 from servoctl.expression.suggest import suggestion
 from servoctl.expression.tree import NEGATIVE, Apply, Expression, Index, Name, Number, Rate, Step
-from servoctl.expression.words import ARITY, CONSTANTS, NUMPY_FUNCTIONS, RESERVED
+from servoctl.expression.words import ARITY, CONSTANTS, NUMPY_FUNCTIONS, RESERVED, UNITS
 
 MAX_LENGTH = 10_000  # [characters] longest text
 MAX_DEPTH = 80  # deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level
@@ -191,7 +191,7 @@ class _Parser:
         elif self.token.text == "[" and word not in RESERVED:
             self.push(Index(word, self.index(token)))
         elif word in CONSTANTS:
-            self.push(Number(CONSTANTS[word]), CONSTANTS[word])
+            self.push(Number(CONSTANTS[word], word if word in UNITS else ""), CONSTANTS[word])
         else:
             self.push(Name(word))
 

@@ -17,6 +17,7 @@ class Number:
     """A literal, `pi` or a unit word."""
 
     value: float
+    word: str = ""  # the unit word; empty for other numbers
 
 
 @dataclass(frozen=True)

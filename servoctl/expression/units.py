@@ -7,6 +7,7 @@ from servoctl.expression.tree import NEGATIVE, Apply, Expression, Index, Name, N
 _PURE, _UNKNOWN = "1", ""
 _ANGLES = frozenset({"asin", "acos", "atan", "atan2"})
 _KEEPING = frozenset({"+", "-", "min", "max", "abs", NEGATIVE})
+_WORDS = {"deg": "rad", "rad": "rad", "mm": "m"}  # unit word of a length or an angle -> unit
 
 
 def unit_of(expression: Expression, coordinates: Mapping[str, str]) -> str:
@@ -59,6 +60,45 @@ def _shared(parts: list[str]) -> str:
     if len(known) == 1:
         return known.pop()
     return _UNKNOWN if known or _UNKNOWN in parts else _PURE
+
+
+def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: str = "") -> tuple[str, str] | None:
+    """A unit word that stands where another unit belongs, and that unit: `60*deg` beside a coordinate in metres.
+
+    Rates count as what they are the rate of, because `5*mm` is also written for 5 mm/s.
+
+    Args:
+        expression: The equation.
+        coordinates: Name of each coordinate -> its unit.
+        unit: Unit of the whole; empty: not known.
+    """
+    stack: list[tuple[str, str]] = []  # unit, and the unit word that it comes from
+    for step in expression.steps:
+        match step:
+            case Number(_, word):
+                stack.append((_WORDS.get(word, _PURE), word if word in _WORDS else ""))
+            case Name(name) | Rate(name):
+                stack.append((coordinates.get(name, _UNKNOWN), ""))
+            case Index():
+                stack.append((_UNKNOWN, ""))
+            case Apply(word, count):
+                parts = stack[-count:]
+                del stack[-count:]
+                if word in _KEEPING and (found := _foreign(parts)):
+                    return found
+                unit_here = _applied(word, [of for of, _ in parts])
+                said = next((said for _, said in parts if said), "") if word in (*_KEEPING, "*", "/") else ""
+                stack.append((unit_here, "" if unit_here == _PURE else said))
+    return _foreign([*stack, (unit.partition("/s")[0], "")])
+
+
+def _foreign(terms: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """A unit word among terms that are added, and the other unit of one of them."""
+    for unit, word in terms:
+        for other, said in terms:
+            if word and not said and other not in (_PURE, _UNKNOWN, unit):
+                return word, other
+    return None
 
 
 def per_second(unit: str) -> str:
