@@ -14,9 +14,16 @@ from servoctl.check.sections import CheckReport
 from servoctl.cli import main
 from servoctl.config import dump, load_config
 from servoctl.errors import ConfigError, PlantError
-from servoctl.mechanics.hierarchy import Enforced, solve_levels
+from servoctl.mechanics.hierarchy import (
+    Enforced,
+    PassiveLevel,
+    contradictions,
+    declared_levels,
+    levels_at,
+    motions,
+    solve_levels,
+)
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.passive_levels import PassiveLevel, contradictions, declared_levels, levels_at, motions
 from servoctl.types import Array, State
 
 CASE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]

@@ -11,7 +11,7 @@ from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.passive_levels import PassiveLevel, declared_levels
+from servoctl.mechanics.hierarchy import PassiveLevel, declared_levels
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 

@@ -40,7 +40,7 @@ from servoctl.expression import Expression
 from servoctl.expression.suggest import remedy
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.passive_levels import PassiveLevel
+from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap

@@ -23,7 +23,7 @@ from servoctl.assembly.unit_words import unit_word_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.mechanics.passive_levels import PassiveLevel
+from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.mechanics.terms import assemble

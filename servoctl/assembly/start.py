@@ -10,10 +10,9 @@ from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.hierarchy import Contradiction
+from servoctl.mechanics.hierarchy import Contradiction, PassiveLevel, contradictions
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.task_map import TaskMap, sample_task_map
 from servoctl.mechanics.terms import assemble

@@ -9,8 +9,8 @@ from servoctl.expression import Expression
 from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.passive_rank import allowed_rank
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import PassiveStabilisation, System

@@ -15,8 +15,8 @@ from servoctl.mechanics.classification import classify
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.friction import friction_of
+from servoctl.mechanics.hierarchy import largest, level_reports, motions
 from servoctl.mechanics.initial import consistency
-from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
 from servoctl.mechanics.spatial.model import WORLD
 from servoctl.mechanics.spatial.plant import Robot

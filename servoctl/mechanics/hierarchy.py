@@ -1,4 +1,4 @@
-"""Constraint levels, enforced one after another; no level is solved twice.
+"""Levels of a plant's own constraints, enforced one after another; no level is solved twice.
 
 In mass-weighted form, `M = L L^T`, `w = L^T q''`, `H = A L^-T`, the recursion starts at `w = L^-1 Q`, `P = I`. Each
 level `A q'' = b` updates both:
@@ -11,26 +11,42 @@ This is the Kalman filter of a static process. Its covariance P is the projector
 free. A clearance R > 0 is the noise of a constraint that is not exact. Every square root of M gives the same q''.
 
 Design: the recursion carries S with `P = S S^T`, so P stays positive semidefinite under rounding. The exact rows of a
-level enter together, `K = S (H S)^+` by the rank-revealing decomposition. Rows with a clearance follow one by one in
-Potter's form of the same update. No Gram matrix is formed, because it squares the condition number. A step acts only
-through S, so it cannot disturb earlier levels. The code runs on numbers and on symbols; names of rows need numbers.
+level enter together, `K = S (H S)^+` by the rank-revealing decomposition. A row with a clearance is an exact row with
+one more coordinate, `[H S, R^1/2]`, as in `mechanics.terms`. No Gram matrix is formed, because it squares the condition
+number. A step acts only through S, so it cannot disturb earlier levels. The motion does not depend on the order,
+because the recursion ends at the motion under all constraints. A run therefore takes only the clearances of levels; the
+levels show what each group of constraints adds and how much a clearance yields.
 
-Source: Orsino 2017, (4.14)-(4.18). The inverse printed in (4.16) exists only if the rows of H P are independent; here
-K is `(H P)^+ = P H^T (H P H^T)^+`. The algorithm also needs the b of each level. Potter's form: Bierman 1977.
+Source: Orsino 2017, (4.14)-(4.18), figure 4. The inverse printed in (4.16) exists only if the rows of H P are
+independent; here K is `(H P)^+ = P H^T (H P H^T)^+`. The algorithm also needs the b of each level.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
+from servoctl.engine.linalg import cholesky, decompose, frobenius, longer_rows, project, solve_lower, solve_upper
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
-from servoctl.mechanics.projection import RANK_TOLERANCE, realise, realise_with_clearance
-from servoctl.types import Array
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.planar import PlanarLinkage
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.projection import RANK_TOLERANCE, realise
+from servoctl.types import Array, State
+
+SHOWN = 8  # number of skipped rows that a message lists
+
+
+@dataclass(frozen=True)
+class PassiveLevel:
+    """Groups of passive constraints that are enforced together."""
+
+    name: str  # name of the level
+    groups: tuple[str, ...]  # names of the groups; the rows of the level are in this order
+    clearance: float | tuple[float, ...] = 0.0  # the clearance of `Level`, for all rows or one per row
 
 
 @dataclass(frozen=True)
@@ -38,13 +54,18 @@ class Level:
     """The constraints `A q'' = b` of one level."""
 
     name: str  # name of the level in results and errors
-    # shape (r, n), or (n,) for one row. Rows may depend on each other and on rows of other levels
-    A: Array
+    A: Array  # shape (r, n). Rows may depend on each other and on rows of other levels
     b: Array  # shape (r,)
-    # R >= 0, for all rows or shape (r,) [acceleration of the row / its multiplier]: row i yields by `b_i - A_i q'' =
-    # R_i lambda_i`, where `A^T lambda` is the level's constraint force; 0: exact
-    clearance: Any = 0.0
-    rows: tuple[str, ...] | None = None  # names of the rows in messages; None: `row 0`, `row 1`, ...
+    # R >= 0, shape (r,) [acceleration of the row / its multiplier]: row i yields by `b_i - A_i q'' = R_i lambda_i`,
+    # where `A^T lambda` is the level's constraint force; 0: exact
+    clearance: Array
+    rows: tuple[str, ...]  # names of the rows
+
+    @property
+    def exact(self) -> Array:
+        """Which rows have no clearance, shape (r,)."""
+        found: Array = self.clearance == 0.0
+        return found
 
 
 @dataclass(frozen=True)
@@ -68,12 +89,10 @@ class Enforced:
     """The motion under the levels enforced so far."""
 
     L: Array  # Cholesky factor of M, lower triangular, shape (n, n)
-    free: Array  # `L^-1 Q`, shape (n,): w before any level
     w: Array  # `L^T q''`, shape (n,)
-    factor: Array  # S of `P = S S^T`, shape (n, n); equal to P if no level has a clearance
-    rank: Any  # number of directions that exact rows have taken
-    # which rows of the last level act, shape (r,). Earlier levels leave no room for the others; their gain is 0
-    counted: Array
+    factor: Array  # S of `P = S S^T`, n rows, and a column more for each row with a clearance
+    rank: int  # number of directions that exact rows have taken
+    skipped: tuple[str, ...] = ()  # rows of the last level for which earlier levels leave no room
     levels: tuple[Level, ...] = ()  # the levels, in order
 
     @property
@@ -82,36 +101,14 @@ class Enforced:
         return solve_upper(self.L, self.w)
 
     @property
-    def constraint_force(self) -> Array:
-        """M q'' - Q, shape (n,): the force of all levels together."""
-        force: Array = self.L @ (self.w - self.free)
-        return force
-
-    @property
-    def P(self) -> Array:
-        """P, shape (n, n), in mass-weighted form."""
-        return self.factor @ self.factor.T
-
-    @property
-    def trace(self) -> Any:
+    def trace(self) -> float:
         """Trace of P: the remaining degrees of freedom; a fraction if there are clearances."""
-        return np.sum(self.factor * self.factor)
+        return float(np.sum(self.factor * self.factor))
 
-    @property
-    def residuals(self) -> dict[str, Array]:
-        """Level -> `b - A q''` per row, at the current acceleration."""
-        a = self.acceleration
-        return {level.name: level.b - level.A @ a for level in self.levels}
-
-    @property
-    def residual(self) -> Array:
-        """`b - A q''` per row of the last level."""
-        return self.residuals[self.levels[-1].name] if self.levels else np.zeros(0)
-
-    @property
-    def skipped(self) -> tuple[int, ...]:
-        """Rows of the last level with gain 0."""
-        return tuple(int(i) for i in np.flatnonzero(~self.counted))
+    def residual(self, level: Level) -> Array:
+        """`b - A q''` of each row of a level, at the current acceleration."""
+        left: Array = level.b - level.A @ self.acceleration
+        return left
 
     def contradiction(self, tolerance: float = 1e-8) -> Contradiction | None:
         """The exact rows of the last level that the earlier levels prevent; None if all are met.
@@ -122,7 +119,7 @@ class Enforced:
         if not self.levels:
             return None
         *earlier, last = self.levels
-        left = np.where(_exact(last), self.residual, 0.0)
+        left = np.where(last.exact, self.residual(last), 0.0)
         size = 1.0 + max(np.abs(x).max(initial=0.0) for x in (last.b, last.A @ self.acceleration))
         missed = np.flatnonzero(np.abs(left) > tolerance * size)
         if not len(missed):
@@ -130,7 +127,7 @@ class Enforced:
         # The residual of least squares satisfies S^T H^T left = 0, so H^T left lies in the span of earlier exact rows:
         # it is zero if the level contradicts itself, and its components name the earlier levels if not.
         H = _weighted(self.L, last.A)
-        parts = [_weighted(self.L, level.A[_exact(level)]) for level in earlier]
+        parts = [_weighted(self.L, level.A[level.exact]) for level in earlier]
         level_of_row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         known = np.concatenate([H[:0], *parts])
         mix = decompose(known.T, RANK_TOLERANCE).solve(H.T @ left)
@@ -138,8 +135,7 @@ class Enforced:
         shares = [np.linalg.norm(mix[level_of_row == k] @ known[level_of_row == k]) for k in range(len(parts))]
         against = [level.name for level, share in zip(earlier, shares, strict=True) if share > floor]
         rows, residual = tuple(map(int, missed)), tuple(map(float, left[missed]))
-        names = tuple(f"row {i}" if last.rows is None else last.rows[i] for i in rows)
-        return Contradiction(last.name, rows, residual, tuple(against), names)
+        return Contradiction(last.name, rows, residual, tuple(against), tuple(last.rows[i] for i in rows))
 
 
 def free_motion(M: Array | Sparse, Q: Array) -> Enforced:
@@ -150,30 +146,21 @@ def free_motion(M: Array | Sparse, Q: Array) -> Enforced:
         Q: Given forces, shape (n,), including the part of the constraint forces that does work.
 
     Raises:
-        PlantError: M is not positive definite, or a number is not finite. On symbols w is NaN instead.
+        PlantError: M is not positive definite, or a number is not finite.
     """
     M = np.asarray(M)
-    if is_finite(M, Q) is False:
+    if not (np.isfinite(M).all() and np.isfinite(Q).all()):
         raise PlantError("mass matrix or force: not finite (check the plant at this state)")
     L, positive = cholesky(M)
-    if positive is False:
+    if not positive:
         least = f"smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e}"
         raise PlantError(
             f"mass matrix: not positive definite ({least}; if it is singular, see mechanics.singular_mass)"
         )
-    w: Array = where(positive, solve_lower(L, Q), np.nan)
-    return Enforced(L, w, w, np.eye(len(M)), 0, np.zeros(0, dtype=bool))
+    return Enforced(L, solve_lower(L, Q), np.eye(len(M)), 0)
 
 
-def enforce(
-    motion: Enforced,
-    A: Array,
-    b: Array,
-    clearance: Any = 0.0,
-    name: str | None = None,
-    rank_tolerance: Any = RANK_TOLERANCE,
-    rows: tuple[str, ...] | None = None,
-) -> Enforced:
+def enforce(motion: Enforced, level: Level, rank_tolerance: float = RANK_TOLERANCE) -> Enforced:
     """Enforces one more level in the space that the earlier levels leave free.
 
     Rows that contradict exact earlier rows give way. Rows of one level that contradict each other are met in the sense
@@ -181,37 +168,35 @@ def enforce(
 
     Args:
         motion: The motion under the earlier levels.
-        A: See `Level`.
-        b: See `Level`.
-        clearance: See `Level`.
-        name: The level's name; None: `level 1`, `level 2`, ...
+        level: The level.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F of its level.
-        rows: See `Level`.
 
     Raises:
-        PlantError: A shape is wrong, a number is not finite, a clearance is negative, or the name is taken.
+        PlantError: A number is not finite.
     """
-    level = _checked(Level(name or f"level {len(motion.levels) + 1}", A, b, clearance, rows), motion)
-    H, exact = _weighted(motion.L, level.A), _exact(level)
-    scale = frobenius(H)
+    if not (np.isfinite(level.A).all() and np.isfinite(level.b).all()):
+        raise PlantError(f"level '{level.name}': A or b is not finite (check the constraints at this state)")
+    H, exact, loose = _weighted(motion.L, level.A), level.exact, ~level.exact
+    scale, acts = frobenius(H), np.zeros(len(H))
     step = realise(motion.w, motion.factor, H[exact], level.b[exact], rank_tolerance, scale)
-    rank, counted = motion.rank + step.split.rank, np.zeros(len(H), dtype=object)
-    counted[exact] = step.counted
-    for i in np.flatnonzero(~exact):
-        step = realise_with_clearance(step, H[i], level.b[i], level.clearance[i], rank_tolerance * scale)
-        counted[i] = step.counted
-    counted = counted if is_symbolic(counted) else counted.astype(bool)
-    return Enforced(motion.L, motion.free, step.x, step.S, rank, counted, (*motion.levels, level))
+    w, S, acts[exact] = step.x, step.S, step.counted
+    if loose.any():
+        acts[loose], HS = longer_rows(H[loose] @ S, rank_tolerance * scale)
+        split = decompose(np.hstack([HS, np.diag(np.sqrt(level.clearance[loose]))]), rank_tolerance, scale)
+        S = np.hstack([S, np.zeros((len(S), len(HS)))])
+        w = w + S @ split.solve(level.b[loose] - H[loose] @ w)
+        S = project(split.row_basis, S.T).T
+    skipped = tuple(row for row, counted in zip(level.rows, acts, strict=True) if not counted)
+    return Enforced(motion.L, w, S, motion.rank + step.split.rank, skipped, (*motion.levels, level))
 
 
 def solve_levels(
-    M: Array | Sparse, Q: Array, levels: Iterable[Level], rank_tolerance: Any = RANK_TOLERANCE
+    M: Array | Sparse, Q: Array, levels: Iterable[Level], rank_tolerance: float = RANK_TOLERANCE
 ) -> list[Enforced]:
-    """The motion after each level; arguments and errors are those of `free_motion` and `enforce`."""
-    motion, motions = free_motion(M, Q), []
+    """The motion before any level, then after each level; for arguments and errors see `free_motion` and `enforce`."""
+    motions = [free_motion(M, Q)]
     for level in levels:
-        motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance, level.rows)
-        motions.append(motion)
+        motions.append(enforce(motions[-1], level, rank_tolerance))
     return motions
 
 
@@ -221,25 +206,140 @@ def _weighted(L: Array, A: Array) -> Array:
     return rows
 
 
-def _exact(level: Level) -> Array:
-    """Which rows have no clearance, shape (r,); a symbol counts as a clearance, whatever its value."""
-    return np.array([not is_symbolic(R) and R == 0.0 for R in level.clearance], dtype=bool)
+@dataclass(frozen=True)
+class LevelReport:
+    """The effect of one level on the motion."""
+
+    name: str  # name of the level
+    rows: tuple[str, ...]  # names of its rows
+    rank: int  # number of directions that its exact rows add to those of earlier levels
+    skipped: tuple[str, ...]  # rows for which earlier levels leave no room
+    trace: float  # trace of P after the level: the remaining degrees of freedom; a fraction if there are clearances
+    acceleration: Array  # q'' after the level, shape (n,)
+    change: Array  # difference of q'' made by the level, shape (n,)
+    yields: dict[str, float]  # row with a clearance -> `b - A q''` once all levels are enforced
+    coordinates: Mapping[str, str]  # name -> unit, in order
+
+    def __str__(self) -> str:
+        """The report in one line."""
+        rows, loose = len(self.rows), len(self.yields)
+        kind = f" of rank {self.rank}"
+        if loose:
+            kind = ", all with clearance" if loose == rows else f", {loose} with clearance, the others{kind}"
+        line = f"{self.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
+        if self.skipped:
+            more = f", and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
+            line += f"; skipped, since they depend on earlier levels: {', '.join(self.skipped[:SHOWN])}{more}"
+        line += f"; trace of P {self.trace:.7g}; accelerations change by up to {largest(self.change, self.coordinates)}"
+        if loose:
+            row, left = max(self.yields.items(), key=lambda item: abs(item[1]))
+            line += f"; under all levels {row} yields most, by {left:.3g}"
+        return line
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values for JSON; `change` is the largest component."""
+        acceleration = dict(zip(self.coordinates, self.acceleration, strict=True))
+        return {
+            "rows": self.rows, "rank": self.rank, "skipped": self.skipped, "trace": self.trace,
+            "change": np.abs(self.change).max(), "yields": self.yields, "acceleration": acceleration,
+        }  # fmt: skip
 
 
-def _checked(level: Level, motion: Enforced) -> Level:
-    """The level with arrays of the right dimensions; raises PlantError if that is impossible."""
-    n, where_from = len(motion.L), f"level '{level.name}'"
-    A, b, R = np.atleast_2d(level.A), np.atleast_1d(level.b), np.asarray(level.clearance)
-    if level.name in [other.name for other in motion.levels]:
-        raise PlantError(f"{where_from}: there is a level of this name (rename one of them)")
-    if A.shape[1:] != (n,) or b.shape != A.shape[:1] or R.shape not in ((), b.shape):
-        shapes = f"A {A.shape}, b {b.shape}, clearance {R.shape}"
-        raise PlantError(f"{where_from}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
-    if level.rows is not None and len(level.rows) != len(b):
-        raise PlantError(f"{where_from}: rows: expected {len(b)} names, got {len(level.rows)}")
-    if is_finite(A, b) is False:
-        raise PlantError(f"{where_from}: A or b is not finite (check the constraints at this state)")
-    R = np.broadcast_to(R, b.shape)
-    if not is_symbolic(R) and not (R >= 0.0).all():
-        raise PlantError(f"{where_from}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
-    return replace(level, A=A, b=b, clearance=R)
+def largest(change: Array, coordinates: Mapping[str, str]) -> str:
+    """The largest component of an acceleration, with its unit and coordinate."""
+    i = int(np.argmax(np.abs(change)))
+    name, unit = list(coordinates.items())[i]
+    return f"{abs(change[i]):.3g} {unit}/s^2 ({name})"
+
+
+def declared_levels(plant: Plant) -> tuple[PassiveLevel, ...]:
+    """The levels that a `PlanarLinkage` declares, if there are several; else none."""
+    level_of = plant.levels if isinstance(plant, PlanarLinkage) else {}
+    numbers = sorted(set(level_of.values()))
+    if len(numbers) < 2:
+        return ()
+    return tuple(
+        PassiveLevel(f"level {number}", tuple(name for name, level in level_of.items() if level == number))
+        for number in numbers
+    )
+
+
+def levels_at(model: Model, state: State, levels: Sequence[PassiveLevel]) -> list[Level]:
+    """The constraints of each level at a state, for `solve_levels`."""
+    passive, rows = model.matrices(state).passive, model.passive_rows
+    result = []
+    for level in levels:
+        index = [i for group in level.groups for i, row in enumerate(rows) if row.group == group]
+        clearance = np.broadcast_to(np.array(level.clearance, dtype=float), len(index))
+        names = tuple(rows[i].name for i in index)
+        result.append(Level(level.name, passive.A[index], passive.b[index], clearance, names))
+    return result
+
+
+def motions(
+    model: Model,
+    state: State,
+    levels: Sequence[PassiveLevel],
+    u: Array | None = None,
+    rank_tolerance: float = RANK_TOLERANCE,
+) -> list[Enforced]:
+    """The motion before any level, then after each level.
+
+    Args:
+        model: Plant and constraints.
+        state: The state.
+        levels: In the order in which they are enforced.
+        u: Inputs, shape (m,); None: no input acts.
+        rank_tolerance: The rank tolerance of `enforce`.
+
+    Raises:
+        PlantError: A number is not finite, or the mass matrix is singular without the constraints.
+    """
+    m = model.matrices(state)
+    if m.singular:
+        raise PlantError(
+            "mass matrix: singular without the passive constraints, so only all levels together have one motion "
+            "(give every body mass and inertia to see level by level)"
+        )
+    Q = m.Q + m.c if u is None else m.Q + m.c + m.B @ u
+    return solve_levels(m.M, Q, levels_at(model, state, levels), rank_tolerance)
+
+
+def level_reports(coordinates: Mapping[str, str], enforced: Sequence[Enforced]) -> list[LevelReport]:
+    """One report per level.
+
+    Args:
+        coordinates: The plant's coordinates, name -> unit.
+        enforced: The motions, as `motions` returns them.
+    """
+    reports = []
+    for before, motion in pairwise(enforced):
+        level, a = motion.levels[-1], motion.acceleration
+        left = enforced[-1].residual(level)
+        yields = {level.rows[i]: float(left[i]) for i in np.flatnonzero(~level.exact)}
+        rank, change = motion.rank - before.rank, a - before.acceleration
+        reports.append(
+            LevelReport(level.name, level.rows, rank, motion.skipped, motion.trace, a, change, yields, coordinates)
+        )
+    return reports
+
+
+def contradictions(
+    model: Model, state: State, levels: Sequence[PassiveLevel], rank_tolerance: float, tolerance: float
+) -> list[Contradiction]:
+    """Levels with rows that no acceleration can meet together with the earlier levels.
+
+    This does not depend on masses and forces, so it is computed with the unit mass matrix and no force.
+
+    Args:
+        model: Plant and constraints.
+        state: The state.
+        levels: In the order in which they are enforced.
+        rank_tolerance: The rank tolerance of `enforce`.
+        tolerance: The tolerance of `Enforced.contradiction`.
+
+    Raises:
+        PlantError: A number is not finite.
+    """
+    enforced = solve_levels(np.eye(model.n), np.zeros(model.n), levels_at(model, state, levels), rank_tolerance)
+    return [found for motion in enforced if (found := motion.contradiction(tolerance)) is not None]

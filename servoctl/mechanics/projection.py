@@ -10,10 +10,7 @@ Source: Orsino 2017, (4.14), (4.15).
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from servoctl.engine.linalg import Decomposition, decompose, frobenius, longer_rows, product, project
-from servoctl.engine.symbol import where
+from servoctl.engine.linalg import Decomposition, decompose, longer_rows, product, project
 from servoctl.types import Array
 
 RANK_TOLERANCE = 1e-10
@@ -48,28 +45,3 @@ def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: 
     split = decompose(kept, rank_tolerance, scale)
     Z = split.row_basis
     return Realised(x + product(S, split.solve(b - product(H, x))), project(Z, S.T).T, counted, split)
-
-
-def realise_with_clearance(step: Realised, h: Array, b: Any, R: Any, limit: Any) -> Realised:
-    """The same step for one row with a clearance, by Potter's square root form of the Kalman update.
-
-    Args:
-        step: The step before.
-        h: The row, shape (n,).
-        b: Its target.
-        R: Its clearance, at least 0; see `mechanics.hierarchy.Level`.
-        limit: The row acts when |h S| exceeds this.
-
-    Source: Bierman 1977.
-    """
-    y = h @ step.S
-    counted = where(frobenius(y) > limit, 1.0, 0.0)
-    y = counted * y
-    # Potter: S <- S - S y y^T / (v + sqrt(v R)) with v = |y|^2 + R needs no root of a matrix, and P = S S^T cannot
-    # become indefinite by rounding. A row that does not count has y = 0, so x and S stay.
-    variance = y @ y + R
-    variance = where(variance > 0.0, variance, 1.0)
-    gain = step.S @ y
-    x = step.x + gain * ((b - h @ step.x) / variance)
-    S = step.S - np.outer(gain, y) / (variance + np.sqrt(variance * R))
-    return Realised(x, S, counted, step.split)

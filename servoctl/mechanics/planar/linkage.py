@@ -142,7 +142,7 @@ class Linkage:
             point_b: Its point on the line [m].
             axis: Direction of the line in the axes of a, of any length; the joint's path grows along it.
             angle: Angle of b relative to a [rad].
-            level: Level of the constraint, see `mechanics.passive_levels`.
+            level: Level of the constraint, see `mechanics.hierarchy`.
         """
         where = self._connection(name, "joint", a, b, level)
         first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)

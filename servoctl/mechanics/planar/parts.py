@@ -108,7 +108,7 @@ class Connection(ABC):
     name: str  # name of the constraint group
     a: str  # name of the first body
     b: str  # name of the second body
-    level: int  # level of the constraint, see `mechanics.passive_levels`
+    level: int  # level of the constraint, see `mechanics.hierarchy`
 
     @abstractmethod
     def violation(self, frames: Frames) -> Array:
