@@ -52,6 +52,8 @@ class HandshakeStep(NamedTuple):
     done: Callable[[], bool]  # whether the step is over; called after every tick
     limit: float  # [s] longest time that the step may take
     expected: str  # what the step waits for, for the error: "axle1: <expected> within 0.5 s"
+    attempts: int = 1  # how often the frames are sent, each time for the limit
+    prompt: bool = False  # whether the next step begins as soon as it is over: its answer proves that its frame is gone
 
 
 class FrameEnds(NamedTuple):
@@ -76,28 +78,6 @@ class StopSteps(NamedTuple):
 
 Steps = Generator[HandshakeStep, None, None]
 """A handshake in progress. It raises `DriveError` if the answers of the drive are wrong."""
-
-
-class Exchange(ABC):
-    """The bus of one node before the loop runs, for a handshake that waits for answers within a step (SDO)."""
-
-    listeners: list[Callable[[Frame], None]]  # called with every frame received, in addition to the nodes
-
-    @abstractmethod
-    def send(self, frame: Frame) -> None:
-        """Sends a frame.
-
-        Raises:
-            BusError: The bus is down.
-        """
-
-    @abstractmethod
-    def pump(self, done: Callable[[], bool], limit: float) -> bool:
-        """Passes frames to all nodes and listeners until `done()`, or for `limit` [s], and keeps watchdogs fed.
-
-        Returns:
-            The last value of done().
-        """
 
 
 class Node(ABC):
@@ -183,7 +163,7 @@ class Node(ABC):
         return self.quantum()[0]
 
     @abstractmethod
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Compares the node with the config, without moving anything: versions, units, modes, ranges."""
 
     @property
@@ -191,9 +171,9 @@ class Node(ABC):
         """Whether it sends samples without commands of torque; if not, it cannot be calibrated by hand."""
         return self.feedback is not Feedback.REPLY
 
-    def listen(self, exchange: Exchange) -> Steps:
+    def listen(self) -> Steps:
         """Makes the node send samples without torque: it is identified and started, never enabled."""
-        return self.identify(exchange)
+        return self.identify()
 
     def queries(self) -> Sequence[Frame]:
         """Frames that ask for a sample and command nothing, once per tick; none where SYNC or a timer asks."""
@@ -358,7 +338,7 @@ class Drive(Node):
         return frames
 
     @abstractmethod
-    def configure(self, exchange: Exchange) -> Steps:
+    def configure(self) -> Steps:
         """Sets mode, limits and watchdog, and reads them back; the drive stays disabled."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, Drive, DriveError, Exchange, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, Drive, DriveError, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
@@ -120,7 +120,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._emergency = self._last_emergency = 0
         self._boots = 0
         self._started = self._restarted = False
-        self._exchange: Exchange | None = None
+        self._configured = False
         self._heartbeat_frame = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
         self._heartbeat_every = _heartbeat_every(settings, period)
 
@@ -152,7 +152,6 @@ class Cia402Drive(Cia402Encoder, Drive):
             codec.TPDO2 + node: self._on_status,
             codec.EMERGENCY + node: self._on_emergency,
             codec.NMT: self._on_nmt,
-            codec.SDO_ANSWER + node: self._on_answer,
             **dict.fromkeys((*only_master, codec.HEARTBEAT + self._options.master), self._on_foreign),
         }
 
@@ -191,6 +190,7 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def _on_answer(self, frame: Frame) -> bool:
         """Takes what the loop asks for over SDO: gauges, and once it has told it to stop, its statusword."""
+        self._sdo.take(frame.data)
         self._objects.take(frame.data, self.gauges)
         state = codec.read_status(frame.data) if self._asked else None
         if state is not None:
@@ -292,29 +292,24 @@ class Cia402Drive(Cia402Encoder, Drive):
         """Our heartbeat, three times within the watchdog of the drive."""
         return (self._heartbeat_frame,) if self.fed % self._heartbeat_every == 0 else ()
 
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Checks profile, torque mode and rated torque, and that the drive is not enabled.
 
         Raises:
             DriveError: The drive differs from the config, or does not answer.
         """
-        from hil.drives.sdo import Objects  # canopen is slow to import
+        yield from setup.check_type(self._sdo)
+        yield from setup.check_drive(self._sdo, self.settings)
 
-        with Objects(self.settings.node, exchange) as objects:
-            setup.check_type(objects)
-            setup.check_drive(objects, self.settings)
-        yield from ()
-
-    def listen(self, exchange: Exchange) -> Steps:
+    def listen(self) -> Steps:
         """Checks as `identify`, then maps TPDO1 and starts the node; its controlword is not sent."""
-        yield from self.identify(exchange)
-        yield from Cia402Encoder.identify(self, exchange)
+        yield from self.identify()
+        yield from Cia402Encoder.identify(self)
 
-    def configure(self, exchange: Exchange) -> Steps:
+    def configure(self) -> Steps:
         """Resets the communication, sets everything and reads it back, starts the node, and clears its fault."""
-        from hil.drives.sdo import Objects  # canopen is slow to import
-
-        self._exchange, self._started, self._restarted, self._status = exchange, False, False, None
+        objects, node, options = self._sdo, self.settings.node, self._options
+        self._configured, self._started, self._restarted, self._status = True, False, False, None
         self._controlword, self._told_off, self._asked = codec.DISABLE_VOLTAGE, None, 0
         booted = after(lambda: self._boots, 1)
         boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
@@ -322,14 +317,13 @@ class Cia402Drive(Cia402Encoder, Drive):
         # specification, as EposLib models it). A reset also clears what an earlier master has configured.
         yield HandshakeStep([self._nmt_frame(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
         self._emergency = 0
-        with Objects(self.settings.node, exchange) as objects:
-            setup.silence(objects)
-            setup.map_feedback(objects, self.settings.node)
-            setup.map_drive(objects, self.settings.node, self._options.status_every)
-            self.doubts = setup.set_reactions(objects, self.settings, self._options)
-            self._reports_ramp = not any(setup.STAYS in doubt for doubt in self.doubts)
-            setup.set_mode(objects, self.settings)
-            setup.set_heartbeats(objects, self._options, self.settings.watchdog)
+        yield from setup.silence(objects)
+        yield from setup.map_feedback(objects, node)
+        yield from setup.map_drive(objects, node, options.status_every)
+        self.doubts = yield from setup.set_reactions(objects, self.settings, options)
+        self._reports_ramp = not any(setup.STAYS in doubt for doubt in self.doubts)
+        yield from setup.set_mode(objects, self.settings)
+        yield from setup.set_heartbeats(objects, options, self.settings.watchdog)
         running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
@@ -345,7 +339,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         """
         if not self.watchdog:
             return
-        if self._exchange is None:
+        if not self._configured:
             raise DriveError("its watchdog is not armed yet (configure it first)")
         limit = 1.1 * self.settings.watchdog + 2 * setup.HEARTBEAT
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
@@ -354,8 +348,8 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def rearm(self) -> Steps:
         """Configures the drive again, which an EPOS4 needs after a lost heartbeat, when all drives get it again."""
-        if self._exchange is not None:
-            yield from self.configure(self._exchange)
+        if self._configured:
+            yield from self.configure()
 
     def _noticed_loss(self) -> bool:
         """Whether the drive reports that our heartbeat is lost, or has left NMT state operational because of it."""

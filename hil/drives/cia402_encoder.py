@@ -7,12 +7,13 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Exchange, Feedback, HandshakeStep, Node, Steps
+from hil.drives.base import Feedback, HandshakeStep, Node, Steps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions
 from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.quantities import Quantity
 from hil.drives.sample import Sample
+from hil.drives.sdo import Objects
 from hil.drives.settings import SensorSettings
 from hil.drives.wire import Expects, Message, Operation, Reads, Wire
 from hil.frame import Frame
@@ -38,6 +39,7 @@ class Cia402Encoder(Node):
         self._feedback_id = codec.TPDO1 + settings.node
         self._torque = nan
         self._nmt: int | None = None
+        self._sdo = Objects(settings.node)
         self._handlers = self._handlers_by_id()
 
     @staticmethod
@@ -49,7 +51,7 @@ class Cia402Encoder(Node):
     def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
         """Id -> handler of its frames, which returns whether a frame is valid; without TPDO1, the most frequent."""
         node = self.settings.node
-        return {codec.HEARTBEAT + node: self._on_heartbeat, codec.SDO_ANSWER + node: lambda _: True}
+        return {codec.HEARTBEAT + node: self._on_heartbeat, codec.SDO_ANSWER + node: self._on_answer}
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
@@ -86,14 +88,15 @@ class Cia402Encoder(Node):
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 1 / period)]
 
-    def identify(self, exchange: Exchange) -> Steps:
-        """Checks the profile, maps TPDO1 and starts the node: an encoder node is not configured otherwise."""
-        from hil.drives.sdo import Objects  # canopen is slow to import
+    def _on_answer(self, frame: Frame) -> bool:
+        self._sdo.take(frame.data)
+        return True
 
-        with Objects(self.settings.node, exchange) as objects:
-            setup.check_type(objects)
-            setup.silence(objects)
-            setup.map_feedback(objects, self.settings.node)
+    def identify(self) -> Steps:
+        """Checks the profile, maps TPDO1 and starts the node: an encoder node is not configured otherwise."""
+        yield from setup.check_type(self._sdo)
+        yield from setup.silence(self._sdo)
+        yield from setup.map_feedback(self._sdo, self.settings.node)
         before = self.sample
         yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")
 

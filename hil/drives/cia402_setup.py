@@ -8,7 +8,7 @@ Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.co
 
 from collections.abc import Mapping, Sequence
 from math import floor, pi
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, PlainValidator
 
@@ -17,13 +17,10 @@ from hil.drives.base import DriveError
 from hil.drives.cia402_monitor import DC_LINK, MONITORED, MonitoredObject, read_objects
 from hil.drives.options import Flag, MonitorPeriod
 from hil.drives.quantities import Quantity
+from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import DriveSettings
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField, Section
-
-if TYPE_CHECKING:
-    from hil.drives.sdo import Objects  # canopen is slow to import, and only bring-up needs it
-
 
 HEARTBEAT = 0.1  # [s] period of the drive's heartbeat
 RATED_TOLERANCE = 0.01  # largest relative difference between the rated torque of the drive and of the config
@@ -65,83 +62,83 @@ def most_torque(settings: DriveSettings) -> int:
     return floor(min(1000 * abs(settings.motor_torque(settings.torque_limit)) / rated, 1e9)) if rated else 0
 
 
-def check_type(objects: "Objects") -> None:
+def check_type(objects: Objects) -> Transfer[None]:
     """Checks that the node is a CiA 402 drive.
 
     Raises:
         DriveError: It is not, or does not answer.
     """
-    profile = objects.read(0x1000) & 0xFFFF
+    profile = (yield from objects.read(0x1000)) & 0xFFFF
     if profile != 402:
         raise DriveError(f"0x1000 (Device type) says profile {profile}, not 402 (is this the right node?)")
 
 
-def check_drive(objects: "Objects", settings: DriveSettings) -> None:
+def check_drive(objects: Objects, settings: DriveSettings) -> Transfer[None]:
     """Checks torque mode and rated torque, and that the drive is not enabled already.
 
     Raises:
         DriveError: It has no torque mode, has another rated torque, or is enabled.
     """
-    modes = objects.read(0x6502)
+    modes = yield from objects.read(0x6502)
     if not modes & codec.TORQUE_MODE_BIT:
         raise DriveError(f"0x6502 (Supported drive modes) is 0x{modes:X}: no cyclic synchronous torque (bit 9)")
-    rated = objects.read(0x6076) / 1000  # in mN m
+    rated = (yield from objects.read(0x6076)) / 1000  # in mN m
     declared = settings.rated_torque or 0.0
     if abs(rated - declared) > RATED_TOLERANCE * declared:
         what = f"0x6076 (Motor rated torque) is {rated:g} N m, the config's rated_torque is {declared:g} N m"
         raise DriveError(f"{what} (every torque would be wrong by that ratio: correct one of them)")
-    state = codec.state_of(objects.read(0x6041))
+    state = codec.state_of((yield from objects.read(0x6041)))
     if state in (codec.Cia402State.ENABLED, codec.Cia402State.QUICK_STOP):
         raise DriveError(f"is in state {state.value} already (disable it; is there another master?)")
 
 
-def map_feedback(objects: "Objects", node: int) -> None:
+def map_feedback(objects: Objects, node: int) -> Transfer[None]:
     """Maps TPDO1: position and velocity after each SYNC."""
-    _map(objects, 0x1800, codec.TPDO1 + node, 1, (POSITION, VELOCITY))
+    yield from _map(objects, 0x1800, codec.TPDO1 + node, 1, (POSITION, VELOCITY))
 
 
-def silence(objects: "Objects") -> None:
+def silence(objects: Objects) -> Transfer[None]:
     """Switches all PDOs off: a PDO that is on by default (EPOS4: RPDO3, 4) would obey frames meant for other nodes."""
     for pdo in range(len(codec.RPDOS)):
         for base in (0x1400, 0x1800):
-            if objects.has(base + pdo, 1):
-                _switch_off(objects, base + pdo)
+            if (yield from objects.has(base + pdo, 1)):
+                yield from _switch_off(objects, base + pdo)
 
 
-def map_drive(objects: "Objects", node: int, status_every: int) -> None:
+def map_drive(objects: Objects, node: int, status_every: int) -> Transfer[None]:
     """Maps RPDO1, with controlword and torque, and TPDO2, with the status."""
-    _map(objects, 0x1400, codec.RPDO1 + node, ASYNCHRONOUS, (CONTROLWORD, TARGET_TORQUE))
-    _map(objects, 0x1801, codec.TPDO2 + node, status_every, (STATUSWORD, TORQUE, ERROR_CODE))
+    yield from _map(objects, 0x1400, codec.RPDO1 + node, ASYNCHRONOUS, (CONTROLWORD, TARGET_TORQUE))
+    yield from _map(objects, 0x1801, codec.TPDO2 + node, status_every, (STATUSWORD, TORQUE, ERROR_CODE))
 
 
-def _map(objects: "Objects", communication: int, cob: int, kind: int, entries: Sequence[int]) -> None:
+def _map(objects: Objects, communication: int, cob: int, kind: int, entries: Sequence[int]) -> Transfer[None]:
     mapping = communication + 0x200
-    kept = _switch_off(objects, communication)
-    objects.write(communication, INVALID | kept | cob, 1)
-    objects.write(mapping, 0, 0)
+    kept = yield from _switch_off(objects, communication)
+    yield from objects.write(communication, INVALID | kept | cob, 1)
+    yield from objects.write(mapping, 0, 0)
     for place, entry in enumerate(entries, 1):
-        objects.write(mapping, entry, place)
-    objects.set(mapping, len(entries), 0)
+        yield from objects.write(mapping, entry, place)
+    yield from objects.set(mapping, len(entries), 0)
     for place, entry in enumerate(entries, 1):
-        objects.check(mapping, entry, place)
-    objects.set(communication, kind, 2)
-    objects.write(communication, kept | cob, 1)
-    objects.check(communication, cob, 1, ignored=NO_REQUESTS)
+        yield from objects.check(mapping, entry, place)
+    yield from objects.set(communication, kind, 2)
+    yield from objects.write(communication, kept | cob, 1)
+    yield from objects.check(communication, cob, 1, ignored=NO_REQUESTS)
 
 
-def _switch_off(objects: "Objects", communication: int) -> int:
+def _switch_off(objects: Objects, communication: int) -> Transfer[int]:
     """Switches a PDO off without another change, since some drives take a new id only for one that is off.
 
     Returns:
         Its bit 30, which some drives do not let change.
     """
-    cob = objects.read(communication, 1)
+    cob = yield from objects.read(communication, 1)
     if not cob & INVALID:
-        objects.write(communication, INVALID | cob, 1)
+        yield from objects.write(communication, INVALID | cob, 1)
     return cob & NO_REQUESTS
 
 
-def set_reactions(objects: "Objects", settings: DriveSettings, options: "Cia402Options") -> list[str]:
+def set_reactions(objects: Objects, settings: DriveSettings, options: "Cia402Options") -> Transfer[list[str]]:
     """Sets how the drive stops: by a quick stop, by disable operation, after a fault, and when the connection is lost.
 
     Returns:
@@ -154,9 +151,9 @@ def set_reactions(objects: "Objects", settings: DriveSettings, options: "Cia402O
     wanted[QUICK_STOP_DECELERATION] = quick_stop_deceleration(settings, options)
     doubts = []
     for option, value in wanted.items():
-        if not objects.offer(option, value):
+        if not (yield from objects.offer(option, value)):
             doubts.append(f"{objects.name(option)} is absent: {REACTIONS.get(option, (0, UNKNOWN_RAMP))[1]}")
-    if objects.has(0x1029, 1) and objects.read(0x1029, 1) == NMT_STOPPED:
+    if (yield from objects.has(0x1029, 1)) and (yield from objects.read(0x1029, 1)) == NMT_STOPPED:
         doubts.append("0x1029:1 (Error behaviour) is 2: after a lost connection it cannot be asked whether it is off")
     return doubts
 
@@ -167,29 +164,29 @@ def quick_stop_deceleration(settings: DriveSettings, options: "Cia402Options") -
     return max(1, round(abs(settings.motor_rate(settings.ramp)) / unit))
 
 
-def set_mode(objects: "Objects", settings: DriveSettings) -> None:
+def set_mode(objects: Objects, settings: DriveSettings) -> Transfer[None]:
     """Sets torque mode, its limit and zero torque, and waits until the mode is active."""
-    objects.set(0x6072, most_torque(settings))
-    objects.write(0x6071, 0)
-    if objects.has(0x60B2):  # is added to the target torque
-        objects.set(0x60B2, 0)
-    objects.write(0x6060, codec.TORQUE_MODE)
-    objects.wait(0x6061, codec.TORQUE_MODE, 0.5)
+    yield from objects.set(0x6072, most_torque(settings))
+    yield from objects.write(0x6071, 0)
+    if (yield from objects.has(0x60B2)):  # is added to the target torque
+        yield from objects.set(0x60B2, 0)
+    yield from objects.write(0x6060, codec.TORQUE_MODE)
+    yield from objects.wait(0x6061, codec.TORQUE_MODE, 0.5)
 
 
-def set_heartbeats(objects: "Objects", options: "Cia402Options", watchdog: float) -> None:
+def set_heartbeats(objects: Objects, options: "Cia402Options", watchdog: float) -> Transfer[None]:
     """Sets the period of the drive's heartbeat, and its watchdog on the master's [s].
 
     Raises:
         DriveError: It has no such watchdog, and the config does not say so.
     """
-    objects.set(0x1017, round(1000 * HEARTBEAT))
+    yield from objects.set(0x1017, round(1000 * HEARTBEAT))
     if not options.drive_watchdog:
         return
-    if not objects.has(0x1016, 1):
+    if not (yield from objects.has(0x1016, 1)):
         what = "is absent: the drive keeps its last torque when the loop dies or the bus is cut"
         raise DriveError(f"{objects.name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
-    objects.set(0x1016, options.master << 16 | round(1000 * watchdog), 1)
+    yield from objects.set(0x1016, options.master << 16 | round(1000 * watchdog), 1)
 
 
 TURN = 2 * pi

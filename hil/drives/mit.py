@@ -12,7 +12,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, Drive, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.ids import Ids
@@ -243,7 +243,7 @@ class MitDrive(Drive):
         if condition is not self._requested:
             self._requested, self._replies_since_request = condition, 0
 
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Checks that the replies have the length that fits `status`; of a Damiao, ranges, mode and watchdog too.
 
         Raises:
@@ -269,7 +269,7 @@ class MitDrive(Drive):
             return ()
         return (self.frame(damiao.REQUEST, damiao.refresh(self.settings.node)),)
 
-    def listen(self, exchange: Exchange) -> Steps:
+    def listen(self) -> Steps:
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
         if self._registers is None:
             raise DriveError("answers only to commands of torque")
@@ -277,7 +277,7 @@ class MitDrive(Drive):
         yield HandshakeStep(self.queries(), replied, 0.5, "a reply to a request to refresh (is the node id right?)")
         yield from self._registers.compare()
 
-    def configure(self, exchange: Exchange) -> Steps:
+    def configure(self) -> Steps:
         """Disables the motor; its mode and limits cannot be set by MIT frames."""
         frames = self.disable_frames()
         came = after(lambda: self._replies, 2)

@@ -16,7 +16,7 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, Drive, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, refuse_bounds
@@ -287,7 +287,7 @@ class MoteusDrive(Drive):
             return ""
         return f"it is in {codec.mode_text(self._mode)}{f', {self.fault}' if self.fault else ''}"
 
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Checks that the drive is off, knows all registers that are used, and knows its position.
 
         Raises:
@@ -299,7 +299,7 @@ class MoteusDrive(Drive):
             raise DriveError(f"is in {codec.mode_text(self._mode)} already (stop it; is there another master?)")
         yield from self._identity.check()
 
-    def configure(self, exchange: Exchange) -> Steps:
+    def configure(self) -> Steps:
         """Stops the drive, and reads the settings that decide what it does without commands.
 
         Raises:

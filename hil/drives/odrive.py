@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, Drive, DriveError, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import RATE_TOLERANCE, TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import MonitorPeriod, options_of
@@ -222,7 +222,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     def _frame(self, command: int, data: bytes) -> Frame:
         return self.frame(self._id(command), data)
 
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Checks versions, the period of the encoder estimates, and that the axis is idle.
 
         Raises:
@@ -233,7 +233,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         if self._heartbeat.state not in (0, codec.IDLE):
             state = codec.state_text(self._heartbeat.state)
             raise DriveError(f"is in state {state} already (disable it; is there another master?)")
-        yield from super().identify(exchange)
+        yield from super().identify()
         if self._options.monitor_period is not None:
             yield from self._measure_monitoring(self._options.monitor_period)
 
@@ -249,7 +249,7 @@ class OdriveDrive(OdriveEncoder, Drive):
             what = f"sends Get_Bus_Voltage_Current every {measured:.4g} s, monitor_period says {declared:.4g} s"
             raise DriveError(f"{what} ({RATES})")
 
-    def configure(self, exchange: Exchange) -> Steps:
+    def configure(self) -> Steps:
         """Sets idle, torque mode without ramp, zero torque, and with `current_limit` also limits."""
         frames = [
             *self.disable_frames(),

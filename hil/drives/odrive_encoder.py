@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
+from hil.drives.base import DriveError, Feedback, HandshakeStep, Node, Steps
 from hil.drives.ids import Ids
 from hil.drives.options import EncoderBits, Flag, options_of
 from hil.drives.quantities import Quantity
@@ -119,7 +119,7 @@ class OdriveEncoder(Node):
         rate = 1 / options_of(OdriveEncoderOptions, settings).feedback_period
         return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs)]
 
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Asks for the version, and measures the period of the encoder estimates.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, Drive, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent, tested_time
 from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
@@ -204,7 +204,7 @@ class RobstrideDrive(Drive):
         """Zero torque while the drive is not enabled: it gives feedback only to commands."""
         return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
 
-    def identify(self, exchange: Exchange) -> Steps:
+    def identify(self) -> Steps:
         """Checks that the motor is there, and off.
 
         Raises:
@@ -216,7 +216,7 @@ class RobstrideDrive(Drive):
         if self.condition is Condition.ENABLED:
             raise DriveError("is in mode run already (stop it; is there another master?)")
 
-    def configure(self, exchange: Exchange) -> Steps:
+    def configure(self) -> Steps:
         """Stops the motor, sets motion commands and the time of its watchdog, and reads both back.
 
         Raises:

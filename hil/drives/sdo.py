@@ -1,179 +1,240 @@
-"""How objects of a CANopen node are read and set: python-canopen's SDO client, without its threads and its clock.
+"""How objects of a CANopen node are read and set over SDO, as steps of a handshake; and the objects of a drive.
 
-Design: the client would wait on its own queue for an answer. Here each frame that it sends is followed by
-`Exchange.pump` until the answer has come or the time is over, on the run's clock; the client then finds the answer in
-its queue, or nothing.
+Design: all objects that the driver uses have at most 4 bytes, which one frame carries (expedited transfer). A request
+that is not answered is sent once more. Errors call an object by its name in the tables here, which are built in,
+because the EDS files of vendors may not be passed on.
+
+Source: CiA 301, 7.2.4.3 (transfers, abort codes); names and types: CiA 301 and CiA 402, as in `hil.codecs.cia402`.
 """
 
-import logging
-from types import TracebackType
-from typing import Any
-
-import canopen
-from canopen.objectdictionary import ObjectDictionaryError
+import struct
+from collections.abc import Callable, Generator
+from struct import Struct
+from typing import TypeAlias, TypeVar
 
 from hil.codecs import cia402 as codec
-from hil.drives.base import DriveError, Exchange
-from hil.drives.object_dictionary import object_dictionary
+from hil.drives.base import DriveError, HandshakeStep
 from hil.frame import Frame
 
+T = TypeVar("T")
+Transfer: TypeAlias = Generator[HandshakeStep, None, T]
+"""Steps of a transfer, which returns a value."""
+
 LIMIT = 0.3  # [s] longest time for one answer
+ATTEMPTS = 2  # a request may be lost
+PAUSE = 0.01  # [s] time between two questions whether an object has a value
 ABSENT = (0x0602_0000, 0x0609_0011)  # abort codes: no such object, no such subindex
-_ABORT = 0x80
-_NAMED = (1, 2)  # command specifiers whose answer names the object: initiate download, initiate upload
+MAPPED = 3  # objects that one of our PDOs carries at most
 
-logging.getLogger("canopen").addHandler(logging.NullHandler())  # errors are raised as DriveError
+UPLOAD, DOWNLOAD, DOWNLOADED, ABORT = 0x40, 0x23, 0x60, 0x80  # commands; 0x23: expedited, the size is given
+UPLOADED, UPLOADED_BITS = 0x42, 0xE2  # answer with an expedited upload
+
+U8, U16, U32, I8, I16, I32 = (Struct(f"<{code}") for code in "BHIbhi")
+
+VARIABLES = {
+    0x1000: ("Device type", U32),
+    0x1017: ("Producer heartbeat time", U16),
+    0x6007: ("Abort connection option code", I16),
+    0x603F: ("Error code", U16),
+    0x6040: ("Controlword", U16),
+    0x6041: ("Statusword", U16),
+    0x605A: ("Quick stop option code", I16),
+    0x605B: ("Shutdown option code", I16),
+    0x605C: ("Disable operation option code", I16),
+    0x605E: ("Fault reaction option code", I16),
+    0x6060: ("Modes of operation", I8),
+    0x6061: ("Modes of operation display", I8),
+    0x6064: ("Position actual value", I32),
+    0x606C: ("Velocity actual value", I32),
+    0x6071: ("Target torque", I16),
+    0x6072: ("Max torque", U16),
+    0x6076: ("Motor rated torque", U32),
+    0x6077: ("Torque actual value", I16),
+    0x6085: ("Quick stop deceleration", U32),
+    0x60B2: ("Torque offset", I16),
+    0x6502: ("Supported drive modes", U32),
+}
+"""Index -> name, type."""
+
+RECORDS = {
+    0x1016: ("Consumer heartbeat time", {1: ("Consumer 1", U32)}),
+    0x1029: ("Error behaviour", {1: ("Communication error", U8)}),
+}
+for _number in range(len(codec.RPDOS)):
+    for _base, _pdo in ((0x1400, f"RPDO{_number + 1}"), (0x1800, f"TPDO{_number + 1}")):
+        RECORDS[_base + _number] = f"{_pdo} communication", {1: ("COB-ID", U32), 2: ("Type", U8)}
+        _entries = {sub: (f"Entry {sub}", U32) for sub in range(1, MAPPED + 1)}
+        RECORDS[_base + 0x200 + _number] = f"{_pdo} mapping", {0: ("Number of entries", U8), **_entries}
+"""Index -> name, and subindex -> name, type."""
+
+ABORTS = {
+    0x0504_0001: "Command is not known",
+    0x0601_0000: "Unsupported access",
+    0x0601_0001: "Object can only be written",
+    0x0601_0002: "Object can only be read",
+    0x0602_0000: "Object does not exist",
+    0x0604_0041: "Object cannot be mapped to the PDO",
+    0x0604_0042: "Mapped objects would exceed the PDO",
+    0x0604_0043: "Incompatible parameters",
+    0x0606_0000: "Hardware error",
+    0x0607_0010: "Length of the value does not match",
+    0x0609_0011: "Subindex does not exist",
+    0x0609_0030: "Value is out of range",
+    0x0609_0031: "Value is too high",
+    0x0609_0032: "Value is too low",
+    0x0800_0000: "General error",
+    0x0800_0020: "Value cannot be stored",
+    0x0800_0021: "Value cannot be stored because of local control",
+    0x0800_0022: "Value cannot be stored in the present state",
+}
+"""Abort code -> what it says."""
 
 
-class _Network(canopen.Network):
-    """A network of python-canopen that sends through an exchange and waits for the answer there."""
-
-    def __init__(self, exchange: Exchange, node: int) -> None:
-        super().__init__()
-        self._exchange = exchange
-        self._answer = codec.SDO_ANSWER + node
-        self._answered = False
-        self._object = b""  # index and subindex that the answer must name
-
-    def send_message(self, can_id: int, data: Any, remote: bool = False) -> None:
-        self._answered = False
-        self._object = bytes(data[1:4]) if data[0] >> 5 in _NAMED else b""
-        self._exchange.send(Frame(can_id, bytes(data), remote=remote))
-        if data[0] != _ABORT:
-            self._exchange.pump(lambda: self._answered, LIMIT)
-
-    def hear(self, frame: Frame) -> None:
-        fits = frame.id == self._answer and len(frame.data) == 8 and not (frame.extended or frame.remote or frame.error)
-        if fits and frame.data[1:4].startswith(self._object):  # not a late answer to another request
-            self._answered = True
-            self.notify(frame.id, bytearray(frame.data), frame.time / 1e9)
+class AbsentError(DriveError):
+    """A node does not have an object."""
 
 
 class Objects:
-    """The objects of one node; a context manager that listens to the exchange.
+    """The objects of one node.
 
     Args:
         node: Address of the node.
-        exchange: The bus.
     """
 
-    def __init__(self, node: int, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._network = _Network(exchange, node)
-        remote = canopen.RemoteNode(node, object_dictionary())
-        self._network.add_node(remote)
-        self._sdo = remote.sdo
-        self._sdo.RESPONSE_TIMEOUT = 0.0  # the answer has come, or is late
-        self._sdo.MAX_RETRIES = 2  # a request may be lost
+    def __init__(self, node: int) -> None:
+        self._request = codec.SDO_REQUEST + node
+        self._object = self._answer = b""  # index and subindex that the answer must name, and the answer
 
-    def __enter__(self) -> "Objects":
-        self._exchange.listeners.append(self._network.hear)
-        return self
+    def take(self, data: bytes) -> None:
+        """Takes a frame of the node's SDO server; late answers to other requests are left out."""
+        if len(data) == 8 and data[1:4] == self._object:
+            self._answer = data
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._exchange.listeners.remove(self._network.hear)
-
-    def read(self, index: int, sub: int | None = None) -> int:
+    def read(self, index: int, sub: int | None = None) -> Transfer[int]:
         """Reads an object.
 
         Raises:
-            DriveError: The drive refuses, or does not answer.
+            DriveError: The drive refuses, does not answer, or its object is shorter.
         """
-        try:
-            return int(self._variable(index, sub).raw)
-        except (canopen.SdoAbortedError, canopen.SdoCommunicationError, ObjectDictionaryError) as error:
-            raise self._error("read", index, sub, error) from error
+        what, form = f"{_name(index, sub)} cannot be read", _form(index, sub)
+        answer = yield from self._ask(what, UPLOAD, index, sub)
+        if answer[0] & UPLOADED_BITS != UPLOADED:
+            raise DriveError(f"{what}: its answer is no expedited upload (command 0x{answer[0]:02X})")
+        size = 4 - (answer[0] >> 2 & 3) if answer[0] & 1 else 4
+        if size < form.size:  # some drives send more than the object has
+            raise DriveError(f"{what}: it has {size} bytes, expected {form.size}")
+        return int(form.unpack_from(answer, 4)[0])
 
-    def write(self, index: int, value: int, sub: int | None = None) -> None:
+    def write(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
         """Sets an object.
 
         Raises:
-            DriveError: The drive refuses, or does not answer.
+            DriveError: The drive refuses, does not answer, or the value does not fit.
         """
+        what, form = f"{_name(index, sub)} cannot be set to {value}", _form(index, sub)
         try:
-            self._variable(index, sub).raw = value
-        except (canopen.SdoAbortedError, canopen.SdoCommunicationError, ObjectDictionaryError) as error:
-            raise self._error(f"set to {value}", index, sub, error) from error
+            data = form.pack(value)
+        except struct.error as error:
+            raise DriveError(f"{what}: it has {form.size} bytes") from error
+        answer = yield from self._ask(what, DOWNLOAD | 4 - len(data) << 2, index, sub, data)
+        if answer[0] != DOWNLOADED:
+            raise DriveError(f"{what}: its answer is none to a download (command 0x{answer[0]:02X})")
 
-    def set(self, index: int, value: int, sub: int | None = None) -> None:
+    def set(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
         """Sets an object and reads it back.
 
         Raises:
             DriveError: The drive refuses, does not answer, or keeps another value.
         """
-        self.write(index, value, sub)
-        self.check(index, value, sub)
+        yield from self.write(index, value, sub)
+        yield from self.check(index, value, sub)
 
-    def offer(self, index: int, value: int) -> bool:
+    def offer(self, index: int, value: int) -> Transfer[bool]:
         """Sets an object and reads it back, if the drive has it; returns whether it has.
 
         Raises:
             DriveError: The drive refuses, does not answer, or keeps another value.
         """
         try:
-            self._variable(index, None).raw = value
-        except canopen.SdoAbortedError as error:
-            if error.code in ABSENT:
-                return False
-            raise self._error(f"set to {value}", index, None, error) from error
-        except canopen.SdoCommunicationError as error:
-            raise self._error(f"set to {value}", index, None, error) from error
-        self.check(index, value)
+            yield from self.write(index, value)
+        except AbsentError:
+            return False
+        yield from self.check(index, value)
         return True
 
-    def check(self, index: int, value: int, sub: int | None = None, ignored: int = 0) -> None:
+    def check(self, index: int, value: int, sub: int | None = None, ignored: int = 0) -> Transfer[None]:
         """Reads back what was set; bits in `ignored` may differ.
 
         Raises:
             DriveError: The drive refuses, does not answer, or keeps another value.
         """
-        kept = self.read(index, sub)
+        kept = yield from self.read(index, sub)
         if (kept ^ value) & ~ignored:
             raise DriveError(f"{_name(index, sub)} was set to {value} and reads {kept}")
 
-    def has(self, index: int, sub: int | None = None) -> bool:
+    def has(self, index: int, sub: int | None = None) -> Transfer[bool]:
         """Whether the drive has the object.
 
         Raises:
             DriveError: The drive does not answer, or the object has another length.
         """
         try:
-            self._variable(index, sub).raw  # noqa: B018
-        except canopen.SdoAbortedError as error:
-            if error.code in ABSENT:
-                return False
-            raise self._error("read", index, sub, error) from error
-        except (canopen.SdoCommunicationError, ObjectDictionaryError) as error:
-            raise self._error("read", index, sub, error) from error
+            yield from self.read(index, sub)
+        except AbsentError:
+            return False
         return True
+
+    def wait(self, index: int, value: int, limit: float) -> Transfer[None]:
+        """Reads an object until it has a value; a step that takes longer than `limit` [s] fails."""
+        form = _form(index, None)
+
+        def reads_it() -> bool:
+            answer = self._answer
+            return bool(answer) and (answer[0] == ABORT or form.unpack_from(answer, 4)[0] == value)
+
+        what = f"{_name(index)} reads {value}"
+        yield from self._ask(what, UPLOAD, index, done=reads_it, limit=PAUSE, attempts=max(1, round(limit / PAUSE)))
 
     @staticmethod
     def name(index: int, sub: int | None = None) -> str:
         """An object in an error: its index and its name."""
         return _name(index, sub)
 
-    def wait(self, index: int, value: int, limit: float) -> None:
-        """Reads an object until it has a value.
+    def _ask(
+        self,
+        what: str,
+        command: int,
+        index: int,
+        sub: int | None = None,
+        data: bytes = b"",
+        done: Callable[[], bool] | None = None,
+        limit: float = LIMIT,
+        attempts: int = ATTEMPTS,
+    ) -> Transfer[bytes]:
+        """Sends a request until an answer has come or `done`; returns the answer, 8 bytes.
 
         Raises:
-            DriveError: It has not within `limit` [s].
+            DriveError: The drive aborts the transfer.
         """
-        for _ in range(max(1, round(limit / 0.01))):
-            last = self.read(index)
-            if last == value:
-                return
-            self._exchange.pump(lambda: False, 0.01)
-        raise DriveError(f"{_name(index)} reads {last}, not {value}, after {limit} s")
-
-    def _variable(self, index: int, sub: int | None) -> Any:
-        entry = self._sdo[index]
-        return entry if sub is None else entry[sub]
-
-    def _error(self, verb: str, index: int, sub: int | None, error: Exception) -> DriveError:
-        return DriveError(f"{_name(index, sub)} cannot be {verb}: {error}")
+        request = struct.pack("<BHB", command, index, sub or 0) + data.ljust(4, b"\0")
+        self._object, self._answer = request[1:4], b""
+        expected = what if done else f"{what}: no SDO response"
+        came = done or (lambda: bool(self._answer))
+        yield HandshakeStep([Frame(self._request, request)], came, limit, expected, attempts, prompt=True)
+        answer, self._object = self._answer, b""
+        if answer[0] != ABORT:
+            return answer
+        (code,) = U32.unpack_from(answer, 4)
+        text = f"{what}: {ABORTS.get(code, 'it is refused')} (abort code 0x{code:08X})"
+        raise AbsentError(text) if code in ABSENT else DriveError(text)
 
 
 def _name(index: int, sub: int | None = None) -> str:
-    entry: Any = object_dictionary()[index]
-    name = entry.name if sub is None else f"{entry.name}, {entry[sub].name}"
-    return f"0x{index:04X}{'' if sub is None else f':{sub}'} ({name})"
+    if sub is None:
+        return f"0x{index:04X} ({VARIABLES[index][0]})"
+    name, members = RECORDS[index]
+    return f"0x{index:04X}:{sub} ({name}, {members[sub][0]})"
+
+
+def _form(index: int, sub: int | None) -> Struct:
+    return VARIABLES[index][1] if sub is None else RECORDS[index][1][sub][1]

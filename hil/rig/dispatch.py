@@ -4,23 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from hil.bus.base import Bus, BusError, Health, Link, close_all
-from hil.drives.base import Drive, Exchange, Feedback, Node
+from hil.drives.base import Drive, Feedback, Node
 from hil.drives.ids import IdFamily
 from hil.frame import Frame
-from hil.loop import Clock, nanoseconds
+from hil.loop import Clock
 
 SYNC = Frame(0x080)  # source: CiA 301, predefined connection set
 Record = Callable[[int, bool, Frame, int], None]  # (number of the bus, whether it was sent, frame, time [ns])
 
 
 class _Line(NamedTuple):
-    """A bus, its number in the log, the nodes that receive each id, those of families of ids, and further listeners."""
+    """A bus, its number in the log, the nodes that receive each id, and those of families of ids."""
 
     bus: Bus
     number: int
     routes: dict[int, list[Node]]
     families: list[tuple[IdFamily, Node]]
-    listeners: list[Callable[[Frame], None]]
 
 
 class Dispatch:
@@ -42,7 +41,6 @@ class Dispatch:
 
     def __init__(self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record) -> None:
         self.buses, self.nodes, self.clock = dict(buses), list(nodes), clock
-        self.listeners: dict[str, list[Callable[[Frame], None]]] = {name: [] for name in buses}
         self.unknown = 0
         self.commands = True
         self.taker: Callable[[str, Frame], None] | None = None
@@ -53,9 +51,7 @@ class Dispatch:
             name: [node for node in nodes if isinstance(node, Drive) and node.settings.bus == name] for name in buses
         }
         self._several = len(self.buses) > 1
-        self._lines = {
-            name: _Line(bus, number, {}, [], self.listeners[name]) for number, (name, bus) in enumerate(buses.items())
-        }
+        self._lines = {name: _Line(bus, number, {}, []) for number, (name, bus) in enumerate(buses.items())}
         for node in nodes:
             for identity in node.identities:
                 self._lines[node.settings.bus].routes.setdefault(identity, []).append(node)
@@ -145,8 +141,6 @@ class Dispatch:
             frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
         (self.taker or self.deliver)(bus, frame)
-        for listener in line.listeners:
-            listener(frame)
 
     def _receive_each(self, bus: str, until: int, missing: Callable[[], str | None]) -> None:
         """Receives frames of the only bus until none is missing, or until a moment [ns]."""
@@ -212,27 +206,3 @@ class Dispatch:
     def close(self) -> None:
         """Closes every bus."""
         close_all(self.buses.values())
-
-
-class BusExchange(Exchange):
-    """One bus before the tick loop runs.
-
-    Args:
-        dispatch: All buses and nodes.
-        bus: Name of the bus.
-        period: Time between two resets of the watchdogs [s].
-    """
-
-    def __init__(self, dispatch: Dispatch, bus: str, period: float) -> None:
-        self._dispatch, self._bus, self._period = dispatch, bus, nanoseconds(period)
-        self.listeners = dispatch.listeners[bus]
-
-    def send(self, frame: Frame) -> None:
-        self._dispatch.send(self._bus, frame)
-
-    def pump(self, done: Callable[[], bool], limit: float) -> bool:
-        clock, dispatch = self._dispatch.clock, self._dispatch
-        end = clock.now() + nanoseconds(limit)
-        while not done() and clock.now() < end:
-            dispatch.wait(min(end, dispatch.service(self._period)), lambda: None if done() else self._bus)
-        return done()

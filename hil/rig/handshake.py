@@ -20,6 +20,12 @@ class StepInProgress(NamedTuple):
     left: Sequence[Frame]  # frames that are still to be sent
     # the step must be finished by then [ns]; it counts from the last frame. 0: no frame was sent yet
     deadline: int
+    attempts: int  # how often they may still be sent again
+
+    @property
+    def waits(self) -> bool:
+        """Whether all frames were sent."""
+        return not self.left and self.deadline > 0
 
 
 class Handshake:
@@ -38,17 +44,28 @@ class Handshake:
         self._steps, self._send, self._clock, self._limit = dict(steps), send, clock, limit
         self._end = clock.now() + nanoseconds(limit)
         self._current: dict[Node, StepInProgress] = {}
-        self._room: dict[str, int] = {}
+        self._room: dict[str, int] = {}  # frames that each bus can still take
         self._drives = Counter(node.settings.bus for node in steps if isinstance(node, Drive))
 
-    def advance(self) -> bool:
+    def awaited(self, otherwise: str) -> str | None:
+        """The bus on which the answer to a step that is `prompt` is awaited, or else `otherwise`; None: one is over."""
+        prompt = [(node, each.step) for node, each in self._current.items() if each.step.prompt and each.waits]
+        if any(step.done() for _, step in prompt):
+            return None
+        return prompt[0][0].settings.bus if prompt else otherwise
+
+    def advance(self, emptied: bool = True) -> bool:
         """Continues as far as the drives have answered; returns whether every handshake is finished.
+
+        Args:
+            emptied: Whether the queues of the buses had a period of the loop to empty since the last call.
 
         Raises:
             DriveError: A drive refuses, or a step took too long; the message names every such drive.
         """
         problems: list[str] = []
-        self._room = {}
+        if emptied:
+            self._room = {}
         for node in list(self._steps):
             try:
                 problem = self._advance(node)
@@ -73,16 +90,22 @@ class Handshake:
                 if step is None:
                     del self._steps[node]
                     return None
-                current = StepInProgress(step, step.send, 0)
-            if current.left or not current.deadline:
+                current = StepInProgress(step, step.send, 0, step.attempts - 1)
+            elif current.waits and current.step.prompt and node.settings.bus in self._room and current.step.done():
+                self._room[node.settings.bus] += len(current.step.send)
+            if not current.waits:
                 current = self._send_frames(node, current)
                 self._current[node] = current
                 if current.left:
                     return None
             step = current.step
             if not step.done():
-                late = self._clock.now() > current.deadline
-                return _explained(node, f"{step.expected} within {step.limit:g} s") if late else None
+                if self._clock.now() <= current.deadline:
+                    return None
+                if not current.attempts:
+                    return _explained(node, f"{step.expected} within {step.limit * step.attempts:g} s")
+                self._current[node] = StepInProgress(step, step.send, 0, current.attempts - 1)
+                continue
             del self._current[node]
 
     def _send_frames(self, node: Node, current: StepInProgress) -> StepInProgress:
@@ -93,7 +116,7 @@ class Handshake:
             self._send(bus, frame)
         self._room[bus] = max(0, room - len(current.left))
         deadline = self._clock.now() + nanoseconds(current.step.limit)
-        return StepInProgress(current.step, current.left[room:], deadline)
+        return current._replace(left=current.left[room:], deadline=deadline)
 
     def abandon(self) -> None:
         """Ends what is not finished. No drive stays quiet, even if another drive's handshake raises while it ends."""

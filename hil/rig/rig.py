@@ -13,7 +13,7 @@ from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Ste
 from hil.drives.guard import moving
 from hil.drives.sample import Sample
 from hil.loop import SECOND, Clock, Reading, nanoseconds
-from hil.rig.dispatch import BusExchange, Dispatch
+from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import Handshake
 from hil.rig.switch_off import SwitchOff
 from hil.rig.watchdogs import REACTION, LetGo, in_turn, watch
@@ -96,7 +96,7 @@ class CanRig(DriveRig):
         self._enabling: Handshake | None = None
         self._guided = False
         self._cancelled = False
-        self._began = self._due = self._sensed = 0
+        self._began = self._due = self._sensed = self._turn_end = 0
         self._written = -1
         self._command = np.zeros(len(self._drives))
 
@@ -125,13 +125,12 @@ class CanRig(DriveRig):
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
         """
         self._dispatch.drain()
-        exchanges = {name: BusExchange(self._dispatch, name, self._period) for name in self._dispatch.buses}
         if self._asks:
-            self._perform({node: node.listen(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
+            self._perform({node: node.listen() for node in self._nodes}, deadline)
         if not self.sends:
             return
-        self._perform({node: node.identify(exchanges[node.settings.bus]) for node in self._nodes}, deadline)
-        self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
+        self._perform({node: node.identify() for node in self._nodes}, deadline)
+        self._perform({drive: drive.configure() for drive in self.drives}, deadline)
         holding = dict(zip(self.drives, self._holding, strict=True))
         check = watch(self._drives, self._let_go)
         for group in in_turn(self._drives, self._let_go):
@@ -148,20 +147,26 @@ class CanRig(DriveRig):
     def _perform(self, steps: Mapping[Node, Steps], deadline: int, check: Callable[[], None] = lambda: None) -> None:
         """Runs a handshake with several nodes to its end; `check` raises at what must not happen meanwhile."""
         left = (deadline - self.clock.now()) / SECOND
-        running = Handshake(steps, self._dispatch.send, self.clock, left)
+        running, emptied = Handshake(steps, self._dispatch.send, self.clock, left), True
         try:
-            while not (self._cancelled or running.advance()):
-                self._turn()
+            while not (self._cancelled or running.advance(emptied)):
+                emptied = self._turn(running.awaited)
                 check()
         finally:
             running.abandon()
 
-    def _turn(self) -> None:
-        """Receives frames and resets watchdogs for one period."""
-        period = nanoseconds(self._period)
-        end = self.clock.now() + period
-        while self.clock.now() < end:
-            self._dispatch.wait(min(end, self._dispatch.service(period)), lambda: next(iter(self._dispatch.buses)))
+    def _turn(self, awaited: Callable[[str], str | None] = lambda bus: bus) -> bool:
+        """Receives frames and resets watchdogs to the end of a period, or until no bus is `awaited`.
+
+        Returns:
+            Whether the period is over.
+        """
+        dispatch, period, first = self._dispatch, nanoseconds(self._period), next(iter(self._dispatch.buses))
+        if self.clock.now() >= self._turn_end:
+            self._turn_end = self.clock.now() + period
+        while self.clock.now() < self._turn_end and awaited(first) is not None:
+            dispatch.wait(min(self._turn_end, dispatch.service(period)), lambda: awaited(first))
+        return self.clock.now() >= self._turn_end
 
     def cancel(self) -> None:
         """Ends `start` early; may be called from a signal handler."""

@@ -40,7 +40,7 @@ def test_requests_and_answers_are_the_bytes_of_the_maker() -> None:
 
 def identified(motor: Motor, **options: object) -> tuple[MitDrive, Conversation]:
     drive, talk = conversation(motor, options=options)
-    talk.run(drive.identify(talk))
+    talk.run(drive.identify())
     return drive, talk
 
 

@@ -87,7 +87,7 @@ def conversation(motor: Motor, **changes) -> tuple[MitDrive, Conversation]:
 def test_a_motor_is_brought_up_enabled_and_disabled(status: str) -> None:
     motor = Motor(status)
     drive, talk = conversation(motor)
-    for steps in (drive.identify(talk), drive.configure(talk), drive.test_watchdog()):
+    for steps in (drive.identify(), drive.configure(), drive.test_watchdog()):
         talk.run(steps)
     assert drive.condition is Condition.DISABLED and not drive.watchdog
     assert {data for _, data in motor.frames} == {ZERO, DISABLE}
@@ -120,7 +120,7 @@ def test_late_replies_to_older_commands_do_not_prove_that_a_motor_is_off() -> No
     """Its frames have no status: replies that wait in a queue look like answers to the command to disable."""
     motor = Motor()
     drive, talk = conversation(motor)
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.run(drive.enable(0.0))
     drive.disable_frames()
     for k in range(60):
@@ -135,14 +135,14 @@ def test_replies_that_do_not_fit_the_status_are_refused() -> None:
     motor = Motor("none")
     drive, talk = conversation(motor, options={"status": "cubemars"})
     with pytest.raises(DriveError, match="its reply is not 8 bytes, as with status cubemars"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_enabling_times_out_if_the_motor_does_not_obey() -> None:
     motor = Motor("damiao")
     motor.refuses = True
     drive, talk = conversation(motor)
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     with pytest.raises(TimeoutError, match="command to enable"):
         talk.run(drive.enable(0.0))
 
@@ -194,7 +194,7 @@ def test_the_watchdog_test_enables_the_motor_and_sends_no_command() -> None:
     motor = Motor("damiao", watchdog=50)
     drive, talk = conversation(motor, options={"drive_watchdog": True})
     motor.lost = True  # it has received no command for a long time
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.forget()
     talk.run(drive.test_watchdog())
     assert talk.lines == on_the_wire(
@@ -222,7 +222,7 @@ def test_the_watchdog_test_enables_the_motor_and_sends_no_command() -> None:
 def test_a_watchdog_that_does_not_act_is_reported_and_the_motor_disabled() -> None:
     motor = Motor("damiao", watchdog=500)
     drive, talk = conversation(motor, options={"drive_watchdog": True})
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     with pytest.raises(DriveError, match=r"is still enabled after 0\.05 s without a command"):
         talk.run(drive.test_watchdog())
     assert not motor.enabled and not drive.quiet
@@ -277,7 +277,7 @@ def test_a_motor_that_is_not_enabled_gets_zero_torque_in_every_tick() -> None:
     drive, talk = conversation(Motor())
     assert drive.feedback is Feedback.REPLY
     assert [frame.data for frame in drive.alive_frames()] == [ZERO]
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.run(drive.enable(0.0))
     assert drive.alive_frames() == ()
 

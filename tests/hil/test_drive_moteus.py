@@ -120,8 +120,8 @@ def state(mode: int, fault: int = 0, position: float = 0.25) -> Frame:
 def test_bring_up_checks_the_drive_and_commands_torque_in_position_mode() -> None:
     axis = Axis()
     drive, talk = conversation(axis)
-    talk.run(drive.identify(talk))
-    talk.run(drive.configure(talk))
+    talk.run(drive.identify())
+    talk.run(drive.configure())
     assert drive.condition is Condition.DISABLED and axis.torques == []
     talk.run(drive.enable(4.0))
     assert drive.condition is Condition.ENABLED
@@ -137,7 +137,7 @@ def test_bring_up_checks_the_drive_and_commands_torque_in_position_mode() -> Non
 def test_the_watchdog_is_tested_without_torque_while_queries_show_the_mode() -> None:
     axis = Axis()
     drive, talk = conversation(axis)
-    talk.run(drive.identify(talk))
+    talk.run(drive.identify())
     began = talk.now
     talk.run(drive.test_watchdog())
     assert set(axis.torques) == {0.0} and axis.mode == 0
@@ -158,21 +158,21 @@ def test_the_timeout_mode_is_read_through_the_console_and_compared() -> None:
     with pytest.raises(
         DriveError, match=r"servo\.timeout_mode is 12, the config says 15: .* the shaft coasts \(.*conf set"
     ):
-        talk.run(drive.configure(talk))
+        talk.run(drive.configure())
     drive, talk = conversation(Axis({"servo.timeout_mode": "12"}), brake=True, options={"timeout_mode": 12})
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
 
 
 def test_bounds_of_the_drive_inside_those_of_the_config_are_refused() -> None:
     # 3 rad at the joint, offset 0.5, sign -1, gear 8: -3.18 rev at the shaft; -3 rad: 4.46 rev
     wide, narrow = {"servopos.position_min": "-3.2"}, {"servopos.position_max": "4.4"}
     drive, talk = conversation(Axis(wide))
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     drive, talk = conversation(Axis(wide | narrow))
     with pytest.raises(
         DriveError, match=r"position_min and position_max are -3\.2 and 4\.4 rev, .* -3\.183 and 4\.456 rev"
     ):
-        talk.run(drive.configure(talk))
+        talk.run(drive.configure())
 
 
 def test_a_setting_that_the_firmware_does_not_have_is_named() -> None:
@@ -180,7 +180,7 @@ def test_a_setting_that_the_firmware_does_not_have_is_named() -> None:
     del axis.settings["servo.timeout_mode"]
     drive, talk = conversation(axis)
     with pytest.raises(DriveError, match=r"answers 'ERR error reading' to conf get servo\.timeout_mode"):
-        talk.run(drive.configure(talk))
+        talk.run(drive.configure())
 
 
 @pytest.mark.parametrize(("home", "least", "said"), [
@@ -190,16 +190,16 @@ def test_a_setting_that_the_firmware_does_not_have_is_named() -> None:
 def test_a_drive_that_does_not_know_its_position_is_refused(home: int, least: str, said: str) -> None:
     drive, talk = conversation(Axis(registers={0x00C: home}), options={"home": least})
     if not said:
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
         return
     with pytest.raises(DriveError, match=said):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_an_old_map_of_registers_is_refused() -> None:
     drive, talk = conversation(Axis(registers={0x102: 4}))
     with pytest.raises(DriveError, match=r"version 4 of the register map, version 5 or later is needed"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_a_drive_that_moves_already_is_refused() -> None:
@@ -207,7 +207,7 @@ def test_a_drive_that_moves_already_is_refused() -> None:
     axis.mode = 10
     drive, talk = conversation(axis)
     with pytest.raises(DriveError, match=r"is in position \(mode 10\) already"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_a_drive_that_does_not_answer_is_named_with_what_to_look_at() -> None:
@@ -215,14 +215,14 @@ def test_a_drive_that_does_not_answer_is_named_with_what_to_look_at() -> None:
     axis.mute = True
     drive, talk = conversation(axis)
     with pytest.raises(TimeoutError, match=r"an answer to a query \(is the id right, are both bit rates"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_a_drive_whose_watchdog_ran_out_is_only_enabled_after_a_reset() -> None:
     axis = Axis()
     axis.mode = 11
     drive, talk = conversation(axis)
-    talk.run(drive.identify(talk))
+    talk.run(drive.identify())
     assert drive.fault == "its watchdog ran out: timeout (mode 11)" and drive.condition is Condition.STOPPING
     with pytest.raises(DriveError, match="in fault"):
         talk.run(drive.enable(0.0))
@@ -235,11 +235,11 @@ def test_a_drive_in_fault_is_not_enabled_and_a_stop_clears_it() -> None:
     axis = Axis()
     axis.mode, axis.fault = 1, 35
     drive, talk = conversation(axis)
-    talk.run(drive.identify(talk))
+    talk.run(drive.identify())
     assert drive.condition is Condition.FAULT and drive.confirmed_off
     with pytest.raises(DriveError, match=r"in fault: encoder \(fault 35\) \(reset it first\)"):
         talk.run(drive.enable(0.0))
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     assert drive.condition is Condition.DISABLED
 
 

@@ -72,7 +72,7 @@ def conversation(axis: Axis, **changes) -> tuple[OdriveDrive, Conversation]:
 
 def test_bring_up_sets_mode_and_limits_before_closed_loop_control() -> None:
     drive, talk = conversation(Axis(), options={"current_limit": 20})
-    talk.run(drive.identify(talk))
+    talk.run(drive.identify())
     assert [line for line in talk.lines if line[3:6] != "069"] == on_the_wire(
         """
         TX 06E  00 00 00 00 00 00 00 00   # torque 0 feeds the watchdog
@@ -82,7 +82,7 @@ def test_bring_up_sets_mode_and_limits_before_closed_loop_control() -> None:
         """
     )
     talk.forget()
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.run(drive.enable(4.0))
     for frame in drive.disable_frames():
         talk.send(frame)
@@ -105,9 +105,9 @@ def test_bring_up_clears_a_watchdog_that_expired_long_ago() -> None:
     axis = Axis()
     drive, talk = conversation(axis, options={"current_limit": 20})
     axis.error = 0x0100_0000  # it was not fed after power-on
-    talk.run(drive.identify(talk))
+    talk.run(drive.identify())
     assert drive.condition is Condition.FAULT
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.run(drive.test_watchdog())
     assert drive.condition is Condition.DISABLED and drive.fault == ""
     assert set(axis.torques) == {0.0}
@@ -122,7 +122,7 @@ def test_bring_up_clears_a_watchdog_that_expired_long_ago() -> None:
 
 def test_without_a_current_limit_the_limits_in_the_drive_stay() -> None:
     drive, talk = conversation(Axis())
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     assert [frame.id & 0x1F for frame in talk.sent] == [0x07, 0x0B, 0x0E]
 
 
@@ -144,13 +144,13 @@ def test_a_watchdog_that_is_slower_than_in_the_config_is_reported() -> None:
 def test_a_feedback_period_other_than_in_the_config_is_refused() -> None:
     drive, talk = conversation(Axis(period=10))
     with pytest.raises(DriveError, match=r"sends an encoder estimate every 0\.01 s, feedback_period says 0\.001"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_an_old_firmware_is_refused() -> None:
     drive, talk = conversation(Axis(firmware=(0, 5, 6)))
     with pytest.raises(DriveError, match=r"speaks CANSimple 2 with firmware 0\.5\.6"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_an_axis_in_closed_loop_control_already_is_refused() -> None:
@@ -158,14 +158,14 @@ def test_an_axis_in_closed_loop_control_already_is_refused() -> None:
     axis.state = 8
     drive, talk = conversation(axis)
     with pytest.raises(DriveError, match="is in state CLOSED_LOOP_CONTROL already"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 def test_enabling_times_out_if_the_axis_is_not_calibrated() -> None:
     axis = Axis()
     axis.calibrated = False
     drive, talk = conversation(axis)
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     with pytest.raises(TimeoutError, match="CLOSED_LOOP_CONTROL"):
         talk.run(drive.enable(0.0))
 
@@ -277,7 +277,7 @@ def test_an_encoder_node_only_asks_for_the_version() -> None:
     node = protocols.build(sensor, PERIOD)
     assert type(node) is OdriveEncoder and not isinstance(node, Drive) and node.feedback is Feedback.CYCLIC
     talk = Conversation(Axis(watchdog=None), [node])
-    talk.run(node.identify(talk))
+    talk.run(node.identify())
     assert node.sample.position == pytest.approx(2 * math.pi * 0.25 / 100)
     assert node.quantum()[0] == pytest.approx(2 * math.pi / 2**14 / 100)
     assert [frame.remote for frame in talk.sent] == [True]

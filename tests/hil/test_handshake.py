@@ -1,6 +1,7 @@
 """Handshakes of several drives run in parallel at the pace of the ticks, and late drives are named."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -88,6 +89,33 @@ def test_all_together_must_be_over_in_time() -> None:
     with pytest.raises(DriveError, match=r"u0: not ready within 0.05 s"):
         for _ in range(100):
             run.tick()
+
+
+def test_a_frame_that_is_not_answered_is_sent_again_and_the_error_has_the_whole_time() -> None:
+    def asks(run: Ordered) -> Steps:
+        yield HandshakeStep(frames(0x600, 1), lambda: False, 0.02, "an answer", attempts=3)
+
+    run = Ordered(asks)
+    with pytest.raises(DriveError, match=r"^u0: an answer within 0.06 s$"):
+        for _ in range(100):
+            run.tick()
+    assert [t // MS for t, _ in run.sent] == [0, 21, 42]
+
+
+def test_the_next_prompt_step_begins_at_its_answer_with_no_more_frames_under_way() -> None:
+    answered: set[str] = set()
+
+    def asks(run: Ordered, name: str) -> Steps:
+        for _ in range(3):
+            answered.discard(name)
+            yield HandshakeStep(frames(0x600, 1), lambda: name in answered, 0.5, "an answer", prompt=True)
+
+    run = Ordered(*[partial(asks, name=f"u{i}") for i in range(BURST)])
+    assert not run.verbs.advance() and len(run.sent) == 1 and run.verbs.awaited("other") == "main"
+    answered.add("u0")
+    assert run.verbs.awaited("other") is None  # u0 goes on
+    assert not run.verbs.advance(emptied=False) and len(run.sent) == 2
+    assert not run.verbs.advance() and len(run.sent) == 3  # a period later the queue takes one frame more
 
 
 def test_a_drive_that_refuses_ends_every_verb() -> None:

@@ -244,7 +244,7 @@ class Encoder(base.Node):
     def quantum(self) -> tuple[float, float, float]:
         return 1.0, np.nan, np.nan
 
-    def identify(self, exchange: base.Exchange) -> base.Steps:
+    def identify(self) -> base.Steps:
         yield from ()
 
 

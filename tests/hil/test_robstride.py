@@ -93,7 +93,7 @@ def conversation(motor: Motor, **changes) -> tuple[RobstrideDrive, Conversation]
 def test_bring_up_sets_the_watchdog_tests_it_and_enables_with_the_first_torque() -> None:
     motor = Motor()
     drive, talk = conversation(motor)
-    for steps in (drive.identify(talk), drive.configure(talk), drive.test_watchdog()):
+    for steps in (drive.identify(), drive.configure(), drive.test_watchdog()):
         talk.run(steps)
     assert motor.values == {0x7005: 0, TIMEOUT: 1000}  # 50 ms in steps of 50 us
     assert max(map(abs, motor.torques)) < 17 / 65535 * 1.01, "half a step: zero is not on the wire"
@@ -109,14 +109,14 @@ def test_bring_up_sets_the_watchdog_tests_it_and_enables_with_the_first_torque()
 def test_with_a_brake_the_watchdog_is_tested_by_a_short_time() -> None:
     motor = Motor()
     drive, talk = conversation(motor, brake=True)
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.run(drive.test_watchdog())
     assert motor.timeouts == [1000, 200, 1000]
 
 
 def test_a_watchdog_that_does_not_work_is_refused() -> None:
     drive, talk = conversation(Motor(works=False))
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     with pytest.raises(DriveError, match=r"is still in mode run after 0\.05 s without a command \(canTimeout\)"):
         talk.run(drive.test_watchdog())
     assert not drive.quiet
@@ -130,13 +130,13 @@ def test_a_watchdog_that_does_not_work_is_refused() -> None:
 def test_a_parameter_that_is_not_taken_is_refused(motor: Motor, said: str) -> None:
     drive, talk = conversation(motor)
     with pytest.raises(DriveError, match=said):
-        talk.run(drive.configure(talk))
+        talk.run(drive.configure())
 
 
 def test_without_a_watchdog_cantimeout_is_off_and_said_so() -> None:
     motor = Motor(missing=[TIMEOUT])
     drive, talk = conversation(motor, options={"drive_watchdog": False})
-    talk.run(drive.configure(talk))
+    talk.run(drive.configure())
     talk.run(drive.test_watchdog())
     assert not drive.watchdog and drive.watchdog_known and motor.mode == 0
 
@@ -146,7 +146,7 @@ def test_a_motor_that_runs_already_is_refused() -> None:
     motor.mode = 2
     drive, talk = conversation(motor)
     with pytest.raises(DriveError, match="is in mode run already"):
-        talk.run(drive.identify(talk))
+        talk.run(drive.identify())
 
 
 @pytest.mark.parametrize("bit", range(6))

@@ -1,8 +1,7 @@
 """Runs that end early: at bring-up, by any signal, and by code of others that ends the program."""
 
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from packages import Install, install  # noqa: F401
 from test_own_protocol import DRIVE, block
 
 from hil.assembly.emulation import environment_of, make_emulator
-from hil.codecs import cia402 as codec
-from hil.drives.base import DriveError, Exchange
+from hil.drives.base import DriveError
 from hil.drives.sdo import Objects
-from hil.frame import Frame
 from hil.loop.stop_signals import StopSignals
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
@@ -140,26 +137,14 @@ def test_a_module_that_ends_the_program_is_an_error_of_the_config(
     assert "acme_drive:PROTOCOL cannot be imported: SystemExit: 0" in capsys.readouterr().err
 
 
-class LongAnswers(Exchange):
-    """A node that answers every SDO upload of 1 byte, of 4 bytes, or in segments: not as its object is."""
-
-    def __init__(self, first: int) -> None:
-        self.listeners = []
-        self._first = first
-
-    def send(self, frame: Frame) -> None:
-        answer = Frame(codec.SDO_ANSWER + 3, bytes([self._first]) + frame.data[1:4] + bytes(4))
-        for listener in self.listeners:
-            listener(answer)
-
-    def pump(self, done: Callable[[], bool], limit: float) -> bool:
-        return done()
-
-
 @pytest.mark.parametrize("first", [0x4F, 0x43, 0x41, 0x42])
 def test_an_object_of_another_length_is_an_error_of_its_drive(first: int) -> None:
-    with Objects(3, LongAnswers(first)) as objects:
-        for index in (0x6041, 0x1000, 0x6061):
-            for action in (objects.read, objects.has):
-                with suppress(DriveError):
-                    action(index)
+    """A node answers every SDO upload of 1 byte, of 4 bytes, or in segments: not as its object is."""
+    objects = Objects(3)
+    for index, size in ((0x6041, 2), (0x1000, 4), (0x6061, 1)):
+        for action in (objects.read, objects.has):
+            fits = first in (0x42, 0x43) or (first == 0x4F and size == 1)
+            with nullcontext() if fits else pytest.raises(DriveError, match=f"0x{index:04X} .* cannot be read: it"):
+                for step in action(index):
+                    objects.take(bytes([first]) + step.send[0].data[1:4] + bytes(4))
+                    assert step.done()
