@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from servoctl.engine.parameters import cached_values
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 
@@ -52,9 +53,10 @@ def without_fields(plant: Plant, methods: Any, names: Iterable[str]) -> Plant:
 
 
 def _state(plant: Any) -> dict[str, Any]:
-    """Every attribute of an instance: its fields, and what `__post_init__` has added."""
+    """Fields of an instance and what `__post_init__` has added; what a `cached_property` keeps follows from these."""
     fields = dataclasses.fields(plant) if dataclasses.is_dataclass(plant) else ()
-    return {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
+    state = {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
+    return {name: value for name, value in state.items() if name not in cached_values(plant)}
 
 
 @cache

@@ -7,7 +7,7 @@ fields, so parameters remain inputs of compiled code.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from os import PathLike
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.moments import Moments
-from servoctl.mechanics.spatial.on_numbers import fast_on_numbers
+from servoctl.mechanics.spatial.on_numbers import KnownRobot, fast_on_numbers
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement
 from servoctl.mechanics.spatial.scalars import Triple, scalars, times
 from servoctl.mechanics.spatial.skeleton import skeleton
@@ -45,6 +45,8 @@ class Robot(Plant):
 
     tree: RobotTree
     gravity: tuple[float, ...]
+
+    known = cached_property(KnownRobot)
 
     def __post_init__(self) -> None:
         problems = [
