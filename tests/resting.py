@@ -7,7 +7,7 @@ start is 1e-6 off the equilibrium. The envelope of the command, within the linea
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -95,6 +95,16 @@ class Factored:
         command = self._loop.control(t, x).copy()
         command[self._i] = self._rest + self._factor * (command[self._i] - self._rest)
         return command
+
+    def stepper(self, substeps: int) -> Callable[[Array, float, float, Array], tuple[Array, Array]]:
+        """(x, t, h, p) -> x after a hold of so many steps, and the row."""
+
+        def step(x: Array, t: float, h: float, p: Array) -> tuple[Array, Array]:
+            command = self.control(t, x)
+            log = self._loop.motion(t, x, command)[1]
+            return self._loop.after_hold(t, x, command, h, substeps), np.concatenate([command, log])
+
+        return step
 
 
 def resting(run: Run) -> Array:

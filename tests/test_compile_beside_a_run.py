@@ -16,7 +16,7 @@ from servoctl.engine.background import Compilation
 from servoctl.engine.ccode import Library
 from servoctl.engine.compiler import compiler
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 
 COMPILED = pytest.mark.skipif(compiler() is None, reason="no C compiler")
 
@@ -43,9 +43,9 @@ class AtOnce:
     def end(self) -> None: ...
 
 
-def made(changes: tuple[str, ...], engine: str) -> tuple[Run, CompiledLoop]:
+def made(changes: tuple[str, ...], engine: str) -> tuple[Run, Loop]:
     run = servoctl.load("coordinated_robots", ["run.duration=0.4", *changes], engine=engine)
-    assert isinstance(run.loop, CompiledLoop)
+    assert isinstance(run.loop, Loop)
     return run, run.loop
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import cumulative_simpson, solve_ivp
+from textbook import Textbook
 
 import servoctl as sc
 from plants.four_bar import FourBar
@@ -263,17 +264,25 @@ def test_a_wrong_structure_is_refused(make: Any, message: str) -> None:
         make()
 
 
-def test_a_long_row_of_four_bars_moves_alike_by_bands_and_by_pivots() -> None:
+@pytest.mark.parametrize("loops", [3, 9, 11], ids=["written out", "matrix by matrix", "by bands"])
+def test_a_row_of_four_bars_moves_as_on_paper_however_its_rows_are_decomposed(loops: int) -> None:
     """In the flat pose rows depend on each other: bands must leave it to the pivots."""
-    plant, posts = FourBars(N=11), 12
+    posts = loops + 1
     start = State(0.0, *row_of(posts, 1.1, -0.8))
-    system = make_system(plant, {}, None, {}, start, None, 1e-6)
-    by_bands, by_pivots = (make_loop(system, engine) for engine in ("auto", "numpy"))
-    for theta, rank in ((1.1, 68), (0.0, 57)):
+    loop = make_loop(make_system(FourBars(N=loops), {}, None, {}, start, None, 1e-6))
+    for theta, rank in ((1.1, 6 * loops + 2), (0.0, 5 * loops + 2)):
         q, v = row_of(posts, theta, -0.8)
-        assert by_bands.note == "69 coordinates, 68 rows: linear algebra by LAPACK"
-        x = np.concatenate([q, v])
-        (rates, row), (expected, dense) = by_bands.rates(0.0, x), by_pivots.rates(0.0, x)
-        np.testing.assert_allclose(rates, expected, atol=1e-10 * np.abs(expected).max())
-        np.testing.assert_allclose(row, dense, atol=1e-10 * np.abs(dense).max())
-        assert row[by_bands.layout.slices["passive_rank"]] == rank
+        rates, row = loop.rates(0.0, np.concatenate([q, v]))
+        expected = Textbook(loop.system, State(0.0, q, v)).acceleration(np.zeros(0))
+        np.testing.assert_allclose(rates[len(q) :], expected, atol=1e-10 * np.abs(expected).max())
+        assert row[loop.layout.slices["passive_rank"]] == rank
+
+
+def test_a_machine_whose_bands_are_taken_in_numpy_has_no_derivatives_and_runs_in_c_if_asked() -> None:
+    start = State(0.0, *row_of(12, 1.1, -0.8))
+    loop = make_loop(make_system(FourBars(N=11), {}, None, {}, start, None, 1e-6))
+    x = np.concatenate([start.q, start.v])
+    assert loop.traced and not loop.differentiable and loop.jacobian(0.0, x) is None
+    expected = loop.rates(0.0, x)[0]
+    loop.run_on(loop.program(None).load(), None)
+    np.testing.assert_allclose(loop.rates(0.0, x)[0], expected, atol=1e-10 * np.abs(expected).max())

@@ -10,9 +10,7 @@ from hil.loop import SECOND, Clock, Reading, Rig, Tick, TickLoop, VirtualClock
 from hil.loop.controller import Controller
 from servoctl.engine.compiler import compiler
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.runge_kutta import rk4
-from servoctl.simulation.traced import OpaqueLoop
 from servoctl.types import Array
 
 PERIOD = 5_000_000
@@ -119,15 +117,15 @@ def test_a_late_tick_skips_and_never_catches_up(stall: int, skipped: int) -> Non
     assert [tick.elapsed // PERIOD for tick in ticks] == [1] * 5 + [min(1 + skipped, 3)] + [1] * 3
 
 
-ENGINES = ["vm", "numpy", "opaque", pytest.param("c", marks=pytest.mark.skipif(compiler() is None, reason="no cc"))]
+ENGINES = ["vm", "numpy", pytest.param("c", marks=pytest.mark.skipif(compiler() is None, reason="no cc"))]
 
 
 @pytest.mark.parametrize("config", ["coordinated_robots", "flexible_joint_motor_raised"])  # the second has a memory
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_controller_equals_the_loop_to_the_bit_and_reuses_its_arrays(config: str, engine: str) -> None:
     run = sc.load(config, ["run.period=0.005"], engine="numpy" if engine == "numpy" else "vm")
-    loop: Loop = OpaqueLoop(run.system) if engine == "opaque" else run.loop
-    if isinstance(loop, CompiledLoop) and engine == "c":
+    loop = run.loop
+    if engine == "c":
         loop.run_on(loop.program(0).load(), 0)
     controller = Controller(loop)
     counted = controller.evaluations
@@ -195,4 +193,4 @@ def test_a_law_of_24_rows_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "row.yaml").write_text(
         text + "law: {correction: {baumgarte: {alpha: 4, beta: 4}}}\nrun: {duration: 1}\n"
     )
-    assert isinstance(sc.load(tmp_path / "row.yaml").loop, CompiledLoop)
+    assert isinstance(sc.load(tmp_path / "row.yaml").loop, Loop)

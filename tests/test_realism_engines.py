@@ -10,7 +10,7 @@ from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchProgram
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.noise import tick_noise
 from servoctl.sweep.batch import batch
 from servoctl.sweep.side_by_side import parameters_of, plan_for, random_of
@@ -70,7 +70,7 @@ def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], l
     late = [first.system.realism.delay + 2e-4 * i for i in range(3)]
     runs = [made((case[0], [*case[1], f"run.seed={i}", f"realism.delay={x}"]), "c") for i, x in enumerate(late)]
     loop, plan = first.loop, plan_for(first)
-    assert isinstance(loop, CompiledLoop) and plan is not None
+    assert isinstance(loop, Loop) and plan is not None
     substeps = first.settings.substeps
     starts = np.array([other.loop.vector(other.start) for other in runs])
     parameters = np.array([parameters_of(other) for other in runs])

@@ -6,7 +6,7 @@ from shipped import CONSTRAINT_FOLLOWING, LOADED, REFUSED
 import servoctl
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -19,7 +19,7 @@ def test_a_published_task_that_cannot_be_done_is_refused(name: str) -> None:
 def test_a_config_is_of_the_kind_that_the_lists_say(name: str) -> None:
     run = servoctl.load(name)
     degrees = [row.degree for row in run.system.model.task_rows]
-    assert isinstance(run.loop, CompiledLoop)
+    assert isinstance(run.loop, Loop)
     assert (run.system.law is not None and max(degrees) <= 2) == (name in CONSTRAINT_FOLLOWING)
 
 

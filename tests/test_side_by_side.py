@@ -10,7 +10,7 @@ import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.sweep.batch import batch, run_all
 from servoctl.sweep.metrics import metrics_of
@@ -58,7 +58,7 @@ def starts_of(run: Run, count: int) -> Array:
 
 def taken(run: Run, lanes: int, count: int, parameters: Array | None = None) -> BatchResult:
     loop = run.loop
-    assert isinstance(loop, CompiledLoop)
+    assert isinstance(loop, Loop)
     library = BatchProgram(loop.step(parts_of(run)), lanes).load()
     given = np.repeat(loop.parameters[None], count, axis=0) if parameters is None else parameters
     return library.run(plan_for(run), given, starts_of(run, count))
@@ -82,7 +82,7 @@ def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
 ) -> None:
     run = loaded(name, settings)
     loop, plan = run.loop, plan_for(run)
-    assert isinstance(loop, CompiledLoop) and loop.engine == "c"
+    assert isinstance(loop, Loop) and loop.engine == "c"
     library = loop.c_library(parts_of(run))
     assert library is not None
     outcome = taken(run, lanes, count)
@@ -116,7 +116,7 @@ def test_a_failed_run_stops_and_the_others_go_on() -> None:
     wild = sc.load("two_mass_spring", beyond, engine="c", strict=False)
     wild.prepare()
     loop, other, plan = run.loop, wild.loop, plan_for(run)
-    assert isinstance(loop, CompiledLoop) and isinstance(other, CompiledLoop)
+    assert isinstance(loop, Loop) and isinstance(other, Loop)
     parameters = np.array([loop.parameters] * 2 + [other.parameters] + [loop.parameters] * 3)
     parameters[4] *= np.nan
     mixed, alone = taken(run, 8, 6, parameters), taken(run, 8, 6)
@@ -150,7 +150,7 @@ def test_a_run_whose_squares_overflow_is_simulated_alone() -> None:
 def test_a_stop_request_ends_the_batch() -> None:
     run = loaded("two_mass_spring", ["run.duration=3000"])
     loop = run.loop
-    assert isinstance(loop, CompiledLoop)
+    assert isinstance(loop, Loop)
     library = BatchProgram(loop.step(None), 2).load()
     outcome = library.run(plan_for(run), loop.parameters[None], starts_of(run, 1), np.ones(1, dtype=np.int64))
     assert outcome.good[0] == 0

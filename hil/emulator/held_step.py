@@ -1,6 +1,6 @@
 """One step of the machine and its actuators: of the simulated plant (Runge-Kutta), or of another simulator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import casadi as ca
 import numpy as np
@@ -12,7 +12,6 @@ from servoctl.engine.select_engine import run_fast
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.machine import Machine
 from servoctl.simulation.runge_kutta import rk4
@@ -57,30 +56,19 @@ class HeldStep:
             CompileError: C is asked for and cannot be had.
         """
         loop = make_loop(system, "numpy" if engine == "numpy" else "auto")
-        n, m = loop.size, system.model.m
         fixed = np.array([gains, [each.lag for each in options]], dtype=float)
-        if isinstance(loop, CompiledLoop):
-            kernel = _kernel(loop)
-            several = _repeated(kernel)
-            self.engine, why = run_fast(kernel, engine, several)
-            if engine == "c" and self.engine != "c":
-                raise CompileError(why)
-            tick = self._tick = BufferedCall(kernel)  # owns the arrays that the calls below use
-            self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
-            self._following, self._kept = tick.outputs.values()
-            constants[:], parameters[:] = fixed, loop.parameters
-            self.gains: Array = constants[0]
-            self._evaluate: Callable[[], object] = tick.evaluate
-            buffers = list(tick.inputs.values()), list(tick.outputs.values())
-            self._evaluate_together: Callable[[], object] | None = several.bound(*buffers)
-        else:
-            self.engine = loop.engine
-            self._times, self._x, self._lost = np.zeros(3), np.zeros(n), np.zeros(m)
-            self.actuators = np.zeros((4, m), order="F")
-            self._following, self._kept = np.zeros(n), np.zeros((4, m))
-            self.gains = fixed[0]
-            self._evaluate = self._in_numpy(loop, *fixed)
-            self._evaluate_together = None
+        kernel = _kernel(loop)
+        several = _repeated(kernel)
+        self.engine, why = run_fast(kernel, engine if loop.traced else loop.engine, several)
+        if engine == "c" and loop.traced and self.engine != "c":
+            raise CompileError(why)
+        tick = self._tick = BufferedCall(kernel)  # owns the arrays that the calls below use
+        self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
+        self._following, self._kept = tick.outputs.values()
+        constants[:], parameters[:] = fixed, loop.parameters
+        self.gains: Array = constants[0]
+        self._evaluate = tick.evaluate
+        self._evaluate_together = several.bound(list(tick.inputs.values()), list(tick.outputs.values()))
         self._times[0] = origin
 
     def begin(self, x: Array) -> None:
@@ -103,10 +91,8 @@ class HeldStep:
         self._evaluate()
         return self._following.copy()
 
-    def together(self, x: Array, duration: int, now: int) -> Array | None:
-        """x after `TOGETHER` such steps without friction, the last of which ends now; None without compiled code."""
-        if self._evaluate_together is None:
-            return None
+    def together(self, x: Array, duration: int, now: int) -> Array:
+        """x after `TOGETHER` such steps without friction, the last of which ends now."""
         self._times[1], self._times[2] = duration, now
         self._x[:] = x
         self._evaluate_together()
@@ -116,21 +102,8 @@ class HeldStep:
         """Advances the actuators to the end of the last step, where the next mean begins."""
         self.actuators[:] = self._kept
 
-    def _in_numpy(self, loop: Loop, gains: Array, lags: Array) -> Callable[[], object]:
-        more = np.zeros(loop.layout.command_size - loop.system.model.m)
 
-        def evaluate() -> None:
-            origin, duration, now = self._times.tolist()
-            t, h = origin + (now - duration) / SECOND, duration / SECOND
-            torques, impulse = after(self.actuators, now, lags, np.exp)
-            self._kept[0], self._kept[2], self._kept[3] = torques, self.actuators[2], now
-            command = np.concatenate([gains * impulse / h - self._lost, more])
-            self._following[:] = loop.after_hold(t, self._x, command, h)
-
-        return evaluate
-
-
-def _kernel(loop: CompiledLoop) -> Kernel:
+def _kernel(loop: Loop) -> Kernel:
     m = loop.system.model.m
     sizes = {"times": (3,), "x": (loop.size,), "actuators": (4, m), "lost": (m,), "constants": (2, m),
              "p": (len(loop.parameters),)}  # fmt: skip

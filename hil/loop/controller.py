@@ -10,7 +10,6 @@ import numpy as np
 
 from servoctl.laws.law import BoundLaw
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.types import Array, Status
 
 
@@ -81,14 +80,12 @@ class Controller:
     @property
     def evaluations(self) -> int:
         """Number of evaluations of the loop so far, these commands included."""
-        compiled = isinstance(self.loop, CompiledLoop)  # other loops count these commands themselves
-        return self.loop.evaluations + (self._commands if compiled else 0)
+        return self.loop.evaluations + self._commands
 
     def take_law(self, law: BoundLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""
         self.loop.take_law(law)
-        if isinstance(self.loop, CompiledLoop):
-            self.tick.parameters[:] = self.loop.parameters
+        self.tick.parameters[:] = self.loop.parameters
 
     def nothing(self) -> Array:
         """The command if the state is unknown: NaN, with the status NON_FINITE."""

@@ -7,13 +7,11 @@ findings about the internal dynamics in `check`, and as the cause of a run that 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from servoctl.errors import ServoctlError
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.extension import Shared, shared_inputs
 from servoctl.mechanics.task_map import VANISHES, TaskMap
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics, pole_text
 from servoctl.simulation.system import System
@@ -144,14 +142,9 @@ def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding
     return []
 
 
-def _traced(loop: Loop) -> CompiledLoop | None:
+def _traced(loop: Loop) -> Loop | None:
     """The loop in symbols, for derivatives; None if the plant cannot be traced."""
-    if isinstance(loop, CompiledLoop):
+    if loop.differentiable:
         return loop
-    if loop.system.model.opaque is not None:
-        return None
-    try:
-        traced = make_loop(loop.system, "vm")
-    except ServoctlError:
-        return None
-    return traced if isinstance(traced, CompiledLoop) else None
+    traced = make_loop(loop.system, "vm")
+    return traced if traced.differentiable else None

@@ -155,7 +155,7 @@ class Run:
     @property
     def engine_warning(self) -> str | None:
         """Why the run is slower than requested, or than it would be with a traced plant; None if it is not."""
-        return self.loop.note if self.system.model.opaque is not None else engine_note(self.loop)
+        return self.loop.note or engine_note(self.loop)
 
     @cached_property
     @np.errstate(all="ignore")

@@ -34,7 +34,6 @@ from servoctl.laws.held_bounds import BoundRow, Kind
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
-from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Array, State
 
 LEFT = 0.01  # share of the distance that may remain: the last of it takes for ever
@@ -224,7 +223,7 @@ def _margin(law: BoundConstraintFollowing, name: str, errors: tuple[float, ...],
 
 def _values(run: Run, state: State) -> Array:
     """h of each bound at a state, under the law's command."""
-    loop = NumpyLoop(run.system) if run.system.estimator is None else run.loop
+    loop = run.loop
     x = np.concatenate([state.q, state.v, loop.memory_start])
     command = loop.control(state.t, x)
     values: Array = loop.motion(state.t, x, command)[1][_place(loop)]

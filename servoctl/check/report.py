@@ -25,7 +25,6 @@ from servoctl.reference.signal import Signal
 from servoctl.reference.speed import jumps, peak_rate
 from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
-from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
 
 AWAY = 1e-6  # [units of the row] violation at the start above which a reference starts away from the machine
@@ -276,7 +275,7 @@ def _engine(run: Run, report: CheckReport) -> None:
     x = np.concatenate([start.q, start.v, loop.memory_start])
     cost = _cost(loop, start.t, x)
     lines = [f"{loop.engine}: {cost:.3g} us per evaluation" + (f" ({loop.note})" if loop.note else "")]
-    if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
+    if run.system.model.opaque is not None:
         lines.append("a plant that can be compiled is about ten times faster")
     report.sections.append(("engine", lines))
     report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}

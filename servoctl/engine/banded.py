@@ -70,6 +70,17 @@ class BandedDecomposition:
         inverse = self._forward(np.eye(self.rank))
         return 1.0 / float(np.sqrt(np.sum(inverse * inverse)))
 
+    def dense(self) -> tuple[Array, Array, Array]:
+        """Z, U and R as `Decomposition` has them: `A[rows] = R^T Q^T`, from the last row to the first."""
+        order = self._plan.rows[::-1]
+        R = np.zeros((self.rank, self.rank))
+        for step, triangle in zip(self._plan.steps, self._triangles, strict=True):
+            R[step.block, step.block.start : step.block.start + triangle.shape[1]] = triangle
+        U = np.zeros((self.rank, self.rank))
+        U[order, np.arange(self.rank)] = 1.0
+        Z = self._spread(np.eye(self.rank)).T[::-1]
+        return Z, U, R.T[::-1, ::-1]
+
     def solve(self, b: Array) -> Array:
         """A^+ b, shape (n,) or (n, columns)."""
         rest: Array = self._spread(self._forward(np.asarray(b, dtype=float)[self._plan.rows])) / self._scale

@@ -21,12 +21,14 @@ import numpy as np
 from servoctl.engine import loops
 from servoctl.engine.banded import BandedDecomposition, decompose_banded
 from servoctl.engine.finite import is_finite
+from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
 from servoctl.engine.structured import Sparse, blocks, entries_of
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
-LARGE = 30  # matrices with more rows than this are decomposed in bands, if they can be
+FEW = 12  # matrices with more rows are decomposed by operations on whole matrices on the virtual machine
+MANY = 60  # with more rows they are decomposed in NumPy there: at 68 in a fifth of the time if narrow
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def decompose_rows(A: Array | Sparse, tolerance: Any, scale: Any = None) -> Deco
 
     The arguments are those of `decompose`.
     """
-    if isinstance(A, Sparse) and A.shape[0] > LARGE and not is_symbolic(A.values, tolerance, scale):
+    if isinstance(A, Sparse) and A.shape[0] > MANY and not is_symbolic(A.values, tolerance, scale):
         size = frobenius(A) if scale is None else scale
         found = decompose_banded(A, float(tolerance), size) if size > 0.0 else None
         if found is not None:
@@ -220,18 +222,48 @@ def _symbolic(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decompositi
     k = min(rows, n)
     if k == 0:
         return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0.0, 0.0, scale)
-    limit = tolerance.sx if isinstance(tolerance, Symbol) else float(tolerance)
-    Z, U, R, rank, pivot_min = decomposition_function(rows, n, masked)(to_sx(A), limit)
+    function = decomposition_function(rows, n, masked) if rows <= MANY else decomposition_call(rows, n, masked)
+    Z, U, R, rank, pivot_min = function(to_sx(A), tolerance.sx if isinstance(tolerance, Symbol) else float(tolerance))
     return Decomposition(
         from_sx(Z, (k, n)), from_sx(U, (rows, k)), from_sx(R, (k, k)), Symbol(rank), Symbol(pivot_min), scale
     )
 
 
 @cache
-def decomposition_function(rows: int, n: int, masked: bool = False) -> Any:
-    """CasADi function (A, tolerance) -> (Z, U, R, rank, pivot_min) of matrices of this size, scale 1."""
-    A, tolerance = ca.SX.sym("A", rows, n), ca.SX.sym("tolerance")
-    C, Z, live, pivots = _pivoted_rows(A, tolerance)
+def decomposition_call(rows: int, n: int, masked: bool = False) -> NumpyCall:
+    """The same as an operation in NumPy: in bands where A is narrow and certainly of full row rank."""
+    k = min(rows, n)
+
+    def work(A: Array, tolerance: Array) -> list[Array]:
+        split = decompose_rows(Sparse.of_numbers(A), float(tolerance[0]), 1.0)
+        if isinstance(split, BandedDecomposition):
+            return [*split.dense(), np.array(split.rank), np.array(split.smallest)]
+        Z, U, R = np.zeros((k, n)), np.zeros((rows, k)), np.eye(k)
+        Z[: split.rank], U[:, : split.rank] = split.row_basis, split.column_basis
+        R[: split.rank, : split.rank] = split.triangle
+        return [Z, U, R, np.array(split.rank), np.array(split.pivot_min)]
+
+    sizes = (k, n), (rows, k), (k, k), (1,), (1,)
+    return NumpyCall(_name(rows, n, masked), work, ((rows, n), (1,)), sizes, numbered=False)
+
+
+def _name(rows: int, n: int, masked: bool) -> str:
+    return f"decompose_{'masked_' * masked}{rows}x{n}"
+
+
+@cache
+def decomposition_function(rows: int, n: int, masked: bool = False, written: bool = False) -> Any:
+    """CasADi function (A, tolerance) -> (Z, U, R, rank, pivot_min) of matrices of this size, scale 1.
+
+    Args:
+        rows, n: Size of A.
+        masked: Whether most rows may be zero at a time.
+        written: Whether it is written out in operations on numbers, whatever its size.
+    """
+    written = written or rows <= FEW
+    kind = ca.SX if written else ca.MX
+    A, tolerance = kind.sym("A", rows, n), kind.sym("tolerance")
+    C, Z, live, pivots = _pivoted_rows(A, tolerance) if written else _pivots_of_matrices(A, tolerance)
     U, R = _columns(C, live)
     rank, pivot_min = 0, 0
     for counted, pivot in zip(live, pivots, strict=True):
@@ -239,7 +271,7 @@ def decomposition_function(rows: int, n: int, masked: bool = False) -> Any:
         pivot_min = ca.if_else(counted, pivot, pivot_min)
     outputs = [Z, U, R, rank, pivot_min]
     return ca.Function(
-        f"decompose_{'masked_' * masked}{rows}x{n}",
+        _name(rows, n, masked),
         [A, tolerance],
         [ca.densify(x) for x in outputs],
         {"never_inline": True},
@@ -275,6 +307,32 @@ def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any
     return C, Z, live, pivots
 
 
+def _pivots_of_matrices(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:
+    """`_pivoted_rows` in operations on whole matrices."""
+    rows, n = A.shape
+    sizes = ca.SX.sym("sizes", rows)
+    choice = ca.Function("choice", [sizes], [ca.vertcat(*_first_largest(ca.vertsplit(sizes)))])
+    remainder, C, Z = A, ca.MX(rows, 0), ca.MX(n, 0)
+    live: list[Any] = []
+    pivots: list[Any] = []
+    for _ in range(min(rows, n)):
+        chosen = choice(ca.sum2(remainder * remainder))
+        row = ca.mtimes(remainder.T, chosen)
+        again = ca.mtimes(Z.T, row)
+        row -= ca.mtimes(Z, again)
+        C += ca.mtimes(chosen, again.T)
+        square = ca.sumsqr(row)
+        counted = ca.logic_and(square > tolerance * tolerance, live[-1]) if live else square > tolerance * tolerance
+        pivot = ca.sqrt(ca.if_else(counted, square, 1))
+        direction = row * ca.if_else(counted, 1 / pivot, 0)
+        column = (1 - chosen) * ca.mtimes(remainder, direction) + chosen * ca.if_else(counted, pivot, 0)
+        remainder = (remainder - ca.mtimes(column, direction.T)) * ca.mtimes(1 - chosen, ca.MX(ca.DM.ones(1, n)))
+        C, Z = ca.horzcat(C, column), ca.horzcat(Z, direction)
+        live.append(counted)
+        pivots.append(pivot)
+    return C, Z.T, live, pivots
+
+
 def _first_largest(values: list[Any]) -> list[Any]:
     """1 for the first of the largest values, 0 for all others."""
     if len(values) == 1:
@@ -292,16 +350,17 @@ def _first_largest(values: list[Any]) -> list[Any]:
 def _columns(C: Any, live: list[Any]) -> tuple[Any, Any]:
     """C = U R by Gram-Schmidt on the columns, orthogonalised twice."""
     rows, k = C.shape
-    U, R = ca.SX(rows, 0), ca.SX(k, k)
-    for j in range(k):
-        column = C[:, j]
+    kind: Any = type(C)
+    U, R = kind(rows, 0), list[Any]()
+    for j, column in enumerate(ca.horzsplit(C)):
+        above = kind(ca.DM.zeros(j))
         for _ in range(2 if j else 0):
             part = ca.mtimes(U.T, column)
             column = column - ca.mtimes(U, part)
-            R[:j, j] = R[:j, j] + part
+            above = above + part
         square = ca.sumsqr(column)
         counted = ca.logic_and(live[j], square > 0)
         length = ca.sqrt(ca.if_else(counted, square, 1))
-        R[j, j] = length
+        R.append(ca.vertcat(above, length, kind(ca.DM.zeros(k - j - 1))))
         U = ca.horzcat(U, column * ca.if_else(counted, 1 / length, 0))
-    return U, R
+    return U, ca.horzcat(*R)

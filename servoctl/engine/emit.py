@@ -4,6 +4,7 @@ Design: decompositions are loops: those of CasADi, written out, choose among all
 lost rank in every case, and take gcc half a minute when they are large.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +12,9 @@ from typing import Any
 
 from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, lookup_cost
+from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
+from servoctl.engine.numpy_call import is_numpy_call
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import USE_VM, Statements
 from servoctl.engine.templates import definition, loops_of, template
@@ -20,6 +23,7 @@ from servoctl.types import Array
 
 MANY = 2500  # a function of more statements is marked as long: `c/numbers.h` lets the compiler spend less time on it
 TABLE = "static const"  # start of a line that is a constant table: it takes the compiler little time for its length
+DECOMPOSITION = re.compile(r"decompose_(masked_)?(\d+)x(\d+)")
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,16 @@ def _function(function: Any, unrolled: bool, fast: bool) -> CFunction:
     if found is not None:
         loops, sizes = found
         return CFunction(definition(function.name(), *found), loops.cost(*sizes), loops.numbers(*sizes))
+    if unrolled and (named := DECOMPOSITION.fullmatch(function.name())):
+        function = decomposition_function(int(named[2]), int(named[3]), bool(named[1]), written=True)
     if "decompose_" in function.name() and not unrolled:
         raise CompileError(
             f"no C code for the derivative of a rank decomposition, which this law or plant needs{USE_VM}"
         )
     if function.name() in REPEATED:
         return _loop(function)
+    if is_numpy_call(function.name()):
+        raise CompileError(f"code of the plant or the law runs in NumPy, which has no C{USE_VM}")
     body = Statements(function, sine_with_cosine=fast)
     mark = f"{LONG} " if fast and len(body.lines) > MANY else ""
     return CFunction(mark + _text(function, body.lines), body.cost, body.numbers, tuple(body.calls))

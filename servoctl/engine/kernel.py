@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.numpy_call import numpy_calls, raise_failure
 from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
@@ -113,7 +114,7 @@ class Kernel:
         return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
 
     def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
-        """A call that reads and writes these arrays, which are in column order."""
+        """A call that reads and writes these arrays, which are in column order; it raises what code in NumPy raises."""
         if self._library is not None:
             return self._library.caller(self.function.name(), arguments, results)
         buffer, evaluate = self.function.buffer()
@@ -127,7 +128,15 @@ class Kernel:
         def call(kept: Any = (buffer, arguments, results)) -> object:
             return evaluate()
 
-        return call
+        in_numpy = numpy_calls(self.function)
+        if not in_numpy:
+            return call
+
+        def guarded(kept: Any = in_numpy) -> None:
+            call()
+            raise_failure()
+
+        return guarded
 
     def run_on(self, library: "Library") -> None:
         """Evaluates numbers by a library in C from now on; symbols as before."""

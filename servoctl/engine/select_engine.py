@@ -20,15 +20,14 @@ def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
 
     Args:
         kernel: Kernel on the virtual machine.
-        engine: `auto`, `c` or `vm`; `auto` waits for the compiler no longer than `AT_START`.
+        engine: `auto`, `c`, `vm` or `numpy`; `auto` waits for the compiler no longer than `AT_START`.
         others: More kernels for the same library.
 
     Returns:
-        The engine in use, `c` or `vm`, and the reason why it is not C; the reason is empty if C is in use, or `vm` was
-        asked for.
+        The engine in use, and the reason why it is not C; the reason is empty if C is in use, or was not asked for.
     """
-    if engine == "vm":
-        return "vm", ""
+    if engine in ("vm", "numpy"):
+        return engine, ""
     try:
         library = Program([each.function for each in (kernel, *others)]).load(patience(engine))
     except CompileError as error:

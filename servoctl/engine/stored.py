@@ -23,6 +23,7 @@ from servoctl.engine.deferred import DeferredFunction
 from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
+from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.repeat import REPEATED, Repeated
 from servoctl.types import Array
 
@@ -68,8 +69,11 @@ def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
 
 
 def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -> None:
-    """Keeps a kernel, and facts that JSON can write, if it is large enough; `write_waiting` writes the file."""
-    if key is not None and kernel.function.n_instructions() >= WORTH:
+    """Keeps a kernel, and facts that JSON can write, if it is worth it; `write_waiting` writes the file.
+
+    What calls code in NumPy cannot be written.
+    """
+    if key is not None and kernel.function.n_instructions() >= WORTH and not numpy_calls(kernel.function):
         _waiting[cache.folder(), _file_key(key, name)] = kernel, facts
         if len(_waiting) > MOST_WAITING:
             write_waiting()

@@ -1,7 +1,7 @@
 """Exports a control law as standalone C99, for the controller of a drive or a robot.
 
 Design: the code is that of the compiled loop's `control_kernel`, so the exported law is the simulated one. Its test
-compares it with the NumPy engine. The C allocates nothing, prints nothing and keeps no state between calls.
+compares it with engine `numpy`. The C allocates nothing, prints nothing and keeps no state between calls.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from servoctl.export.law import law
 from servoctl.export.source import Facts, StandaloneSource
 from servoctl.export.trial import example, test
 from servoctl.export.vectors import Vector, vectors
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 from servoctl.version import VERSION
 
@@ -69,7 +69,7 @@ def export(run: Run) -> Export:
     border, source = interface(loop, name), _source(run, loop)
     references, left_out = vectors(loop, run.start, border)
     if not references:
-        raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
+        raise ConfigError(f"{run.name}: export: engines numpy and vm agree at none of {left_out} states")
     facts = Facts(run.name, VERSION, border, source, loop, _accuracy(references))
     files = {
         f"{name}_law.h": header(facts),
@@ -81,23 +81,23 @@ def export(run: Run) -> Export:
     return Export(name, files, source.cost, source.stack, len(references), left_out)
 
 
-def _start(run: Run, loop: CompiledLoop) -> Array:
+def _start(run: Run, loop: Loop) -> Array:
     return np.concatenate([run.start.q, run.start.v, loop.memory_start])
 
 
-def _compiled(run: Run) -> CompiledLoop:
+def _compiled(run: Run) -> Loop:
     system, model = run.system, run.system.model
     if system.law is None:
         raise ConfigError(f"{run.name}: law: none: there is no law to export (give the config one)")
     if model.opaque is not None:
         raise ConfigError(f"{run.name}: plant: cannot be exported, it cannot be compiled: {model.opaque}")
-    if not isinstance(run.loop, CompiledLoop):
+    if not run.loop.traced:
         why = run.loop.note or "it runs in NumPy"
         raise ConfigError(f"{run.name}: law: cannot be exported, it is not compiled: {why}")
     return run.loop
 
 
-def _source(run: Run, loop: CompiledLoop) -> StandaloneSource:
+def _source(run: Run, loop: Loop) -> StandaloneSource:
     try:
         return StandaloneSource(loop.control_kernel.function)
     except CompileError as error:

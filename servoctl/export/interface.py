@@ -12,7 +12,7 @@ from servoctl.engine.parameters import parameter_fields, parameter_values
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.motors import displacement_unit
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 
 _WORDS = (
@@ -87,7 +87,7 @@ class Interface:
         return groups
 
 
-def interface(loop: CompiledLoop, name: str) -> Interface:
+def interface(loop: Loop, name: str) -> Interface:
     """The interface of a loop's law.
 
     Args:
@@ -117,7 +117,7 @@ def interface(loop: CompiledLoop, name: str) -> Interface:
     return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources), period)
 
 
-def _members(loop: CompiledLoop) -> Iterator[Member]:
+def _members(loop: Loop) -> Iterator[Member]:
     """All parameters of plant, task, bounds and law, in the loop's order."""
     model, law = loop.system.model, loop.system.law
     assert law is not None
@@ -150,7 +150,7 @@ def _plant_remarks(plant: Plant) -> dict[str, str]:
     }
 
 
-def _law_remarks(loop: CompiledLoop, law: BoundLaw) -> dict[str, str]:
+def _law_remarks(loop: Loop, law: BoundLaw) -> dict[str, str]:
     rows = ", ".join(row.name for row in loop.system.model.task_rows)
     inputs = ", ".join(f"{name} [{unit}]" for name, unit in loop.system.model.plant.actuators.items())
     order = {"damping": rows, "stiffness": rows, "weights": inputs, "aim": inputs, "lower": inputs, "upper": inputs}
@@ -173,7 +173,7 @@ def _remarks(kind: type) -> dict[str, str]:
     return remarks
 
 
-def _influence(loop: CompiledLoop) -> list[bool]:
+def _influence(loop: Loop) -> list[bool]:
     """For each parameter of the loop, whether the law depends on it."""
     function = loop.control_kernel.function
     pattern = function.jac_sparsity(0, list(loop.control_kernel.inputs).index("p"))

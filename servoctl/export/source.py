@@ -11,7 +11,7 @@ from servoctl.engine.operations import FUNCTIONS
 from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 
 FRAME = 96  # stack of a call besides its variables [byte]: return address and saved registers
@@ -82,7 +82,7 @@ class Facts:
     version: str  # version of servoctl
     border: Interface  # names, units and parameters
     source: StandaloneSource  # C code of the law
-    loop: CompiledLoop  # the compiled loop that has the law
+    loop: Loop  # the compiled loop that has the law
     accuracy: str  # agreement of the law with the reference, one sentence
 
     @property

@@ -1,6 +1,5 @@
-"""Makes reference vectors: commands of the NumPy engine at states near the start, also under other parameters."""
+"""Makes reference vectors: commands of engine `numpy` at states near the start, also under other parameters."""
 
-import copy
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,7 @@ import numpy as np
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.errors import ServoctlError
 from servoctl.export.interface import Interface
-from servoctl.simulation.compiled import CompiledLoop
-from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -19,7 +17,7 @@ COUNT = 20  # number of vectors of an export
 TRIALS = 200  # most states tried to find them
 
 AGREEMENT = 1e-10
-"""Largest relative difference of NumPy and the compiled law; above it a state is ill-conditioned, and left out."""
+"""Largest relative difference of engines numpy and vm; above it a state is ill-conditioned, and left out."""
 
 SPREAD = 0.2  # standard deviation of the states about the start, in their units
 VARIATION = 0.05  # largest relative change of a parameter
@@ -32,11 +30,11 @@ class Vector:
     t: float  # [s] time
     x: Array  # q, v and memory
     parameters: Array  # all parameters of the loop
-    command: Array  # NumPy's command, as in the command part of a row
+    command: Array  # of engine `numpy`, as in the command part of a row
 
 
 @np.errstate(all="ignore")
-def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[Vector], int]:
+def vectors(loop: Loop, start: State, border: Interface) -> tuple[list[Vector], int]:
     """The vectors, and the number of states left out because rounding decides their rank, status or digits.
 
     Args:
@@ -44,6 +42,7 @@ def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[V
         start: State of the first vector; the others are near it.
         border: Names and values of the parameters.
     """
+    reference = Loop(loop.system, in_numpy=True)
     random, n, chosen = np.random.default_rng(0), loop.system.model.n, list[Vector]()
     left_out = 0
     for trial in range(TRIALS):
@@ -56,7 +55,7 @@ def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[V
             if border.period is not None:
                 x = _measured(x, n, border.memory, trial)
         p = _varied(loop.system, border, random) if trial % 2 else border.values
-        command = NumpyLoop(system_at(loop.system, p)).control(t, x)
+        command = reference.control_kernel(t, x, p)[0]
         compiled = loop.control_kernel(t, x, p)[0]
         if _agree(loop, command, compiled):
             chosen.append(Vector(t, x, p, command))
@@ -80,7 +79,7 @@ def _measured(x: Array, n: int, memory: tuple[str, ...], trial: int) -> Array:
     return x
 
 
-def _agree(loop: CompiledLoop, command: Array, other: Array) -> bool:
+def _agree(loop: Loop, command: Array, other: Array) -> bool:
     s = loop.layout.slices
     if command[s["rank"]] != other[s["rank"]] or command[s["status"]] != other[s["status"]]:
         return False
@@ -123,23 +122,3 @@ def _allowed(thing: Any, values: Array) -> bool:
     except (ServoctlError, ValueError, TypeError):
         return False
     return True
-
-
-def system_at(system: System, values: Array) -> System:
-    """The system under other parameters, in the order of `TracedLoop.parameters`."""
-    model, rest = copy.copy(system.model), [float(value) for value in values]
-
-    def take(thing: Any) -> Any:
-        count = len(parameter_values(thing))
-        part, rest[:count] = rest[:count], []
-        return with_parameters(thing, part)
-
-    model.plant = take(model.plant)
-    model.task = {name: take(constraint) for name, constraint in model.task.items()}
-    model.bounds = {name: take(constraint) for name, constraint in model.bounds.items()}
-    law = take(system.law)
-    passive, friction = take(system.passive), take(system.friction)
-    return dataclasses.replace(
-        system, model=model, law=law, passive=passive, friction=friction, estimator=take(system.estimator),
-        realism=None, machine=None,
-    )  # fmt: skip

@@ -5,7 +5,7 @@
 Source: as of `laws.constraint_following`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +28,15 @@ from servoctl.laws.limits import Start
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import RobustNumbers, RobustTerm
+from servoctl.laws.user_function import UserFunction
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
 
-NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
+Equations = Mapping[str, str | Expression]
+"""Actuator -> equation."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class BoundConstraintFollowing(BoundLaw):
     allocation: str
     weights: tuple[float, ...]
     feedback_allocation: str
-    null_space: NullSpace
+    null_space: Equations | UserFunction | None
     has_secondary: bool
     aim: tuple[float, ...]
     free_damping: float
@@ -121,6 +123,10 @@ class BoundConstraintFollowing(BoundLaw):
     def has_aim(self) -> bool:
         """Whether there is an s."""
         return self.null_space is not None or self.has_secondary
+
+    @property
+    def opaque(self) -> str | None:
+        return self.null_space.opaque if isinstance(self.null_space, UserFunction) else None
 
     @property
     def wishes(self) -> tuple[int, ...]:
@@ -357,5 +363,5 @@ class BoundConstraintFollowing(BoundLaw):
             values = [equation_value(texts[a], plant, terms.state) if a in texts else 0.0 for a in plant.actuators]
             s = s + np.array(values)
         elif self.null_space is not None:
-            s = s + np.asarray(self.null_space(terms.state))
+            s = s + self.null_space(np.array([terms.state.t]), *terms.state[1:])
         return s

@@ -12,7 +12,7 @@ but it is never infeasible, damped or stopped because of them.
 Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the passive constraints to u included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,7 @@ from servoctl.expression import check_names, parse
 from servoctl.expression.suggest import remedy
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation
-from servoctl.laws.bound_following import BoundConstraintFollowing, NullSpace
+from servoctl.laws.bound_following import BoundConstraintFollowing, Equations
 from servoctl.laws.bounds import Bounds
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.funnel import funnels
@@ -34,6 +34,7 @@ from servoctl.laws.preload import Preload
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
+from servoctl.laws.user_function import UserFunction, user_function
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
@@ -80,7 +81,7 @@ class ConstraintFollowing(Law):
     allocation: str = "minimum_norm"
     weights: Mapping[str, float] | None = None
     feedback_allocation: str | None = None
-    null_space: NullSpace = None
+    null_space: Equations | Callable[[State], Any] | None = None
     secondary: Secondary | None = None
     limits: Mapping[str, float | tuple[float, float]] | None = None
     rank_tolerance: float = 1e-10
@@ -170,7 +171,7 @@ class ConstraintFollowing(Law):
             allocation=self.allocation,
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
             feedback_allocation=self.feedback_allocation or self.allocation,
-            null_space=self.null_space,
+            null_space=_null_space(self.null_space, model),
             has_secondary=self.secondary is not None,
             aim=(self.secondary or Secondary()).aim(actuators, limits),
             free_damping=0.0 if self.secondary is None else self.secondary.damping,
@@ -270,6 +271,19 @@ class ConstraintFollowing(Law):
             sentences = check_names(equation, plant.coordinates, parameter_fields(plant))
             problems += [f"law.null_space.{name}: {sentence}" for sentence in sentences]
         return problems
+
+
+def _null_space(s: Equations | Callable[[State], Any] | None, model: Model) -> Equations | UserFunction | None:
+    """s for the loop: a function that cannot be traced becomes an operation that calls it."""
+    if s is None or isinstance(s, Mapping):
+        return s
+    shapes = [(1,), (model.n,), (model.n,)]
+
+    def made() -> UserFunction:
+        return user_function(lambda t, q, v: s(State(t[0], q, v)), "law: null_space", shapes, model.m)
+
+    kept: UserFunction = model.once("null_space", s, made)
+    return kept
 
 
 def _interval(limit: Any) -> tuple[float, float]:

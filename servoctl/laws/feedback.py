@@ -1,12 +1,14 @@
 """A law of one's own: a frozen dataclass with one method, or a function `u = f(t, q, v)`.
 
 Design: the method is traced like a plant, so that the law runs compiled, side by side in sweeps, and in the tick of a
-run on drives. Its `float` fields are inputs of the compiled code. Tasks are only measured against it.
+run on drives; what symbols cannot follow is called in NumPy. Its `float` fields are inputs of the compiled code. Tasks
+are only measured against it.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,9 @@ from servoctl.engine.linalg import is_finite
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.engine.products import product
 from servoctl.engine.symbol import where
-from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.laws.law import BoundLaw, Law
+from servoctl.laws.user_function import UserFunction, user_function
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
@@ -38,10 +40,10 @@ class At:
         task: Rows of the task: A, b, violation, violation_rate.
     """
 
-    def __init__(self, terms: Terms) -> None:
-        self.t, self.q, self.v = terms.state
-        self.M, self.Q, self.B = np.asarray(terms.matrices.M), terms.matrices.Q, np.asarray(terms.matrices.B)
-        self.task: Rows = terms.matrices.task.dense()
+    def __init__(self, t: Any, q: Array, v: Array, M: Array, Q: Array, B: Array, task: Rows) -> None:
+        self.t, self.q, self.v = t, q, v
+        self.M, self.Q, self.B = M, Q, B
+        self.task = task
 
 
 class Feedback(Law):
@@ -62,8 +64,9 @@ class Feedback(Law):
         """The inputs at an instant, shape (m,) [actuator units]; plain NumPy, with `servoctl.where` for branches."""
 
     def bind(self, model: Model) -> "BoundFeedback":
-        gains, inputs = tuple(parameter_values(self).tolist()), len(model.plant.actuators)
-        return BoundFeedback(1e-6, gains, SameStructure(self), inputs, len(model.task_rows))
+        gains = tuple(parameter_values(self).tolist())
+        made = model.once("feedback", SameStructure(self), lambda: _called(self, model))
+        return BoundFeedback(1e-6, gains, made, len(model.task_rows))
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,13 @@ class FunctionLaw(Feedback):
 class BoundFeedback(BoundLaw):
     """A feedback for a plant."""
 
-    gains: tuple[float, ...]  # the parameters of `own`
-    own: SameStructure  # a `Feedback`
-    count: int  # number of inputs m
+    gains: tuple[float, ...]  # the parameters of the user's law
+    inputs: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains) -> inputs
     task_rows: int  # number of rows r that are measured against it
+
+    @property
+    def opaque(self) -> str | None:
+        return self.inputs.opaque
 
     @property
     def follows_task(self) -> bool:
@@ -98,18 +104,27 @@ class BoundFeedback(BoundLaw):
         return ()
 
     def command(self, terms: Terms, memory: Array) -> Command:
-        law = with_parameters(self.own.thing, self.gains)
-        u = np.atleast_1d(np.asarray(trace(law.inputs, At(terms)), dtype=object))
-        if u.shape != (self.count,):
-            raise TaskError(f"law: {_name(law)} returns shape {u.shape}, the plant has {self.count} inputs")
+        m = terms.matrices
+        rows = m.task.A, m.task.b, m.task.violation, m.task.violation_rate
+        u = self.inputs(np.array([terms.state.t]), *terms.state[1:], m.M, m.Q, m.B, *rows, np.array(self.gains))
         missed = terms.rhs - product(terms.task_map, u)
         known = is_finite(u)
         status = where(known, Status.OK.code, Status.NON_FINITE.code)
         return Command(where(known, u, np.nan), 0, missed, 0.0, status)
 
 
-def _name(law: Feedback) -> str:
-    return "the function" if isinstance(law, FunctionLaw) else type(law).__name__
+def _called(law: Feedback, model: Model) -> UserFunction:
+    """The inputs of a law as a function of arrays."""
+    n, m, r = model.n, model.m, len(model.task_rows)
+    shapes = [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,), (len(parameter_values(law)),)]
+
+    def inputs(t: Array, q: Array, v: Array, M: Array, Q: Array, B: Array, *rest: Array) -> Any:
+        *rows, gains = rest
+        own = with_parameters(law, gains.tolist())
+        return own.inputs(At(t[0], q, v, M, Q, B, Rows(*rows)))
+
+    name = "the function" if isinstance(law, FunctionLaw) else type(law).__name__
+    return user_function(inputs, f"law: {name}", shapes, m)
 
 
 def law(function: Function) -> Feedback:
@@ -123,8 +138,12 @@ def law(function: Function) -> Feedback:
         function: Plain NumPy, with `servoctl.where` for branches; q and v have shape (n,), what it returns (m,).
 
     Raises:
-        TaskError: It is no function.
+        TaskError: It is no such function.
     """
     if not callable(function):
         raise TaskError(f"law: expected a function (t, q, v) -> inputs, got {function!r}")
+    try:
+        signature(function).bind(0.0, 0.0, 0.0)
+    except TypeError as error:
+        raise TaskError(f"law: the function takes other arguments than (t, q, v): {error}") from error
     return FunctionLaw(function)

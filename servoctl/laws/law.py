@@ -90,6 +90,11 @@ class BoundLaw(ABC):
         return True
 
     @property
+    def opaque(self) -> str | None:
+        """Why a function of the user's runs in NumPy, because it cannot be traced; None: all of the law is traced."""
+        return None
+
+    @property
     def wishes(self) -> tuple[int, ...]:
         """Indices of the task rows of priority 2 and below; missing them is reported and is never a failure."""
         return ()

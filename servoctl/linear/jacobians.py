@@ -17,11 +17,10 @@ import casadi as ca
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.engine.decomposition import decompose
+from servoctl.engine.decomposition import MANY, decompose
 from servoctl.engine.parameters import parameter_values
 from servoctl.errors import TaskError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array, State
@@ -51,22 +50,27 @@ class Local:
     f: Array  # x' at the state, shape (2 n + memory,)
 
 
-_TRACED: WeakKeyDictionary[Loop, CompiledLoop] = WeakKeyDictionary()
+_TRACED: WeakKeyDictionary[Loop, Loop] = WeakKeyDictionary()
 
 
-def compiled(run: Run) -> CompiledLoop:
+def compiled(run: Run) -> Loop:
     """The loop of a run in symbols, which has derivatives.
 
     Raises:
         TaskError: The plant cannot be differentiated.
     """
     loop = run.loop
-    if isinstance(loop, CompiledLoop):
+    if loop.differentiable:
         return loop
-    model = run.system.model
+    model, law = run.system.model, run.system.law
     if model.opaque is not None:
         raise TaskError(f"linearize: the plant cannot be differentiated: {model.opaque}")
-    return _TRACED.get(loop) or _TRACED.setdefault(loop, CompiledLoop(run.system))
+    if law is not None and law.opaque is not None:
+        raise TaskError(f"linearize: the law cannot be differentiated: {law.opaque}")
+    traced = _TRACED.get(loop) or _TRACED.setdefault(loop, Loop(run.system))
+    if not traced.differentiable:
+        raise TaskError(f"linearize: more than {MANY} rows depend on each other, and have no derivatives")
+    return traced
 
 
 def outputs(run: Run) -> list[str]:
@@ -146,7 +150,7 @@ def local(
     return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f[:, 0])
 
 
-def _plant(loop: CompiledLoop) -> ca.Function:
+def _plant(loop: Loop) -> ca.Function:
     """(t, x, p, command) -> f, df/dx and df/dw under a held command."""
     known: ca.Function | None = loop.derived.get("plant")
     if known is None:
@@ -158,7 +162,7 @@ def _plant(loop: CompiledLoop) -> ca.Function:
     return known
 
 
-def _law(loop: CompiledLoop) -> ca.Function:
+def _law(loop: Loop) -> ca.Function:
     """(t, x, p, real) -> command, dw/dx, dy/dx; p: parameters of the law, real: of the plant."""
     known: ca.Function | None = loop.derived.get("law")
     if known is None:
@@ -174,7 +178,7 @@ def _law(loop: CompiledLoop) -> ca.Function:
     return known
 
 
-def _inputs(loop: CompiledLoop) -> list[int]:
+def _inputs(loop: Loop) -> list[int]:
     """Indices of the inputs in a command: the actuators, then the rates of the controller memory."""
     memory = loop.layout.slices["memory_rate"]
     return [*range(loop.system.model.m), *range(memory.start, memory.stop)]

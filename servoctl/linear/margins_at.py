@@ -14,7 +14,7 @@ from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
 from servoctl.linear.sampled import LocalLoop, LoopTiming, timings
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
 LARGEST_FACTOR = 100.0  # if the loop is still stable at this factor on the gains, the margin counts as infinite
@@ -192,7 +192,7 @@ def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: A
     return math.sqrt(low * high)
 
 
-def scaled_gains(loop: CompiledLoop, factor: float) -> Array | None:
+def scaled_gains(loop: Loop, factor: float) -> Array | None:
     """Parameters of the loop with all poles of the violations multiplied by a factor; None without gains."""
     law = loop.system.law
     if not isinstance(law, BoundConstraintFollowing) or not any((*law.damping, *law.stiffness, *law.higher)):

@@ -26,7 +26,6 @@ from servoctl.linear.box import box_machines
 from servoctl.linear.jacobians import local
 from servoctl.linear.robustness import nearest
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.settled import settled_memory
 from servoctl.types import Array, State
 
@@ -90,7 +89,7 @@ def gain_margin(run: Run) -> float | None:
 
 def _loops(run: Run) -> Iterator[Linear]:
     """The linearised loop at the start, with each timing: of the simulated plant, and of machines of the box."""
-    if run.system.law is None or not isinstance(run.loop, CompiledLoop):
+    if run.system.law is None or not run.loop.differentiable:
         return
     x, n = np.concatenate([run.start.q, run.start.v, settled_memory(run.loop, run.start)]), run.system.model.n
     if run.system.model.passive_rows and run.system.simulated is not None:

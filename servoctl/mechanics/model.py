@@ -34,6 +34,7 @@ from servoctl.mechanics.audit import (
 from servoctl.mechanics.constraint import LARGE, Constraint
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.division import Part, connected_parts
+from servoctl.mechanics.numpy_plant import NumpyPlant
 from servoctl.mechanics.passive import passive_groups
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
@@ -289,16 +290,30 @@ class Model:
         known = (self.plant if plant is None else plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
         return Matrices(*known, bounds[0] if bounds else None)
 
-    def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`."""
+    def symbolic_matrices(self, symbols: Mapping[str, Array], in_numpy: bool = False) -> Matrices:
+        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`.
+
+        Args:
+            symbols: Name -> array.
+            in_numpy: Whether M, Q, B and c come from the plant's NumPy code; they do anyway if it is opaque.
+        """
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
         groups = [stacked_rows(self.plant, self._passive, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]]
         if self.bounds:
             groups.append(stacked_rows(self.plant, self.bounds, symbols, last=True)[0])
-        M, Q, B, c = traced_matrices(self.plant, symbols).values()
+        if in_numpy or self.opaque is not None:
+            M, Q, B, c = self.numpy_plant(symbols)
+        else:
+            M, Q, B, c = traced_matrices(self.plant, symbols).values()
         if self.symmetric and isinstance(M, np.ndarray):
             M = np.where(np.tri(self.n, dtype=bool), M, M.T)  # the same numbers from fewer expressions
         return self._together_with(M, Q, B, c, groups, plant).dense()
+
+    @property
+    def numpy_plant(self) -> NumpyPlant:
+        """The plant's NumPy code as an operation of compiled functions."""
+        made: NumpyPlant = self.once("numpy_plant", None, lambda: NumpyPlant(self.plant, self.forms[0], self.forms[1]))
+        return made
 
     def symbols(self) -> dict[str, Array]:
         """Fresh symbols t (1,), q (n,), v (n,), p."""

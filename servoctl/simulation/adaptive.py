@@ -16,7 +16,6 @@ import numpy as np
 
 from servoctl.engine.adaptive_steps import AdaptiveSteps
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.progress import Progress, take_step
@@ -99,9 +98,9 @@ def adaptive(
         return plant.projected(t, x) if loop.projects else x
 
     solver, plant = restart(start, x), loop.simulated()
-    in_c = isinstance(loop, CompiledLoop) and loop.c_library(None) is not None
+    in_c = loop.c_library(None) is not None
     while solver.status == "running":
-        if isinstance(loop, CompiledLoop) and integrator.method == "dop853" and in_c:
+        if integrator.method == "dop853" and in_c:
             in_c = False
             if collector.filled:
                 yield collector.chunk()
@@ -137,7 +136,7 @@ def adaptive(
             return
         if collector.due():
             yield collector.chunk()
-        in_c = isinstance(loop, CompiledLoop) and loop.goes_over(solver.t, None)
+        in_c = loop.goes_over(solver.t, None)
     yield collector.chunk()
 
 
@@ -146,9 +145,7 @@ def _reached(times: Array, t: float) -> list[float]:
     return [float(s) for s in times[: np.searchsorted(times, t, side="right")]]
 
 
-def _steps_of(
-    loop: CompiledLoop, solver: Any, collector: RowCollector, output: Array | None, position: int
-) -> AdaptiveSteps:
+def _steps_of(loop: Loop, solver: Any, collector: RowCollector, output: Array | None, position: int) -> AdaptiveSteps:
     """Adaptive steps in C that go on where a solver is; `position` rows of the output are there already."""
     library, stops = loop.c_library(None), np.array(sorted(collector.stops), dtype=float)
     assert library is not None

@@ -1,215 +1,269 @@
-"""The closed loop: the functions of time and state that every executor offers."""
+"""The executor that evaluates plant, law and whole steps by compiled functions, in C where that pays.
 
-import copy
-from abc import ABC, abstractmethod
-from dataclasses import replace
+Design: every function starts on CasADi's virtual machine. `program` is the C of what a run evaluates, `run_on` takes a
+library of it; a compilation in the background is taken between two steps, while the run goes on.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property, partial
 from typing import Any, Self
 
-import numpy as np
+import casadi as ca
 
-from servoctl.engine.parameters import structure
-from servoctl.engine.products import largest
-from servoctl.engine.symbol import where
-from servoctl.estimation.bound import BoundEstimator
-from servoctl.laws.law import BoundLaw
-from servoctl.mechanics.terms import Terms
-from servoctl.simulation.control_tick import ControlTick, LogCall
-from servoctl.simulation.estimated import loop_memory, shown_parts
-from servoctl.simulation.layout import Layout
-from servoctl.simulation.runge_kutta import rk4_steps
+from servoctl.engine import stored
+from servoctl.engine.background import Compilation
+from servoctl.engine.batch import BatchProgram
+from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.deferred import DeferredFunction
+from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
+from servoctl.engine.kernel import BufferedCall, Kernel
+from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.step import DelayLayout, StepFunctions
+from servoctl.expression import parse
+from servoctl.mechanics.plant import Plant
+from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
-from servoctl.types import Array, State, Status
+from servoctl.simulation.traced_loop import TracedLoop
+from servoctl.types import Array
+
+ROUNDING = "until then by vm; two runs may differ by rounding (--engine c and --engine vm repeat to the bit)"
+"""What a summary says about a change of the engine."""
+
+AFTERWARDS = "the run ended on engine vm before the compiler was done; it finishes alone, and the next run starts on c"
+"""What a summary says about a run that was shorter than its compilation."""
 
 
-class Loop(ABC):
-    """A closed loop; x is q, v and the law's memory in one vector."""
+class Loop(TracedLoop):
+    """Evaluates plant, law and whole steps compiled.
 
-    engine: str  # `c`, `vm` or `numpy`
-    choice: str | None = None  # why `auto` took its engine; None: `auto` had no choice
-    chosen = False  # whether the engine of the next run has been chosen
+    Args:
+        system: Plant and law.
+        in_numpy: Whether the plant is evaluated by its own NumPy code; one that cannot be traced is anyway.
+    """
 
-    def __init__(self, system: System) -> None:
-        self.system = system  # plant, law and realism
-        memory = loop_memory(system)
-        self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), len(memory))  # slices of a row
-        self.size = 2 * system.model.n + len(memory)
-        self.note: str | None = None  # remark for the user about the choice of engine; None: nothing unusual
-        self.evaluations = 0  # number of evaluations so far
-
-    def retuned(self, system: System) -> Self | None:
-        """This loop with another system, without tracing again; None if more than parameters differs.
-
-        Args:
-            system: Its model is this loop's, or `retuned` from it.
-        """
-        before = self.system
-        alike = system.model.rows_kernel is before.model.rows_kernel and dict(system.inputs) == dict(before.inputs)
-        parts = ("law", "passive", "friction", "estimator")
-        if not alike or any(structure(getattr(system, part)) != structure(getattr(before, part)) for part in parts):
+    def _stored_under(self) -> str | None:
+        if not self.traced:
             return None
-        return self._of(system)
-
-    def _of(self, system: System) -> Self:
-        """This loop with another system of the same structure."""
-        other = copy.copy(self)
-        other.system, other.evaluations, other.choice, other.chosen = system, 0, None, False
-        other.memory_start = np.array(list(loop_memory(system).values()), dtype=float)
-        return other
-
-    def simulated(self) -> Self:
-        """The loop with the simulated plant's parameters; this one, if they are those that the law knows."""
-        model = self.system.simulated
-        return self if model is None else self._of(replace(self.system, model=model, simulated=None))
-
-    def vector(self, state: State) -> Array:
-        """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""
-        x, machine = np.concatenate([state.q, state.v]), self.system.machine
-        rest = np.zeros(0) if machine is None else machine.start(state.t, x)
-        return np.concatenate([x, self.memory_start, np.zeros(self.carried - len(rest)), rest])
-
-    @property
-    def projects(self) -> bool:
-        """Whether each step of a run ends on the passive constraints."""
         system = self.system
-        return system.passive.projection and bool(system.model.passive_rows) and system.machine is None
+        parts = (system.law, system.passive, system.friction, system.estimator)
+        equations = [system.inputs, getattr(system.law, "null_space", None)]
+        return stored.key_of(
+            lambda: system.model.fingerprint,
+            *(partial(structure_fingerprint, part) for part in parts),
+            *(partial(fingerprint, each, _named(system.model.plant, each)) for each in equations),
+        )
 
-    @property
-    def carried(self) -> int:
-        """Size of the state of realism and of a machine, after q, v and memory."""
-        realism, machine = self.system.realism, self.system.machine
-        return (0 if realism is None else realism.carried) + (0 if machine is None else machine.size)
+    def __init__(self, system: System, in_numpy: bool = False) -> None:
+        super().__init__(system, in_numpy)
+        self._steppers: dict[int | None, Kernel] = {}
+        self._libraries: dict[tuple[int | None, DelayLayout | None], Library | None] = {}
+        self.compilation: Compilation | None = None  # makes the library while a run goes on; None: nothing does
+        self.switched: float | None = None  # time of the run at which it went over to C [s]; None: it did not
 
-    def take_law(self, law: BoundLaw) -> None:
-        """Replaces the law by one that differs in parameters alone, without tracing again."""
-        self.system = replace(self.system, law=law)
+    @cached_property
+    def _jacobian(self) -> Kernel:
+        """(t, x, p) -> dx'/dx; on the virtual machine, because derivatives of decompositions have no C."""
+        return self.slopes_kernel.derivative("jacobian", "x")
 
-    def take_estimator(self, estimator: BoundEstimator) -> None:
-        """Replaces the estimator by one that differs in parameters alone, without tracing again."""
-        assert structure(estimator) == structure(self.system.estimator), "not the same estimator"
-        self.system = replace(self.system, estimator=estimator)
-
-    def end_compilation(self, finish: bool) -> dict[str, Any]:
-        """Facts about the change of the engine during a run, which ends now; empty without one.
-
-        Args:
-            finish: Whether a compilation for this loop that still goes on may finish alone, for the next run.
-        """
-        return {}
-
-    @abstractmethod
-    def control(self, t: float, x: Array) -> Array:
-        """The command part of a row."""
-
-    def control_tick(self) -> ControlTick:
-        """`control` on fixed arrays, for a loop in real time, on the engine that this loop has now.
-
-        It gives what `control` gives, to the bit. Its evaluations are not counted here. After `take_law`, copy the
-        loop's `parameters` into those of the tick.
-        """
-        t, x, command = np.zeros(1), np.zeros(self.size), np.zeros(self.layout.command_size)
-
-        def evaluate() -> None:
-            command[:] = self.control(float(t[0]), x)
-
-        return ControlTick(self.layout, self.memory_start, t, x, np.zeros(0), command, evaluate)
-
-    @abstractmethod
-    def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
-        """x' and the log part of a row, under a held command."""
-
-    def log_call(self, x: Array, command: Array, log: Array) -> LogCall:
-        """The log part of `motion` on fixed arrays, for a loop in real time."""
-
-        def evaluate(t: float) -> None:
-            log[:] = self.motion(t, x, command)[1]
-
-        return LogCall(evaluate)
-
-    @abstractmethod
-    def rates(self, t: float, x: Array) -> tuple[Array, Array]:
-        """x' and the whole row, under a law that acts continuously."""
-
-    def derivative(self, t: float, x: Array) -> Array:
-        """Only x', for stages of a step that log nothing."""
-        return self.rates(t, x)[0]
-
-    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
-        """Only x', under a held command."""
-        return self.motion(t, x, command)[0]
-
-    def after_hold(self, t: float, x: Array, command: Array, h: float, substeps: int = 1) -> Array:
-        """x after a command was held for h [s], by so many equal steps of rk4."""
-        after: Array = rk4_steps(lambda s, y: self.held_derivative(s, y, command), t, x, h, substeps)
-        return after
+    @cached_property
+    def _held_jacobian(self) -> Kernel:
+        """(t, x, p, command) -> dx'/dx."""
+        return self.held_slopes_kernel.derivative("held_jacobian", "x")
 
     def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
-        """Exact dx'/dx, shape (size, size); None if only differences give it.
-
-        Args:
-            t: Time [s].
-            x: q, v and memory.
-            command: The held command; None: the law acts continuously.
-        """
-        return None
-
-    @abstractmethod
-    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
-        """Changes of q and of v that close the passive constraints to first order."""
-
-    def projected(self, t: float, x: Array) -> Array:
-        """x put back onto the passive constraints: two Newton steps in q, then one in v."""
-        n = self.system.model.n
-        x = x.copy()
-        body = x[: self.size]
-        for _ in range(2):
-            body[:n] += self.closing(t, body)[0]
-        body[n : 2 * n] += self.closing(t, body)[1]
-        return x
-
-    def split(self, t: Any, x: Array) -> tuple[State, Array]:
-        """State and memory in a vector x."""
-        n = self.system.model.n
-        return State(t, x[:n], x[n : 2 * n]), x[2 * n : self.size]
+        if not self.differentiable:
+            return None
+        if command is None:
+            return self._jacobian(t, x, self.parameters)[0]
+        return self._held_jacobian(t, x, self.parameters, command)[0]
 
     @property
-    def memory_period(self) -> float | None:
-        """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
-        law, estimator = self.system.law, self.system.estimator
-        if estimator is not None:
-            return estimator.commands.period
-        return None if law is None else law.memory_period
+    def engine(self) -> str:  # type: ignore[override]
+        """`c` once a loop that shares these functions and steps runs on C, else `vm`; `numpy` if that was asked for."""
+        if self._in_numpy:
+            return "numpy"
+        return "c" if any(form == self.form for _, form in self._libraries) else "vm"
 
-    def _control(self, terms: Terms, memory: Array, system: System) -> Array:
-        command = system.command(terms, memory)
-        law = system.law
-        rate = np.zeros(0) if law is None else law.memory_rate(terms, memory, command)
-        disturbance = np.zeros(0) if law is None else law.disturbance(terms, memory)
-        wishes = () if law is None else law.wishes
-        required = [x for i, x in enumerate(command.residual) if i not in wishes]
-        residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
-        given_up = [abs(command.residual[i]) for i in (() if law is None else law.concedes)]
-        parts = [
-            command.u,
-            [command.rank],
-            residual,
-            [command.pivot_min],
-            [command.status],
-            given_up,
-            command.binding,
-            command.lack,
-            [command.steps, where(command.proven, 0.0, 1.0)] if law is not None and law.searches else [],
-            disturbance,
-            rate,
-        ]
-        return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
+    def program(self, substeps: int | None) -> Program:
+        """C source of the functions that a run evaluates.
 
-    def _closing(self, terms: Terms, system: System) -> tuple[Array, Array]:
-        passive, model = system.passive, system.model
-        return passive.closing(terms, model, velocity=False), passive.closing(terms, model, velocity=True)
+        Args:
+            substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
+        """
+        functions = [kernel.function for kernel in self._kernels(substeps)]
+        names = [kernel.function.name() for kernel in self._kernels(substeps)]
+        content = None if self._key is None else repr((self._key, names, substeps, self.form, self.projects))
+        return Program(functions, None if substeps == 0 else self.step(substeps), content)
 
-    def _motion(self, terms: Terms, command: Array, system: System) -> tuple[Array, Array]:
-        u, rate = command[self.layout.slices["u"]], command[self.layout.slices["memory_rate"]]
-        log = system.motion(terms, u)
-        rates = np.concatenate([terms.state.v, log.pop("acceleration"), rate])
-        return rates, np.concatenate([np.zeros(0), *log.values()])
+    @property
+    def is_stored(self) -> bool:
+        """Whether the key of `program` is known without its source."""
+        return self._key is not None
+
+    def batch_program(self, substeps: int | None) -> BatchProgram:
+        """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
+        content = None if self._key is None else repr((self._key, substeps, self.form, self.projects))
+        return BatchProgram(self.step(substeps), content=content)
+
+    def shares_functions(self, other: "Loop") -> bool:
+        """Whether two loops are the same up to parameters: one was `retuned` from the other."""
+        return self._steppers is other._steppers
+
+    def step(self, substeps: int | None) -> StepFunctions:
+        """The functions of `stepper(substeps)`."""
+        closing = self.closing_kernel.function if self.projects else None
+        if substeps is None:
+            return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
+        rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
+        return StepFunctions(substeps, rates.function, logged.function, control.function, self.form, closing)
+
+    @property
+    def form(self) -> DelayLayout | None:
+        """Sizes of realism, by which steps of loops with the same functions differ; None without realism."""
+        model, realism = self.system.model, self.system.realism
+        if realism is None:
+            return None
+        return DelayLayout(model.n, model.m, realism.earliest, realism.latest, realism.lagged, realism.width)
+
+    def _kernels(self, substeps: int | None) -> list[Kernel]:
+        """The kernels that a run calls from Python."""
+        if substeps is None:
+            kernels = [self.rates_kernel, self.slopes_kernel]
+        else:
+            kernels = [self.control_kernel, self.motion_kernel]
+        return [*kernels, self.closing_kernel] if self.projects else kernels
+
+    def run_on(self, library: Library, substeps: int | None) -> None:
+        """Evaluates a run in C from now on; `library` is of `program(substeps)`."""
+        for kernel in self._kernels(substeps):
+            kernel.run_on(library)
+        if substeps != 0 and self.system.realism is None:
+            self.stepper(substeps).run_on(library)
+        self._libraries[substeps, self.form] = None if substeps == 0 else library
+
+    def tick(self, engine: str = "c") -> ControlTick:
+        """The law for a loop in real time.
+
+        Args:
+            engine: `c`, or `vm`, which needs no compiler and takes several times as long.
+
+        Raises:
+            CompileError: C is asked for and cannot be had.
+        """
+        kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
+        if engine == "c":
+            kernel.run_on(Program([kernel.function]).load())
+        return self._tick(kernel)
+
+    def control(self, t: float, x: Array) -> Array:
+        if "rates_kernel" in vars(self) and "control_kernel" not in vars(self):
+            # a continuous run has whole rows; the function of commands alone would be traced for its start only
+            return self.rates(t, x)[1][: self.layout.command_size]
+        return super().control(t, x)
+
+    def control_tick(self) -> ControlTick:
+        return self._tick(self.control_kernel)
+
+    def _tick(self, control: Kernel) -> ControlTick:
+        call = BufferedCall(control)
+        t, x, parameters = (call.inputs[name] for name in ("t", "x", "p"))
+        parameters[:] = self.parameters
+        command = call.outputs["command"]
+        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
+
+    def goes_over(self, t: float, substeps: int | None) -> bool:
+        """Takes the library that `compilation` has made, between two steps; returns whether it did so now."""
+        library = None if self.compilation is None else self.compilation.ready()
+        if library is None:
+            return False
+        self.run_on(library, substeps)
+        self.compilation, self.switched = None, t
+        return True
+
+    def _of(self, system: System) -> Self:
+        other = super()._of(system)
+        other.compilation = other.switched = None
+        return other
+
+    def end_compilation(self, finish: bool) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
+        if self.switched is not None:
+            facts = {"t": self.switched, "to": "c", "note": ROUNDING}
+        compilation, self.compilation = self.compilation, None
+        if compilation is not None:
+            if compilation.problem:
+                facts = {"note": f"the run stayed on engine vm: {compilation.problem}"}
+            elif finish and compilation.leave():
+                facts = {"note": AFTERWARDS}
+            compilation.end()
+        return {"engine_switch": facts} if facts else {}
+
+    def c_library(self, substeps: int | None) -> Library | None:
+        """The library that repeats `stepper(substeps)` in C; None if it is not compiled, or a machine moves."""
+        return None if self.system.machine else self._libraries.get((substeps, self.form))
+
+    def stepper(self, substeps: int | None) -> Kernel:
+        """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
+
+        Args:
+            substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
+        """
+        if substeps not in self._steppers:
+            shapes = (
+                {name: (size,) for name, size in self._step_sizes().items()},
+                {
+                    "x": (self.size,),
+                    "row": (self.layout.size,),
+                },
+            )
+            function = DeferredFunction(STEP, *shapes, partial(self._step, substeps))
+            self._steppers[substeps] = Kernel(function, *shapes)
+        return self._steppers[substeps]
+
+    def _step(self, substeps: int | None) -> Any:
+        """CasADi function of `stepper(substeps)`."""
+        x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
+        if substeps is None:
+            slopes = self.slopes_kernel.function
+            rates, row = self.rates_kernel.function(t, x, p)
+            following = rk4(lambda s, y: slopes(s, y, p), t, x, h, first=rates)
+        else:
+            command = self.control_kernel.function(t, x, p)
+            rates, log = self.motion_kernel.function(t, x, p, command)
+            row, part = ca.vertcat(command, log), h / substeps
+            following = self._held_step(rates, t, x, part, p, command)
+            if substeps > 1:
+                times = t + part * ca.DM(range(1, substeps)).T
+                held = (ca.repmat(value, 1, substeps - 1) for value in (part, p, command))
+                following = self._held_stepper().fold(substeps - 1)(following, times, *held)
+        return ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
+
+    def _step_sizes(self) -> dict[str, int]:
+        return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
+
+    def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
+        """x after one step under a held command; `first` is x' at its start, or None."""
+        slopes = self.held_slopes_kernel.function
+        return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
+
+    def _held_stepper(self) -> Any:
+        """CasADi function (x, t, h, p, command) -> x after one step under a held command."""
+        sizes = {**self._step_sizes(), "command": self.layout.command_size}
+        x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
+        following = self._held_step(None, t, x, h, p, command)
+        return ca.Function("held_step", [x, t, h, p, command], [following])
+
+
+def _named(plant: Plant, equations: Any) -> dict[str, Any]:
+    """What equations read from a plant by name, parameters and coordinates apart: name -> value.
+
+    Args:
+        plant: The plant.
+        equations: Name -> equation; anything else reads nothing.
+    """
+    names: set[str] = set()
+    for equation in equations.values() if isinstance(equations, Mapping) else ():
+        names |= (parse(equation) if isinstance(equation, str) else equation).names
+    known = {*plant.coordinates, *parameter_fields(plant)}
+    return {name: getattr(plant, name) for name in sorted(names - known) if hasattr(plant, name)}

@@ -15,7 +15,7 @@ from servoctl.types import Array
 
 
 class ControlTick:
-    """One evaluation of the law; made by `CompiledLoop.tick`, or by `Loop.control_tick` on the engine of that loop.
+    """One evaluation of the law; made by `Loop.tick`, or by `Loop.control_tick` on the engine of that loop.
 
     Every array is a view that stays the same: write and read it in place, and copy what must outlive the next call.
     Not thread-safe: one per thread.

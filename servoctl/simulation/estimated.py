@@ -3,8 +3,7 @@
 The memory of the loop is that of the law, then that of the estimator, then what an executor may replace before each
 tick: the command that was really sent at the last one, and the time since then.
 
-Design: the plant at an estimated state is a function that is called, on symbols as on numbers, so that generated C
-holds it once.
+Design: the plant at an estimated state is a function that is called, so that generated C holds it once.
 """
 
 import dataclasses
@@ -83,29 +82,8 @@ def control(t: Any, x: Array, system: System, plant: PlantFunctions, law: LawAt)
     return np.concatenate([row[:end], *(found.shown[name] for name in estimator.shown), row[end:], change / h])
 
 
-class NumericPlant(PlantFunctions):
-    """The plant on numbers.
-
-    Args:
-        system: The model, and the tolerance of its constraints.
-        matrices: Evaluates the plant.
-    """
-
-    def __init__(self, system: System, matrices: Callable[[State], Matrices]) -> None:
-        self._system, self._matrices = system, matrices
-
-    def acceleration(self, state: State, u: Array) -> Array:
-        terms = self._system.terms(state, self._matrices(state))
-        if terms.finite is False or terms.positive is False:
-            return np.full(len(state.q), np.nan)
-        return terms.acceleration(u)
-
-    def passive(self, state: State) -> Rows:
-        return self._system.model.rows(state)[0]
-
-
 class TracedPlant(PlantFunctions):
-    """The plant on symbols.
+    """The plant at any state.
 
     Args:
         system: With symbols as parameters.

@@ -10,7 +10,6 @@ from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
 from servoctl.simulation.adaptive import Watched
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.grid import Grid
 from servoctl.simulation.hold import hold
 from servoctl.simulation.implicit import jacobian_of
@@ -24,7 +23,7 @@ from servoctl.simulation.rows import (
     RowCollector,
     last_row,
 )
-from servoctl.simulation.runge_kutta import hermite, rk4, rk4_steps
+from servoctl.simulation.runge_kutta import hermite, rk4_steps
 from servoctl.types import Array
 
 Advance = Callable[[float, Array, float], tuple[Array, Array]]  # (t, x, h) -> x after h, row at t
@@ -32,27 +31,20 @@ Advance = Callable[[float, Array, float], tuple[Array, Array]]  # (t, x, h) -> x
 
 def continuous(loop: Loop) -> Advance:
     """The Runge-Kutta step under a law that acts continuously."""
-    if isinstance(loop, CompiledLoop):
-        kernel, parameters = loop.stepper(None), loop.parameters
+    kernel, parameters = loop.stepper(None), loop.parameters
 
-        def compiled(t: float, x: Array, h: float) -> tuple[Array, Array]:
-            loop.evaluations += 4
-            following, row = kernel(x, t, h, parameters)
-            return following, row
+    def step(t: float, x: Array, h: float) -> tuple[Array, Array]:
+        loop.evaluations += 4
+        following, row = kernel(x, t, h, parameters)
+        return following, row
 
-        return compiled
-
-    def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
-        first, row = loop.rates(t, x)
-        return rk4(loop.derivative, t, x, h, first), row
-
-    return numeric
+    return step
 
 
 def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
     """The step over one hold of a sampled law."""
     substeps = integrator.substeps(period)
-    if isinstance(loop, CompiledLoop) and substeps:
+    if substeps:
         kernel, parameters = loop.stepper(substeps), loop.parameters
 
         def compiled(t: float, x: Array, h: float) -> tuple[Array, Array]:
@@ -102,15 +94,15 @@ def fixed(
     reached: tuple[int, Array] | None = (0, x)
     while reached is not None:  # once more if C is ready only during the run
         done, x = reached
-        library = loop.c_library(substeps) if isinstance(loop, CompiledLoop) else None
-        if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
+        library = loop.c_library(substeps)
+        if library is not None and wanted.only_steps:
             ticks = advance.ticks if isinstance(advance, Period) else None
             done, x = yield from _stretches(loop, library, collector, x, times, wanted, substeps, ticks, done)
         reached = yield from _stepped(loop, collector, x, times, advance, wanted, substeps, done)
 
 
 def _stretches(
-    loop: CompiledLoop,
+    loop: Loop,
     library: Library,
     collector: RowCollector,
     x: Array,
@@ -164,7 +156,7 @@ def _stepped(
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = times[k], times[k + 1] - times[k]
-        if isinstance(loop, CompiledLoop) and loop.goes_over(t, substeps) and wanted.only_steps:
+        if loop.goes_over(t, substeps) and wanted.only_steps:
             if collector.filled:
                 yield collector.chunk()
             return k, x

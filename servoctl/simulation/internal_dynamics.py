@@ -23,7 +23,6 @@ from servoctl.engine.kernel import Kernel
 from servoctl.engine.symbol import to_sx
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -86,7 +85,7 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
     Returns:
         None if the loop is not compiled and cannot be differentiated, or a derivative is not finite.
     """
-    if not isinstance(loop, CompiledLoop) or loop.size != 2 * loop.system.model.n:
+    if not loop.differentiable or loop.size != 2 * loop.system.model.n:
         return None
     errors, slopes = error_kernel(loop), slope_kernel(loop)
     p, t, still = loop.parameters, start.t, np.zeros(loop.size)
@@ -132,11 +131,11 @@ def _followed(system: System) -> Sequence[Row]:
     return () if system.following is None else system.model.task_rows
 
 
-def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
+def _once(make: Callable[[Loop], Kernel]) -> Callable[[Loop], Kernel]:
     """Caches `make(loop)` for all loops that share its functions."""
 
     @wraps(make)
-    def kept(loop: CompiledLoop) -> Kernel:
+    def kept(loop: Loop) -> Kernel:
         known: Kernel | None = loop.derived.get(make.__name__)
         if known is None:
             known = loop.derived[make.__name__] = make(loop)
@@ -146,7 +145,7 @@ def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Ke
 
 
 @_once
-def error_kernel(loop: CompiledLoop) -> Kernel:
+def error_kernel(loop: Loop) -> Kernel:
     """(t, x, p, f) -> e, E = de/dx, and H = d/dx (E f + de/dt) at a fixed f, so that `E J + H = d(e')/dx`."""
     model = loop.system.model
     given = loop.inputs("t", "x", "p")
@@ -171,7 +170,7 @@ def error_kernel(loop: CompiledLoop) -> Kernel:
 
 
 @_once
-def slope_kernel(loop: CompiledLoop) -> Kernel:
+def slope_kernel(loop: Loop) -> Kernel:
     """(t, x, p) -> f, its Jacobian J = df/dx, and its slope in time."""
     t, x, p = (to_sx(value) for value in loop.inputs("t", "x", "p").values())
     f = loop.slopes_kernel.function(t, x, p)

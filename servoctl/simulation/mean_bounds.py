@@ -30,7 +30,7 @@ from servoctl.estimation.bound import PlantFunctions
 from servoctl.laws.active_set import above, at_least, greatest
 from servoctl.laws.law import Acceleration, BoundLaw
 from servoctl.mechanics.terms import Matrices, Terms
-from servoctl.simulation.estimated import NumericPlant, TracedPlant, called_kernel, disturbed
+from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -47,34 +47,6 @@ def foreseeing(system: System) -> bool:
 
 
 def with_mean_bounds(
-    terms: Terms, memory: Array, system: System, matrices: Callable[[State], Matrices], d: Array | None = None
-) -> Terms:
-    """The terms with the rows of the bounds as means, on numbers.
-
-    Args:
-        terms: The terms now, with the disturbance.
-        memory: Of the law.
-        system: Plant and law.
-        matrices: Evaluates the plant.
-        d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
-    """
-    law = system.law
-    assert law is not None
-    then, middle = law.foreseen(terms, memory, _under(NumericPlant(system, matrices), d))
-    late = then is not terms.state
-    G, free, scale = law.bound_rows(terms)
-    least = law.bound_least(matrices(then).bounds if late else terms.matrices.bounds)
-    last, change = law.last_sent(memory), np.zeros(len(free))
-    effect = G @ last
-    if late or _near(effect, free, least):
-        at = system.terms(middle, _under_command(matrices(middle), last))
-        at = at if d is None else disturbed(at, d)
-        if at.finite is not False and at.positive is not False:
-            change = _change(effect + free, _values(law, at))
-    return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
-
-
-def with_traced_mean_bounds(
     terms: Terms,
     memory: Array,
     system: System,
@@ -82,13 +54,15 @@ def with_traced_mean_bounds(
     matrices: Callable[[Mapping[str, Array]], Matrices],
     d: Array | None = None,
 ) -> Terms:
-    """The same on symbols.
+    """The terms with the rows of the bounds as means.
 
     Args:
-        terms, memory, d: As of `with_mean_bounds`.
-        system: With symbols as parameters.
+        terms: The terms now, with the disturbance.
+        memory: Of the law.
+        system: Plant and law, with symbols as parameters.
         p: Those symbols.
         matrices: The matrices at t, q and v from such symbols.
+        d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
     """
     law, n = system.law, system.model.n
     assert law is not None
@@ -156,7 +130,7 @@ def _under(plant: PlantFunctions, d: Array | None) -> Acceleration:
 
 
 def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], now: Array) -> Array:
-    """`_change` on symbols until later, with the arguments of the kernel; 0, and not evaluated, if `far` is 1."""
+    """`_change` until later, with the arguments of the kernel; 0, and not evaluated, if `far` is 1."""
     arguments = [*middle, now]
     fresh = [symbols(f"x{i}", *np.shape(each)) for i, each in enumerate(arguments)]
     state, (later,) = symbols("state", len(now) + 1), kernel(*fresh[:-1])

@@ -11,7 +11,6 @@ from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import SETTLING_BAND
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.divergence import suspicious
 from servoctl.simulation.fixed import Wanted
 from servoctl.simulation.grid import Grid
@@ -56,7 +55,7 @@ def plan_of(
 
     They can with fixed steps, not too many, a compiled loop without projection, and rows at steps.
     """
-    if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or loop.projects or loop.system.machine:
+    if integrator.method != "rk4" or not loop.traced or loop.projects or loop.system.machine:
         return None
     times = Grid(start, start + duration, period or integrator.step)
     if len(times) > MOST_TIMES:

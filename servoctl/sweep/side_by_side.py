@@ -19,7 +19,6 @@ import numpy as np
 from servoctl.assembly.run import Run
 from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import batch_library
 from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.noise import tick_noise
@@ -123,8 +122,7 @@ class SideBySide:
         """Whether a run evaluates the functions of the config, in as many steps per hold, and no judge needs rows."""
         loop = run.loop
         return (
-            isinstance(loop, CompiledLoop)
-            and loop.shares_functions(self._run.loop)
+            loop.shares_functions(self._run.loop)
             and run.settings.substeps == self._substeps
             and not MotionMonitor(loop, run.start, run.settings).needs_rows
         )
@@ -141,7 +139,7 @@ class SideBySide:
 
 def _delay_layout(run: Run) -> DelayLayout | None:
     """The layout of the delay buffers: runs that evaluate the same functions may differ in it."""
-    return run.loop.form if isinstance(run.loop, CompiledLoop) else None
+    return run.loop.form
 
 
 def plan_for(run: Run) -> BatchPlan | None:
@@ -152,7 +150,6 @@ def plan_for(run: Run) -> BatchPlan | None:
 
 def parameters_of(run: Run) -> Array:
     """The parameters of one step of the loop."""
-    assert isinstance(run.loop, CompiledLoop)
     return run.loop.step_parameters
 
 

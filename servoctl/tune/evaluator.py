@@ -15,7 +15,6 @@ from servoctl.assembly.run import Run
 from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import UNSTABLE, Reserve, reserve
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import Row, greatest_is_best
 from servoctl.sweep.series import at_every_step, config_at
@@ -62,10 +61,9 @@ class Evaluator:
 
     def __init__(self, problem: SearchProblem, runner: Runner = run_all) -> None:
         self._problem, self._runner = problem, runner
-        if isinstance(problem.run.loop, CompiledLoop):
-            # Accessing the kernels traces them here once; all retuned loops share them.
-            loop = problem.run.loop
-            _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
+        # Accessing the kernels traces them here once; all retuned loops share them.
+        loop = problem.run.loop
+        _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
         self._first = at_every_step(run_at(problem.run, problem.scenarios[0], strict=False))
         self._known: dict[Any, Reserve] = {}
         self.engines: set[str] = set()  # engines of the runs so far

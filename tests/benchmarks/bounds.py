@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.assembly import load
 from servoctl.errors import CompileError
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 from tests.benchmarks import two_robots
 from tests.benchmarks.contest import Entry, Line, Results, medians
@@ -65,7 +65,7 @@ def _compared(work: str, config: str, settings: Mapping[str, Sequence[str]], t: 
     loops, inside = {}, {}
     for name, each in settings.items():
         loop = load(config, each, "vm", strict=False).loop
-        assert isinstance(loop, CompiledLoop)
+        assert isinstance(loop, Loop)
         loops[name] = loop
         inside[name] = Inside(loop.control_kernel.function, t, _second_tick(loop, t, x), loop.parameters)
     times = medians(inside, 2 if quick else 40, len(t))
@@ -79,7 +79,7 @@ def _compared(work: str, config: str, settings: Mapping[str, Sequence[str]], t: 
     return Line(f"law of {work}, inside C", tuple(entries), note)
 
 
-def _second_tick(loop: CompiledLoop, t: Array, x: Array) -> Array:
+def _second_tick(loop: Loop, t: Array, x: Array) -> Array:
     """q, v and the memory of the law one tick after its start, shape (states, size)."""
     period, rate = loop.memory_period, loop.layout.slices["memory_rate"]
     at_start = np.hstack([x, np.tile(loop.memory_start, (len(x), 1))])

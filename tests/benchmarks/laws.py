@@ -21,12 +21,12 @@ from servoctl.errors import CompileError
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.spatial import dynamics
+from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
-from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.pose import Position
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 from tests.benchmarks import peers
@@ -163,7 +163,7 @@ def laws_inside(name: str, quick: bool) -> Results:
         loop, exact_loop, t, q, v, peer = law.make(quick)
         contest, x, u = Contest(len(t)), np.hstack([q, v]), loop.layout.slices["u"]
         compiling = None
-        if isinstance(loop, CompiledLoop):
+        if isinstance(loop, Loop):
             try:
                 inside = Inside(loop.control_kernel.function, t, x, loop.parameters)
                 contest.enter_inside(INSIDE, inside, u)

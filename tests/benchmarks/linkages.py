@@ -15,7 +15,7 @@ from servoctl.assembly.classes import load_class
 from servoctl.assembly.make import load
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 from tests.benchmarks.contest import Entry, Line, Results
 from tests.benchmarks.parallelogram import DURATION, exact_angle, pose, pose_rate, rotating_angle, start_overrides
@@ -42,7 +42,7 @@ class LinkageStart:
         """The start in our 12 coordinates and velocities."""
         return np.concatenate([pose(self.theta), pose_rate(self.theta, self.rate)])
 
-    def loop(self, alpha: float | None) -> CompiledLoop:
+    def loop(self, alpha: float | None) -> Loop:
         """The linkage in our coordinates, with Baumgarte's alpha = beta [1/s] or, by default, projection."""
         overrides = [*start_overrides(self.theta, self.rate), "run.integrator={method: rk4, step: 0.01}"]
         return compiled(load("parallelogram", [*overrides, *baumgarte(alpha)], "vm"))

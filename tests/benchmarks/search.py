@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from servoctl.errors import CompileError
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
@@ -139,7 +139,7 @@ class PeerMotion:
 
 
 def our_candidates(
-    make: Callable[[float | None], CompiledLoop],
+    make: Callable[[float | None], Loop],
     x: Array,
     duration: float,
     shown: list[int],
@@ -157,7 +157,7 @@ def our_candidates(
         engine: `c` or `vm`; without a compiler it is `vm`.
     """
 
-    def run(loop: CompiledLoop, integrator: Integrator) -> Motion:
+    def run(loop: Loop, integrator: Integrator) -> Motion:
         chunks = list(integrate(loop, x, 0.0, duration, integrator))
         t, states = (np.concatenate([getattr(chunk, part) for chunk in chunks]) for part in ("t", "x"))
         return t, states[:, shown]

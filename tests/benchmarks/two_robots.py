@@ -15,7 +15,7 @@ from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.runge_kutta import rk4
@@ -76,9 +76,9 @@ def states(count: int) -> States:
     return States(t, q + SPREAD[0] * source.normal(size=q.shape), v + SPREAD[1] * source.normal(size=q.shape))
 
 
-def compiled(run: Run) -> CompiledLoop:
+def compiled(run: Run) -> Loop:
     """The compiled loop of a run."""
-    assert isinstance(run.loop, CompiledLoop)
+    assert isinstance(run.loop, Loop)
     return run.loop
 
 
@@ -103,7 +103,7 @@ def baumgarte(alpha: float | None) -> list[str]:
     return [] if alpha is None else [f"plant.passive.correction={{baumgarte: {{alpha: {alpha!r}, beta: {alpha!r}}}}}"]
 
 
-def in_place(loop: CompiledLoop, kernel: Kernel, parts: int | None, where: States) -> Callable[[int], list[Array]]:
+def in_place(loop: Loop, kernel: Kernel, parts: int | None, where: States) -> Callable[[int], list[Array]]:
     """A function of (t, x, p) in C, called on fixed arrays for arguments and results, at a state by index."""
     library = loop.program(parts).load()
     t = where.t.tolist()
@@ -223,7 +223,7 @@ def peer_run(law: Peer, q: Array, steps: int) -> Callable[[], Array]:
     return go
 
 
-def run_rows(loop: CompiledLoop, x: Array, duration: float, output_step: float | None) -> Array:
+def run_rows(loop: Loop, x: Array, duration: float, output_step: float | None) -> Array:
     """States of a run by RK4, shape (rows, size)."""
     chunks = integrate(loop, x, 0.0, duration, Integrator("rk4", STEP), None, output_step)
     return np.concatenate([chunk.x for chunk in chunks])

@@ -16,7 +16,7 @@ from servoctl.engine.lookup import TABLES
 from servoctl.engine.repeat import REPEATED
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 
 PLANT = """\
@@ -57,13 +57,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def looped(config: str | Path, *changes: str) -> CompiledLoop:
+def looped(config: str | Path, *changes: str) -> Loop:
     loop = load(config, changes, "vm").loop
-    assert isinstance(loop, CompiledLoop)
+    assert isinstance(loop, Loop)
     return loop
 
 
-def row(loop: CompiledLoop) -> Array:
+def row(loop: Loop) -> Array:
     return loop.rates(0.3, np.linspace(0.1, 0.9, loop.size))[1]
 
 
@@ -71,7 +71,7 @@ def refuse_to_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     def traced(*values: Any) -> None:
         raise ServoctlError("traced again")
 
-    monkeypatch.setattr(CompiledLoop, "_control", traced)
+    monkeypatch.setattr(Loop, "_control", traced)
 
 
 @pytest.mark.parametrize("config", ["scara_path", "coordinated_robots_limited"])
@@ -96,7 +96,7 @@ def test_a_function_from_the_cache_gives_the_same_bits(
 def test_a_sampled_law_with_bounds_comes_from_the_cache_with_the_same_bits(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, changes: tuple[str, ...]
 ) -> None:
-    def commands(loop: CompiledLoop) -> Array:
+    def commands(loop: Loop) -> Array:
         return loop.control(0.3, np.linspace(0.1, 0.9, loop.size))
 
     fresh = looped("arm_obstacle", *changes)

@@ -9,7 +9,7 @@ import servoctl
 from servoctl.engine import compiler
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.errors import CompileError
-from servoctl.simulation.compiled import CompiledLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
 from servoctl.types import Status
 
@@ -19,9 +19,9 @@ ENGINES = [
 ]
 
 
-def ready(engine: str, *settings: str, name: str = "coordinated_robots") -> tuple[Any, CompiledLoop, ControlTick]:
+def ready(engine: str, *settings: str, name: str = "coordinated_robots") -> tuple[Any, Loop, ControlTick]:
     run = servoctl.load(name, settings, engine="vm")
-    assert isinstance(run.loop, CompiledLoop)
+    assert isinstance(run.loop, Loop)
     return run, run.loop, run.loop.tick(engine)
 
 

@@ -48,12 +48,34 @@ def test_two_functions_with_other_numbers_are_two_laws() -> None:
     assert [simulated(stiff(k))["u.F"][0] for k in (1.0, 3.0)] == pytest.approx([-0.1, -0.3])
 
 
+@pytest.mark.parametrize("period", [None, 0.01])
+def test_a_function_that_symbols_cannot_follow_runs_in_numpy_and_says_so(period: float | None) -> None:
+    """A bang-bang law: the same motion as with `where`, which symbols can follow."""
+    run = simulated(lambda t, q, v: [-1.0 if v[0] > 0.0 else 1.0], "auto", period=period)
+    traced = simulated(lambda t, q, v: [sc.where(v[0] > 0.0, -1.0, 1.0)], "vm", period=period)
+    np.testing.assert_allclose(run.q, traced.q, rtol=0, atol=1e-12)
+    (note,) = (line for line in run.metadata["warnings"] if line.startswith("a function of the law runs in NumPy: "))
+    assert "test_feedback.py:" in note and "the truth of a symbol is not known" in note
+    assert not any("NumPy" in line for line in traced.metadata["warnings"])
+
+
+def test_an_exception_of_such_a_function_stops_the_run_with_its_line() -> None:
+    def law(t: float, q: Any, v: Any) -> list[float]:
+        if t > 0.1:
+            raise ArithmeticError("out of ideas")
+        return [float(q[0])]
+
+    run = simulated(law)
+    assert run.metadata["status"] == "stopped" and run.t[-1] == pytest.approx(0.1, abs=2e-3)
+    assert "law: the function failed at t = 0.1" in run.metadata["error"]
+    assert "ArithmeticError: out of ideas (line " in run.metadata["error"]
+
+
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
         (lambda t, q, v: [1.0, 2.0], r"returns shape \(2,\), the plant has 1 inputs"),
-        (lambda t, q: [1.0], "takes 2 positional arguments"),
-        (lambda t, q, v: [float(q[0])], "the value of a symbol is not known"),
+        (lambda t, q: [1.0], r"takes other arguments than \(t, q, v\): too many positional arguments"),
         (3, r"expected a function \(t, q, v\) -> inputs, got 3"),
     ],
 )

@@ -18,6 +18,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
+from servoctl.laws.user_function import UserFunction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status
@@ -165,7 +166,8 @@ def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:
         return np.array([3.0, -1.0, state.t, 2.0, state.q[0], state.v[1]])
 
     for state, m in states("coordinated_robots"):
-        plain, wished = law.control(model, state).u, replace(law, null_space=wish).control(model, state).u
+        wishing = replace(law, null_space=UserFunction(lambda t, q, v: wish(State(t[0], q, v)), None))
+        plain, wished = law.control(model, state).u, wishing.control(model, state).u
         T, _ = task_map(m)
         np.testing.assert_allclose(T @ wished, T @ plain, rtol=0, atol=1e-9 * (1.0 + np.abs(plain).max()))
         part = (np.eye(6) - np.linalg.pinv(T) @ T) @ wish(state)

@@ -12,8 +12,7 @@ from servoctl.engine import compiler
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.simulation.compiled import CompiledLoop
-from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.closed_loop import Loop
 from servoctl.types import State, Status
 from tests.laws.test_outcomes import Masses
 
@@ -124,7 +123,7 @@ def test_the_tolerance_is_that_of_the_rows_of_priority_1(wanted: float) -> None:
     law = ConstraintFollowing(Baumgarte(1.0, 1.0), priorities={"c": 2})
     start = State(0.0, np.array([0.0, 0.0]), np.zeros(2))
     found = make_system(Masses(weight=0.0), task, law, {}, start, None, 1e-6)
-    for loop in (NumpyLoop(found), CompiledLoop(found)):
+    for loop in (Loop(found, in_numpy=True), Loop(found)):
         row, slices = loop.control(0.0, np.zeros(4)), loop.layout.slices
         expected = Status.INFEASIBLE if wanted / 2 > 1e-8 else Status.RANK_DEFICIENT
         assert Status.from_code(row[slices["status"]][0]) is expected

@@ -1,6 +1,6 @@
 """The status of a command: met, dependent, without effect, contradicting, limited, or no command at all.
 
-Every case runs in NumPy and compiled: the outcome must not depend on the engine.
+Every case runs with the plant in NumPy and compiled: the outcome must not depend on the engine.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,6 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Constraint, Holonomic, SecondOrder
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.compiled import CompiledLoop
-from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
 
@@ -59,7 +57,7 @@ def system(task: dict[str, Constraint], law: ConstraintFollowing | None, plant: 
 def outcomes(found: System, x: Any = None, t: float = 0.0) -> list[dict[str, Array]]:
     """The row of each engine."""
     x = np.concatenate([START.q, START.v]) if x is None else np.asarray(x, dtype=float)
-    loops: list[Loop] = [NumpyLoop(found), CompiledLoop(found)]
+    loops = [Loop(found, in_numpy=True), Loop(found)]
     rows = [loop.control(t, x) for loop in loops]
     names = ("u", "rank", "residual", "pivot_min", "status")
     return [{name: row[loop.layout.slices[name]] for name in names} for loop, row in zip(loops, rows, strict=True)]
@@ -195,7 +193,7 @@ def test_numbers_that_are_not_finite_give_no_command(name: str) -> None:
 def test_a_mass_matrix_that_is_not_positive_definite_gives_no_command_and_no_motion(law: Any) -> None:
     found = system({"a": X1} if law else {}, law, Masses(slope=1.0))
     x = np.array([-3.0, 0.0, 0.1, 0.2])
-    for loop in (NumpyLoop(found), CompiledLoop(found)):
+    for loop in (Loop(found, in_numpy=True), Loop(found)):
         rates, row = loop.rates(0.0, x)
         assert rates[:2].tolist() == [0.1, 0.2] and np.isnan(rates[2:]).all()
         assert Status.from_code(row[loop.layout.slices["status"]][0]) is Status.NOT_POSITIVE
@@ -206,7 +204,7 @@ def test_a_mass_matrix_that_is_not_positive_definite_gives_no_command_and_no_mot
 def test_a_nan_in_the_motion_alone_stays_nan() -> None:
     """A command held over a state that is lost: nothing may come out as a number."""
     found = system({"a": X1}, LIMITED)
-    for loop in (NumpyLoop(found), CompiledLoop(found)):
+    for loop in (Loop(found, in_numpy=True), Loop(found)):
         held = loop.control(0.0, np.array([0.5, 0.0, 0.0, 0.0]))
         assert np.isfinite(held).all()
         assert np.isnan(loop.motion(0.0, np.array([0.5, 0.0, np.nan, 0.0]), held)[0][2:]).all()

@@ -9,8 +9,9 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import ConfigError, MissingPackageError
+from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.mjcf import read_mjcf
-from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
+from servoctl.mechanics.spatial.plant import Robot
 
 ARM = """<mujoco model="arm">
   <compiler angle="radian" autolimits="true"/>

@@ -1,4 +1,4 @@
-"""Executors whose law is traced to CasADi functions: what they share, and the one whose plant stays in NumPy."""
+"""The functions of a loop, traced from the stages of `System`."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -9,18 +9,17 @@ import numpy as np
 
 from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.structured import Sparse
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
-from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import LogCall
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
-from servoctl.simulation.mean_bounds import foreseeing, with_traced_mean_bounds
+from servoctl.simulation.loop_stages import LoopStages
+from servoctl.simulation.mean_bounds import foreseeing, with_mean_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -31,13 +30,16 @@ def _parameters(system: System) -> Array:
     return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
-class TracedLoop(Loop):
+class TracedLoop(LoopStages):
     """Evaluates CasADi functions that are traced from the stages of `System`."""
 
     engine = "vm"
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, in_numpy: bool) -> None:
         super().__init__(system)
+        opaque = system.model.opaque, None if system.law is None else system.law.opaque
+        self._in_numpy = in_numpy
+        self.traced = not in_numpy and opaque == (None, None)  # whether all of it is traced, so that it has C
         model, law = system.model, system.law
         # parameters of plant, constraints, law and stabilisation in one vector, an input of every function
         self.parameters = _parameters(system)
@@ -57,18 +59,23 @@ class TracedLoop(Loop):
             estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
         self._key = self._stored_under()
-        if not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
+        if not self._in_numpy and not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
             _ = self._command  # whether the law can be traced is known from the start
 
+    @cached_property
+    def differentiable(self) -> bool:
+        """Whether it has derivatives: all is traced, and no decomposition runs in NumPy for its size."""
+        return self.traced and (stored.has_kernel(self._key, "rates") or not numpy_calls(self.rates_kernel.function))
+
+    @abstractmethod
     def _stored_under(self) -> str | None:
         """The key of the loop's functions in the cache; None: they are not kept there."""
-        return None
 
     @cached_property
     def _terms(self) -> Terms:
-        n, count = self.system.model.n, len(self.system.model.parameters)
+        n = self.system.model.n
         t, x, p = self._given["t"], self._given["x"], self._given["p"]
-        matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
+        matrices = self._matrices_at({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p})
         terms: Terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
         return terms
 
@@ -79,7 +86,7 @@ class TracedLoop(Loop):
         memory = self._given["x"][2 * self.system.model.n :]
         terms = self._terms
         if foreseeing(self.system):
-            terms = with_traced_mean_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
+            terms = with_mean_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
         command: Array = trace(self._control, terms, memory, self._symbolic)
         return command
 
@@ -91,7 +98,7 @@ class TracedLoop(Loop):
         def row(terms: Terms, memory: Array, d: Array) -> Array:
             """The command at the estimated state, with the bounds as they are when it acts."""
             if foreseeing(system):
-                terms = with_traced_mean_bounds(terms, memory, system, p, self._matrices_at, d)
+                terms = with_mean_bounds(terms, memory, system, p, self._matrices_at, d)
             traced: Array = trace(self._control, terms, memory, system)
             return traced
 
@@ -101,7 +108,8 @@ class TracedLoop(Loop):
 
     def _matrices_at(self, given: Mapping[str, Array]) -> Matrices:
         """The matrices at t, q and v from these symbols, with all parameters in p."""
-        return self._traced_matrices({**given, "p": given["p"][: len(self.system.model.parameters)]})
+        p = given["p"][: len(self.system.model.parameters)]
+        return self.system.model.symbolic_matrices({**given, "p": p}, self._in_numpy)
 
     def _of(self, system: System) -> Self:
         other = super()._of(system)
@@ -125,14 +133,6 @@ class TracedLoop(Loop):
         super().take_estimator(estimator)
         values = parameter_values(estimator)
         self.parameters[len(self.parameters) - len(values) :] = values
-
-    @abstractmethod
-    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        """The matrices of motion as expressions of the inputs."""
-
-    def _numbers(self, t: float, x: Array) -> list[Array]:
-        """Further inputs of the functions, after time, state and parameters."""
-        return []
 
     def inputs(self, *names: str) -> dict[str, Array]:
         """Symbols of some inputs: name -> array."""
@@ -190,29 +190,27 @@ class TracedLoop(Loop):
 
     def derivative(self, t: float, x: Array) -> Array:
         self.evaluations += 1
-        return self.slopes_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
+        return self.slopes_kernel(t, x, self.parameters)[0]
 
     def held_derivative(self, t: float, x: Array, command: Array) -> Array:
         self.evaluations += 1
-        return self.held_slopes_kernel(t, x, self.parameters, command, *self._numbers(t, x))[0]
+        return self.held_slopes_kernel(t, x, self.parameters, command)[0]
 
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
-        dq, dv = self.closing_kernel(t, x, self.parameters, *self._numbers(t, x))
+        dq, dv = self.closing_kernel(t, x, self.parameters)
         return dq, dv
 
     def control(self, t: float, x: Array) -> Array:
         self.evaluations += 1
-        return self.control_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
+        return self.control_kernel(t, x, self.parameters)[0]
 
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         self.evaluations += 1
-        rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
+        rates, log = self.motion_kernel(t, x, self.parameters, command)
         return rates, log
 
     def log_call(self, x: Array, command: Array, log: Array) -> LogCall:
         kernel, time, parameters = self.motion_kernel, np.zeros(1), self.parameters.copy()
-        if len(kernel.inputs) > 4:  # NumPy evaluates the plant before each call
-            return super().log_call(x, command, log)
         rates = np.zeros(kernel.outputs["rates"])
         call = kernel.bound([time, x, parameters, command], [rates, log])
 
@@ -225,41 +223,5 @@ class TracedLoop(Loop):
 
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         self.evaluations += 1
-        rates, row = self.rates_kernel(t, x, self.parameters, *self._numbers(t, x))
+        rates, row = self.rates_kernel(t, x, self.parameters)
         return rates, row
-
-
-class OpaqueLoop(TracedLoop):
-    """Evaluates the plant in NumPy, and the compiled law on the entries of its matrices that may not be zero."""
-
-    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        model = self.system.model
-        plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-        forms = self._forms()
-        shapes: dict[str, tuple[int, ...]] = {"Q": (model.n,), "c": (model.n,)}
-        groups = [name for name in ("passive", "task", "bounds") if f"{name}_A" in forms]
-        for group in groups:
-            shapes |= {f"{group}_{name}": (len(forms[f"{group}_A"]),) for name in ("b", "violation", "rate")}
-        shapes |= {key: (len(form.values),) for key, form in forms.items()}
-        fresh = inputs(shapes)
-        self._given |= fresh
-        dense = {key: np.asarray(form.with_values(fresh[key])) for key, form in forms.items()}
-        passive, task, *bounds = (
-            Rows(dense[f"{group}_A"], *(fresh[f"{group}_{name}"] for name in ("b", "violation", "rate")))
-            for group in groups
-        )
-        M, Q, B, c = dense["M"], fresh["Q"], dense["B"], fresh["c"]
-        return Matrices(plant, M, Q, B, c, passive, task, model.singular, bounds=bounds[0] if bounds else None)
-
-    def _forms(self) -> dict[str, Sparse]:
-        """Where M, B and A may have entries."""
-        return dict(zip(("M", "B", "passive_A", "task_A", "bounds_A"), self.system.model.forms, strict=False))
-
-    def _numbers(self, t: float, x: Array) -> list[Array]:
-        m = self.system.model.structured_matrices(self.split(t, x)[0])
-        numbers = [m.Q, m.c]
-        groups = [m.passive, m.task, *([] if m.bounds is None else [m.bounds])]
-        for rows in groups:
-            numbers += [rows.b, rows.violation, rows.violation_rate]
-        matrices = (m.M, m.B, *(rows.A for rows in groups))
-        return [*numbers, *map(Sparse.entries_of, self._forms().values(), matrices)]
