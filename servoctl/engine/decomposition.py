@@ -261,7 +261,7 @@ def decomposition_function(rows: int, n: int, masked: bool = False, written: boo
         written: Whether it is written out in operations on numbers, whatever its size.
     """
     written = written or rows <= FEW
-    kind = ca.SX if written else ca.MX
+    kind: Any = ca.SX if written else ca.MX
     A, tolerance = kind.sym("A", rows, n), kind.sym("tolerance")
     C, Z, live, pivots = _pivoted_rows(A, tolerance) if written else _pivots_of_matrices(A, tolerance)
     U, R = _columns(C, live)
