@@ -253,6 +253,18 @@ def test_at_400_pixels_every_value_of_a_table_is_visible(browser: Any, runs: dic
         )
 
 
+def test_diagnostics_are_folded_until_they_are_asked_for(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["robots"]], tmp_path) as found:
+        section = found.page.locator("section[aria-label='Rank, pivot and residual of the law']")
+        assert not section.locator(".panel").first.is_visible()
+        section.locator("summary").click()
+        panel = section.locator(".panel").first
+        assert panel.is_visible()
+        found.page.wait_for_timeout(200)
+        drawn = section.locator("canvas").first.bounding_box()["width"]
+        assert drawn > 0.9 * panel.bounding_box()["width"]
+
+
 @pytest.mark.parametrize("size", [(1300, 700), (400, 844)])
 def test_the_animation_stays_visible_while_the_plots_scroll(
     size: tuple[int, int], browser: Any, runs: dict[str, Path], tmp_path: Path
@@ -260,6 +272,7 @@ def test_the_animation_stays_visible_while_the_plots_scroll(
     width, height = size
     with opened(browser, [runs["robots"]], tmp_path, viewport={"width": width, "height": height}) as found:
         page = found.page
+        page.evaluate("document.querySelectorAll('#plots details').forEach((box) => { box.open = true; })")
         page.evaluate("document.querySelector('#plots section:last-child').scrollIntoView({ block: 'end' })")
         box = page.locator("#player").bounding_box()
         assert page.evaluate("scrollY") > 500

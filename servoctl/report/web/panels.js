@@ -5,25 +5,22 @@ const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const histograms = []; // their horizontal axis is not time: each is a plot group of its own
 const ROUND_OFF = 1e-9; // rows whose error stays below this are as exact as numbers allow
 const NEAR = 2; // limits are drawn up to this multiple of the largest input
+const DIAGNOSTICS = new Set(["Rank, pivot and residual of the law", "Energy and forces"]); // folded until asked for
 const MANY = 24; // with more lines, lines are thin and there is no legend
 
 /** Adds every panel for which a run has data. */
 function addPanels(root, group, content) {
   const { runs } = content;
-  const section = (title) => {
-    const box = document.createElement("section");
-    box.setAttribute("aria-label", title);
-    box.innerHTML = `<h2>${title}</h2>`;
-    return box;
-  };
   for (const [title, fill] of [
     ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Errors", violations], ["Bounds", bounds], ["Funnels", funnels], ["Rank, pivot and residual of the law", evidence],
     ["What the model does not explain", disturbances], ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
-    const box = section(title);
+    const section = document.createElement("section"), folded = DIAGNOSTICS.has(title);
+    section.setAttribute("aria-label", title);
+    section.innerHTML = folded ? `<details><summary><h2>${title}</h2></summary></details>` : `<h2>${title}</h2>`;
+    const box = folded ? section.firstChild : section;
     fill(box, group, runs, content);
-    if (box.children.length < 2) continue;
-    root.append(box);
+    if (box.children.length > 1) root.append(section);
   }
 }
 

@@ -12,6 +12,9 @@ function shown(x, digits = 4) {
   return size >= 1e5 || size < 1e-3 ? x.toExponential(digits - 2) : String(+x.toPrecision(digits));
 }
 
+/** x, or 0 where it is the rounding of numbers of this size. */
+const snapped = (x, size) => (x !== null && Math.abs(x) < 1e-12 * size ? 0 : x);
+
 /** Index of the value nearest to x in an ascending array. */
 function nearest(xs, x) {
   let low = 0, high = xs.length - 1;
@@ -121,7 +124,7 @@ class PlotGroup {
     const { spec } = plot;
     const ink = colourOf("--quiet"), grid = { stroke: colourOf("--grid"), width: 1 };
     const axis = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-    const value = (u, x) => (x === null || x === undefined ? "–" : `${shown(x)}${spec.unit ? " " + spec.unit : ""}`);
+    const value = (u, x) => (x === null || x === undefined ? "–" : `${shown(spec.log ? x : snapped(x, u.scales.y.max - u.scales.y.min))}${spec.unit ? " " + spec.unit : ""}`);
     return {
       width: Math.max(plot.root.clientWidth, 200),
       height: spec.height ?? 190,

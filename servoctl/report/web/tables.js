@@ -118,8 +118,9 @@ function metricsOf({ summary, units, tasks }) {
     const values = { "least h": bound.min, "holds [s]": bound.active_time, "violated [s]": bound.violated_time };
     out.push({ part: "bound", name, unit: units[`bound.${name}`] ?? "", values });
   }
+  const most = Math.max(0, ...Object.values(summary.inputs ?? {}).map(({ rms }) => rms ?? 0));
   for (const [name, { min, max, rms }] of Object.entries(summary.inputs ?? {})) {
-    out.push({ part: "input", name, unit: units[`u.${name}`] ?? "", values: { min, max, rms } });
+    out.push({ part: "input", name, unit: units[`u.${name}`] ?? "", values: { min: snapped(min, most), max: snapped(max, most), rms } });
   }
   return out;
 }
