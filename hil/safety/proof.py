@@ -9,9 +9,9 @@ those. The test adds to the torque of every drive +d, -d, -d, +d, each for a qua
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
-Design: a drive with the wrong polarity shows as soon as its brake opens. No load makes a machine fall faster than
-without torque, so one that does is driven by its own motor. Torque that is missing or too large shows there too. These
-rules are ours; the momentum balance is that of `hil.sensing.tracking`.
+Design: a drive with the wrong polarity shows as soon as its brake opens: `hil.safety.axis_motion` judges that. What
+friction hides there is `unproved`, and watched by `hil.sensing.arrival` from then on. These rules are ours; the
+momentum balance is that of `hil.sensing.tracking`.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.drives.settings import DriveSettings
+from hil.safety.axis_motion import CERTAIN, REVERSED, AxisMotion, ratio
 from hil.safety.events import EventKind
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
@@ -32,29 +33,16 @@ SHARE = 0.05  # [share of torque_limit] part of that limit for a joint that carr
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
-REVERSED, NOTHING, EXCESS = -0.15, 0.3, 1.6
-"""While an axis moves, a response below the first is that of the wrong polarity, between the first two that of a motor
-without torque, and above the last one that of a torque that is too large."""
-
 POSITION_SCALE = 2.0  # positions and speeds may differ by this factor over the small motion of the test
 ROUNDED = 3.0  # speeds that differ by fewer of their steps are not compared with positions
 ROUNDS = 3  # largest number of rounds of the test; each has up to four times the torque of the one before
 STEPS = 6.0  # the motion of the first round, in the smallest steps of position, speed and torque
 LONGEST = 0.04  # [s] longest quarter of a round where speeds are coarse
 
-WINDOWS = (2, 4, 8, 16, 32, 64)
-"""Numbers of ticks over which a fall is judged: the finer the speeds, the fewer are needed."""
-
-OPPOSITE = 2.0  # largest response of a drive with the wrong polarity: what is more has another cause
-CERTAIN = 5.0  # a fall counts if it differs by so many times its noise
-
 HIDDEN = 4.0
 """A response counts as that of the wrong polarity if it is so many times its error beyond; 3 where speeds show it."""
 
 JUDGED = 4  # ticks after which a round is judged again
-LINEAR = ("m",)  # units of displacements that do not change the pose of the others
-ALONE = 0.8  # share of the squares of what is not explained that one drive must explain
-ALIKE = 1.5  # how much more it must explain than any other where motors act together
 LATE = 3  # largest number of periods after which the samples show a torque: frames and samples are late
 
 
@@ -124,19 +112,12 @@ class AxisProof:
 
 @dataclass
 class Group:
-    """Drives that are tested in the same rounds: all, or each alone where motors act together.
+    """Drives that are tested in the same rounds: all, or each alone where motors act together."""
 
-    Attributes:
-        drives: Their indices.
-        rounds: Number of rounds so far.
-        done: Whether their torque cannot grow any more.
-        impulses, momenta: j and W v of each round, shape (rows, m).
-    """
-
-    drives: Sequence[int]
-    rounds: int = 0
-    done: bool = False
-    impulses: list[Array] = field(default_factory=list)
+    drives: Sequence[int]  # their indices
+    rounds: int = 0  # number of rounds so far
+    done: bool = False  # whether their torque cannot grow any more
+    impulses: list[Array] = field(default_factory=list)  # j and W v of each round, shape (rows, m)
     momenta: list[Array] = field(default_factory=list)
 
 
@@ -167,24 +148,16 @@ class TorqueProof:
 
     def begin(self, hold: Hold, positions: Sequence[float]) -> None:
         """Takes the pose at which the drives are enabled."""
-        plan = self._plan
-        self._W, self._g = hold.inertia, hold.u
-        self._P = np.linalg.pinv(self._W, rcond=1e-8, hermitian=True)
-        self._projector = self._W @ self._P
-        self._together = len(positions) - np.trace(self._projector) > 0.5
-        self._noise = np.sqrt(self._W**2 @ plan.speed_step**2 / 6.0)  # of a difference of two rounded speeds
+        plan, each = self._plan, range(len(positions))
+        self._carries, loaded = np.abs(hold.u), np.abs(hold.u) > SHARE * self._largest
+        self._axes = AxisMotion(hold, positions, plan.speed_step, plan.units, loaded, self._period)
         self.limits = zero_limits(self._drives, hold.u, plan.dry)
-        self._turns = np.array([0.0 if unit in LINEAR else 1.0 for unit in plan.units])
-        self._elapsed, self._y, self._v = [0.0], [np.array(positions)], [np.zeros(len(positions))]
-        self._held = [hold.u]
-        self._sent = [np.zeros(len(positions))]  # nothing is sent in the tick that begins to enable
-        each = range(len(positions))
-        self._groups = [Group([i]) for i in each] if self._together else [Group(list(each))]
+        self._groups = [Group([i]) for i in each] if self._axes.together else [Group(list(each))]
 
     def sent(self, torques: Array) -> None:
         """Takes what this tick sends, or a drive that is being enabled begins with; in the sense of the commands."""
-        if not self.over and len(self._sent) < len(self._v):
-            self._sent.append(torques)
+        if not self.over:
+            self._axes.add_sent(torques)
 
     def judge(
         self, elapsed: float, positions: Sequence[float], speeds: Sequence[float], gravity: Array
@@ -197,66 +170,13 @@ class TorqueProof:
             speeds: Their speeds.
             gravity: Torques that hold this pose by the model, shape (m,).
         """
-        if self.over:
+        if self.over or not self._axes.add(elapsed, positions, speeds, gravity):
             return []
-        self._elapsed.append(elapsed)
-        self._y.append(np.array(positions))
-        self._v.append(np.array(speeds))
-        self._held.append(gravity)
-        if not (np.isfinite(self._y[-1]).all() and np.isfinite(self._v[-1]).all()):
-            self._v[-1] = self._v[-2]
-            return []
-        finding = self._falling() or self._moved()
+        driven = self._axes.driven()
+        finding = self._moved() if driven is None else self._disproved(*driven)
         if finding is not None:
             return [finding]
         return self._judge_round() if self._tick >= 0 else []
-
-    def _falling(self) -> Finding | None:
-        """A finding if a motor drives its axis the wrong way or too strongly, or makes no torque, while it moves."""
-        longer = WINDOWS[2:][len(self._v) % len(WINDOWS[2:])]  # in turn: a tick has little time
-        for ticks in (*WINDOWS[:2], longer):
-            if len(self._v) <= ticks + 1:
-                return None
-            share, doubt, driven = self._shares(ticks)
-            if not driven.any():
-                continue
-            lowest, highest = np.where(driven, share + doubt, 1.0), np.where(driven, share - doubt, 1.0)
-            least, most = int(np.argmin(lowest)), int(np.argmax(highest))
-            if share[least] > -OPPOSITE and lowest[least] < REVERSED:
-                return self._disproved(least, EventKind.REVERSED, float(share[least]))
-            if highest[most] > EXCESS:
-                return self._disproved(most, EventKind.RESPONSE, float(share[most]))
-            loaded = abs(self._g[least]) > SHARE * self._largest[least]
-            if ticks > WINDOWS[0] and loaded and lowest[least] < NOTHING:
-                return self._disproved(least, EventKind.TORQUELESS, float(share[least]))
-        return None
-
-    def _shares(self, ticks: int) -> tuple[Array, Array, Array]:
-        """Torque that acts as a share of that sent in the last ticks, its doubt, and which axes the rest drives."""
-        few = max(1, ticks // 4)  # means of several samples at both ends: coarse speeds are noisy
-        v, torques = np.array(self._v[-ticks - 1 :]), np.array(self._sent[-ticks - 1 :])
-        dt = np.array(self._elapsed[-ticks:])[:, None]
-        impulse = np.vstack([0.0 * v[:1], np.cumsum(dt * (torques[1:] + torques[:-1]) / 2, axis=0)])
-        sent = impulse[-few:].mean(axis=0) - impulse[:few].mean(axis=0)
-        change = v[-few:].mean(axis=0) - v[:few].mean(axis=0)
-        time = dt.sum() * (1.0 - (few - 1) / ticks)
-        acting = self._W @ change + time * np.mean(self._held[-ticks:], axis=0)
-        steps = self._plan.speed_step
-        one_way = (v * np.sign(v[-1]) >= -steps).all(axis=0)  # friction that has changed its sign drives nothing
-        unexplained, own = acting - self._projector @ sent, np.diag(self._projector)
-        moves = np.abs(v[-1]) > 3.0 * steps
-        driven = (unexplained * v[-1] > 0.0) & one_way & moves & (sent != 0.0)
-        # W is that of the first pose; a turn changes it by about its angle
-        turned = np.abs(self._y[-1] - self._y[0]) @ self._turns
-        wrong = turned * (np.abs(self._W) @ np.abs(change))
-        doubt = CERTAIN * self._noise / few**0.5 + self._period * np.ptp(torques, axis=0) + 2.0 * wrong
-        # one drive alone is blamed: an error of the model shows on several axes, and a closed brake on its own
-        explained = _over(unexplained**2, own)
-        driven &= explained > ALONE * (unexplained**2)[moves].sum()
-        if self._together:
-            driven &= explained > ALIKE * np.sort(explained)[-2]
-        size = own * np.abs(sent)
-        return 1.0 + _over(unexplained * np.sign(sent), size), _over(doubt, size), driven
 
     def _disproved(self, index: int, kind: EventKind, response: float) -> Finding:
         axis = self.axes[index]
@@ -265,7 +185,7 @@ class TorqueProof:
 
     def _moved(self) -> Finding | None:
         """A finding if an axis has left the pose by more than the test explains."""
-        travel = self._y[-1] - self._y[0]
+        travel = self._axes.travel
         allowed = 3.0 * np.maximum(self._plan.travel, self._plan.position_step)
         worst = int(np.argmax(np.abs(travel) / allowed))
         if not abs(travel[worst]) > allowed[worst]:
@@ -291,7 +211,7 @@ class TorqueProof:
         quarter = self._tick // self._ticks
         self._tick += 1
         torques = self._test * ((1.0, -1.0, -1.0, 1.0)[quarter] if quarter < 4 else 0.0)
-        acceleration, period, (away, speed) = self._P @ torques, self._period, self._ahead
+        acceleration, period, (away, speed) = self._axes.P @ torques, self._period, self._ahead
         self.motion, self._ahead = (
             self._ahead,
             (away + period * speed + period**2 / 2 * acceleration, speed + period * acceleration),
@@ -305,21 +225,21 @@ class TorqueProof:
             self.over = True
             return
         group = self._group = min(left, key=lambda each: each.rounds)
-        plan, mobility = self._plan, np.diag(self._P)
-        room = 0.7 * (np.array(self.limits) - np.abs(self._g))  # the feedback needs the rest
-        needed = _over(STEPS * plan.speed_step, mobility * room)  # coarse speeds need long quarters
+        plan, mobility = self._plan, np.diag(self._axes.P)
+        room = 0.7 * (np.array(self.limits) - self._carries)  # the feedback needs the rest
+        needed = ratio(STEPS * plan.speed_step, mobility * room)  # coarse speeds need long quarters
         self._ticks = max(1, round(max(plan.quarter, min(float(needed.max(initial=0.0)), LONGEST)) / self._period))
         time = self._ticks * self._period
         least = np.maximum(STEPS * plan.speed_step / time, STEPS * plan.position_step / time**2)
-        wanted = np.maximum(_over(least, mobility), STEPS * plan.torque_step) * 4.0**group.rounds
-        size = np.minimum(np.minimum(wanted, room), _over(plan.travel, mobility) / time**2)
+        wanted = np.maximum(ratio(least, mobility), STEPS * plan.torque_step) * 4.0**group.rounds
+        size = np.minimum(np.minimum(wanted, room), ratio(plan.travel, mobility) / time**2)
         test = np.zeros(len(size))
         test[group.drives] = (size * self._signs())[group.drives] * self._unproved(group.drives)
-        self._test = test / max(1.0, float((np.abs(self._P @ test) * time**2 / plan.travel).max(initial=0.0)))
+        self._test = test / max(1.0, float((np.abs(self._axes.P @ test) * time**2 / plan.travel).max(initial=0.0)))
         self._most = np.maximum(self._most, np.abs(self._test))
         group.rounds += 1
         group.done = group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
-        self._tick, self._first = 0, len(self._v) - 1
+        self._tick, self._first = 0, len(self._axes.v) - 1
         self._ahead = self.motion
 
     def _unproved(self, drives: Sequence[int]) -> list[bool]:
@@ -328,7 +248,7 @@ class TorqueProof:
     def _signs(self) -> Array:
         """Directions of the test: away from a near position limit."""
         signs = np.ones(len(self._drives))
-        for i, (drive, y, travel) in enumerate(zip(self._drives, self._y[0], self._plan.travel, strict=True)):
+        for i, (drive, y, travel) in enumerate(zip(self._drives, self._axes.y[0], self._plan.travel, strict=True)):
             lower, upper = drive.position_limits
             if upper - y < min(2.0 * travel, y - lower):
                 signs[i] = -1.0
@@ -344,7 +264,7 @@ class TorqueProof:
         # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
         # they contradict nothing, and then only by a response of the model's size, far beyond its error.
         size = np.abs(response) if over else response
-        seen = np.ptp(momentum, axis=0) > CERTAIN * self._noise
+        seen = np.ptp(momentum, axis=0) > CERTAIN * self._axes.noise
         shows = seen | ((size > SMALLEST) & (size < LARGEST))
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
         highest = response + np.where(seen, 3.0, HIDDEN) * error
@@ -360,22 +280,22 @@ class TorqueProof:
 
     def _balance(self) -> tuple[Array, Array]:
         """j of this round, each drive's by the lag that fits best, and W v; shape (rows, m)."""
-        first, v = self._first, np.array(self._v[self._first :])
-        dt = np.array(self._elapsed[first + 1 :])
+        first, v = self._first, np.array(self._axes.v[self._first :])
+        dt = np.array(self._axes.elapsed[first + 1 :])
         basis = _trend(dt)
-        momentum = _detrended((v - v[0]) @ self._W, basis)
-        sent, count = np.array(self._sent[first - LATE :]), len(dt)
+        momentum = _detrended((v - v[0]) @ self._axes.W, basis)
+        sent, count = np.array(self._axes.sent[first - LATE :]), len(dt)
         lagged = [sent[LATE - lag : LATE - lag + count] for lag in range(LATE + 1)]
         impulses = np.zeros((LATE + 1, *v.shape))
         impulses[:, 1:] = np.cumsum(dt[:, None] * lagged, axis=1)
         impulses = _detrended(impulses, basis)
         sizes = np.sqrt((impulses**2).sum(axis=1))
-        best = np.argmax(_over(np.abs((impulses * momentum).sum(axis=1)), sizes), axis=0)
+        best = np.argmax(ratio(np.abs((impulses * momentum).sum(axis=1)), sizes), axis=0)
         return impulses[best, :, np.arange(len(best))].T, momentum
 
     def _response(self, impulses: Sequence[Array], momenta: Sequence[Array]) -> tuple[Array, Array]:
         """f and its standard error by these rounds, shape (m,); infinite where motors that act together hide it."""
-        impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self._projector
+        impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self._axes.projector
         information = projector * (impulse.T @ impulse)
         size = np.sqrt(np.abs(np.diag(information)))
         size[size == 0.0] = 1.0
@@ -385,7 +305,7 @@ class TorqueProof:
         inverse /= np.outer(size, size)
         f = inverse @ (impulse * momentum).sum(axis=0)
         rest = momentum - (impulse * f) @ projector
-        variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self._noise**2 / 2.0)
+        variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self._axes.noise**2 / 2.0)
         return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance), np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
@@ -411,8 +331,8 @@ class TorqueProof:
         if response - 3.0 * error > LARGEST:
             axis.state = State.DISPROVED
             return [Finding(i, EventKind.RESPONSE, f"it moves {response:.3g} times as much as the model says")]
-        v, y = np.array(self._v[self._first :])[:, i], np.array(self._y[self._first :])[:, i]
-        dt = np.array(self._elapsed[self._first + 1 :])
+        v, y = np.array(self._axes.v[self._first :])[:, i], np.array(self._axes.y[self._first :])[:, i]
+        dt = np.array(self._axes.elapsed[self._first + 1 :])
         basis = _trend(dt)
         path = _detrended(np.append(0.0, np.cumsum(dt * (v[1:] + v[:-1]) / 2)), basis)
         y = _detrended(y, basis)
@@ -444,12 +364,6 @@ class TorqueProof:
         else:
             what = f"it does not move visibly under {most}"
         return Finding(i, EventKind.UNPROVED, what)
-
-
-def _over(a: Array, b: Array) -> Array:
-    """a / b; 0 where b is 0."""
-    quotient: Array = np.divide(a, b, out=np.zeros_like(a), where=b > 0.0)
-    return quotient
 
 
 def _trend(dt: Array) -> Array:
