@@ -48,8 +48,8 @@ def place_of(loaded: LoadedConfig, level: str) -> tuple[str, ...]:
 def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
     """Passive group -> number of rows; None if the plant fails, which is reported when the system is built."""
     try:
-        groups = plant_values.passive_groups(plant, "passive_constraints", None, start)
-        groups |= plant_values.passive_groups(plant, "passive_rates", None, start)
+        groups = plant_values.passive_groups(plant, "passive_constraints", start, True)
+        groups |= plant_values.passive_groups(plant, "passive_rates", start, True)
     except PlantError:
         return None
     return {name: _row_count(rows, plant) for name, rows in groups.items()}

@@ -81,7 +81,7 @@ def check_plant(plant: Plant, state: State) -> PlantSample:
                 "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
             )
     problems: list[str] = []
-    t, q, v = state
+    _, q, v = state
 
     def attempt(work: Callable[[], T]) -> T | None:
         try:
@@ -90,21 +90,21 @@ def check_plant(plant: Plant, state: State) -> PlantSample:
             problems.append(str(error))
             return None
 
-    values = {method: attempt(call) for method, call in plant_values.term_calls(plant, state, None).items()}
+    values = {method: attempt(partial(plant_values.value, plant, method, state, True)) for method in TERMS}
     for method, value in values.items():
         if value is not None and not np.isfinite(entries(value)).all():
             shown = np.asarray(value).tolist()
             problems.append(f"{name}.{method}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {shown}")
     passive = {
-        method: attempt(partial(plant_values.passive_groups, plant, method, None, state)) or {} for method in PASSIVE
+        method: attempt(partial(plant_values.passive_groups, plant, method, state, True)) or {} for method in PASSIVE
     }
     problems += [
         f"{name}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
         for twice in passive["passive_rates"]
         if twice in passive["passive_constraints"]
     ]
-    attempt(lambda: plant_values.energy(plant, None, q, v, t))
-    attempt(lambda: plant_values.links(plant, None, q))
+    attempt(lambda: plant_values.value(plant, "energy", state, True))
+    attempt(lambda: plant_values.links(plant, state, True))
     M = values["mass_matrix"]
     if M is not None and np.isfinite(entries(M)).all():
         skew, largest = skewness(M), float(np.abs(entries(M)).max(initial=0.0))
@@ -161,7 +161,7 @@ def variations(plant: Plant) -> Iterator[Any]:
 def _sample(plant: Plant, state: State) -> PlantSample:
     try:
         arrays = plant_values.terms(plant, state)
-        passive = {method: plant_values.passive_groups(plant, method, state, state) for method in PASSIVE}
+        passive = {method: plant_values.passive_groups(plant, method, state) for method in PASSIVE}
     except PlantError as error:
         n, m = len(plant.coordinates), len(plant.actuators)
         return PlantSample(plant, state, tuple(np.full(shape, np.nan) for shape in ((n, n), n, (n, m), n)), {}, error)

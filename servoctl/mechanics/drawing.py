@@ -70,7 +70,7 @@ def _chosen(t: Array) -> Array:
 def _polylines(model: Model, states: Sequence[State]) -> dict[str, Array]:
     """Polyline -> points, shape (frames, points, 2 or 3); NaN for a pose that is not finite."""
     name = type(model.plant).__name__
-    frames = [plant_values.links(model.plant, at, at.q) if np.isfinite(at.q).all() else None for at in states]
+    frames = [plant_values.links(model.plant, at) if np.isfinite(at.q).all() else None for at in states]
     first = next((frame for frame in frames if frame is not None), {})
     shapes = {line: points.shape for line, points in first.items()}
     for frame, at in zip(frames, states, strict=True):

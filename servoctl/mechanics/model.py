@@ -163,8 +163,7 @@ class Model:
             plain: This model's `plain`, or a model `retuned` from it.
             around: See the constructor.
         """
-        shape = (self.n, self.n)
-        M = plant_values.matrix(plain.plant, "mass_matrix", None, shape, around.q, around.t)
+        M = plant_values.value(plain.plant, "mass_matrix", around, True)
         return self._with(plain.plant, self.task, plain, around, plain.bounds, M)
 
     def _with(

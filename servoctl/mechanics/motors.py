@@ -137,10 +137,9 @@ def _derived(plant: Plant, q: Array) -> Array:
 def _checked_positions(plant: Plant, q: Array, t: float) -> Array:
     """The motor positions, with a PlantError for anything that the plant's code does wrong."""
     state = State(t, q, np.zeros(len(q)))
-    written = plant_values.optional(plant, "motor_positions", state, (len(plant.actuators),), q)
+    written: Array | None = plant_values.value(plant, "motor_positions", state)
     return _derived(plant, q) if written is None else written
 
 
 def _actuation(plant: Plant, q: Array, t: float) -> Array:
-    state, shape = State(t, q, np.zeros(len(q))), (len(plant.coordinates), len(plant.actuators))
-    return plant_values.numbers(plant, "actuation", state, shape, q, t)
+    return np.asarray(plant_values.value(plant, "actuation", State(t, q, np.zeros(len(q)))))

@@ -32,35 +32,49 @@ PREFIXES = ("task.", "solid.", "faces.", "pose.", "axes.", "shape.", "obstacle."
 SHOWN = 10  # number of coordinates that an error message shows
 
 
-def call(plant: Plant, method: str, where: State | None, *arguments: Any) -> Any:
-    """Calls a method with read-only arguments and returns its result.
+METHODS = {
+    "mass_matrix": ("mass_matrix", "qt", "nn"),
+    "force": ("right_hand_side", "qvt", "n"),
+    "actuation": ("actuation", "qt", "nm"),
+    "nonideal_force": ("nonideal_force", "qvt", "n"),
+    "energy": ("energy", "qvt", ""),
+    "motor_positions": ("motor_positions", "q", "m"),
+    "passive_constraints": ("passive_constraints", "qt", None),
+    "passive_rates": ("passive_rates", "qvt", None),
+    "links": ("links", "q", None),
+}
+"""Name in messages -> method, its arguments, and the sizes in the shape of its result; None: it is a mapping."""
+
+TERMS = ("mass_matrix", "force", "actuation", "nonideal_force")  # names of M, Q, B and c
+
+
+def value(plant: Plant, name: str, state: State, initial: bool = False) -> Any:
+    """The result of a method as a new array of floats, which may not be finite.
+
+    M and B keep the structure that the plant gives them; the energy and the motor positions may be None.
 
     Args:
         plant: The plant.
-        method: Name of the method.
-        where: The state, for messages; None: the initial state.
-        arguments: Arguments of the method.
+        name: One of `METHODS` with a shape.
+        state: Its arguments.
+        initial: Whether messages say `the initial state` in place of the state.
 
     Raises:
-        PlantError: The method raised an exception; the message names it, the state and the plant's line.
+        PlantError: The method raised an exception (the message names it, the state and the plant's line); or the result
+            has another shape, or contains something that is not a real number.
     """
-    return _guarded(plant, method, where, lambda: getattr(plant, method)(*map(read_only, arguments)))
-
-
-def numbers(plant: Plant, method: str, where: State | None, shape: tuple[int, ...], *arguments: Any) -> Array:
-    """The result of a method as a new array of floats, which may not be finite.
-
-    Args:
-        plant, method, where, arguments: See `call`.
-        shape: Expected shape.
-
-    Raises:
-        PlantError: See `call`; or the result has another shape, or contains something that is not a real number.
-    """
-    value = call(plant, method, where, *arguments)
-    if value is None and method == "actuation":
-        return np.asarray(identity(plant))
-    return _array(plant, method, where, shape, value)
+    sizes = {"n": len(plant.coordinates), "m": len(plant.actuators)}
+    shape = tuple(sizes[size] for size in METHODS[name][2] or "")
+    result = _call(plant, name, state, initial)
+    if result is None and name in ("energy", "motor_positions"):
+        return None
+    if result is None and name in ("actuation", "nonideal_force"):
+        return identity(plant) if name == "actuation" else np.zeros(shape)
+    if not isinstance(result, Sparse) or len(shape) < 2:
+        return _array(plant, name, state, initial, shape, result)
+    if result.shape != shape:
+        raise PlantError(f"{_name(plant, name)}: expected shape {shape}, got {result.shape}")
+    return result.with_values(_array(plant, name, state, initial, result.values.shape, result.values))
 
 
 def identity(plant: Plant) -> Diagonal:
@@ -91,107 +105,52 @@ def kinetic_energy(plant: Plant, state: State) -> float:
     return 0.5 * float(state.v @ momentum)
 
 
-def matrix(plant: Plant, method: str, where: State | None, shape: tuple[int, int], *arguments: Any) -> Array | Sparse:
-    """The result of `mass_matrix` or `actuation` as `numbers` gives it; one with structure keeps it."""
-    value = call(plant, method, where, *arguments)
-    if value is None and method == "actuation":
-        return identity(plant)
-    if not isinstance(value, Sparse):
-        return _array(plant, method, where, shape, value)
-    if value.shape != shape:
-        raise PlantError(f"{_name(plant, method)}: expected shape {shape}, got {value.shape}")
-    return value.with_values(_array(plant, method, where, value.values.shape, value.values))
-
-
-def optional(plant: Plant, method: str, where: State | None, shape: tuple[int, ...], *arguments: Any) -> Array | None:
-    """The same for a method that may return None."""
-    value = call(plant, method, where, *arguments)
-    return None if value is None else _array(plant, method, where, shape, value)
-
-
-TERMS = ("mass_matrix", "force", "actuation", "nonideal_force")  # names of M, Q, B and c
-
-
-def term_calls(plant: Plant, state: State, where: State | None) -> dict[str, Callable[[], Any]]:
-    """Name of `TERMS` -> a call that gives it, shapes (n, n), (n,), (n, m) and (n,); see `numbers`."""
-    t, q, v = state
-    n, m = len(plant.coordinates), len(plant.actuators)
-
-    def nonideal() -> Array:
-        c = optional(plant, "nonideal_force", where, (n,), q, v, t)
-        return np.zeros(n) if c is None else c
-
-    return {
-        "mass_matrix": lambda: matrix(plant, "mass_matrix", where, (n, n), q, t),
-        "force": lambda: numbers(plant, "right_hand_side", where, (n,), q, v, t),
-        "actuation": lambda: matrix(plant, "actuation", where, (n, m), q, t),
-        "nonideal_force": nonideal,
-    }
-
-
 def terms(plant: Plant, state: State) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
-    """M, Q, B and c at a state, which may not be finite. M and B keep the structure that the plant gives them.
-
-    Raises:
-        PlantError: See `numbers`.
-    """
-    M, Q, B, c = (term() for term in term_calls(plant, state, state).values())
+    """M, Q, B and c at a state; see `value`."""
+    M, Q, B, c = (value(plant, name, state) for name in TERMS)
     return M, Q, B, c
 
 
-def passive_groups(plant: Plant, method: str, where: State | None, state: State) -> dict[str, Array | Constraint]:
+def passive_groups(plant: Plant, name: str, state: State, initial: bool = False) -> dict[str, Array | Constraint]:
     """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,), which may not be finite.
 
     A `Constraint` in place of values is returned as it is.
 
     Raises:
-        PlantError: See `numbers`; or the result is not a mapping of names to values.
+        PlantError: See `value`; or the result is not a mapping of names to values.
     """
-    t, q, v = state
-    arguments = (q, v, t) if method == "passive_rates" else (q, t)
-    groups = _mapping(plant, method, "values", call(plant, method, where, *arguments))
     return {
-        name: value if isinstance(value, Constraint) else _array(plant, method, where, None, value, f"{name}: ")
-        for name, value in groups.items()
+        group: rows if isinstance(rows, Constraint) else _array(plant, name, state, initial, None, rows, f"{group}: ")
+        for group, rows in _mapping(plant, name, "values", _call(plant, name, state, initial)).items()
     }
-
-
-def energy(plant: Plant, where: State | None, q: Array, v: Array, t: float) -> float | None:
-    """The plant's energy [J]; None if it gives none.
-
-    Raises:
-        PlantError: See `numbers`.
-    """
-    value = optional(plant, "energy", where, (), q, v, t)
-    return None if value is None else float(value)
 
 
 def energies(plant: Plant, states: Iterable[State]) -> Array | None:
     """The energy at each state [J], shape (states,); None if the plant gives none.
 
     Raises:
-        PlantError: See `numbers`.
+        PlantError: See `value`.
     """
     values = []
     for state in states:
-        value = energy(plant, state, state.q, state.v, state.t)
-        if value is None:
+        energy = value(plant, "energy", state)
+        if energy is None:
             return None
-        values.append(value)
+        values.append(float(energy))
     return np.array(values) if values else None
 
 
-def links(plant: Plant, where: State | None, q: Array) -> dict[str, Array]:
+def links(plant: Plant, state: State, initial: bool = False) -> dict[str, Array]:
     """Polyline -> points [m], shape (points, 2 or 3).
 
     Raises:
-        PlantError: See `numbers`; or the result is not a mapping of names to polylines.
+        PlantError: See `value`; or the result is not a mapping of names to polylines.
     """
     lines = {}
-    for name, points in _mapping(plant, "links", "polylines", call(plant, "links", where, q)).items():
+    for name, points in _mapping(plant, "links", "polylines", _call(plant, "links", state, initial)).items():
         if name in RESERVED or name.startswith(PREFIXES):
             raise PlantError(f"{_name(plant, 'links')}: {name}: the name is taken (rename the polyline)")
-        array = _array(plant, "links", where, None, points, f"{name}: ", dimensions=2)
+        array = _array(plant, "links", state, initial, None, points, f"{name}: ", dimensions=2)
         if array.ndim != 2 or array.shape[1] not in (2, 3) or not len(array):
             raise PlantError(
                 f"{_name(plant, 'links')}: {name}: expected shape (points, 2) or (points, 3), got {array.shape}"
@@ -209,7 +168,8 @@ def _mapping(plant: Plant, method: str, values: str, result: Any) -> dict[str, A
 def _array(
     plant: Plant,
     method: str,
-    where: State | None,
+    state: State,
+    initial: bool,
     shape: tuple[int, ...] | None,
     value: Any,
     part: str = "",
@@ -225,7 +185,7 @@ def _array(
             raise PlantError(f"{_name(plant, method)}: {part}expected shape {shape}, got {array.shape}")
         return _real(value, array)
 
-    return _guarded(plant, method, where, convert, part)
+    return _guarded(plant, method, state, initial, convert, part)
 
 
 def _real(value: Any, array: Array) -> Array:
@@ -237,20 +197,28 @@ def _real(value: Any, array: Array) -> Array:
     return array.astype(float)
 
 
-def _guarded(plant: Plant, method: str, where: State | None, work: Callable[[], T], part: str = "") -> T:
+def _call(plant: Plant, name: str, state: State, initial: bool) -> Any:
+    """The result of a method, which gets read-only arguments."""
+    method, letters, _ = METHODS[name]
+    arguments = {"q": state.q, "v": state.v, "t": state.t}
+    given = [read_only(arguments[letter]) for letter in letters]
+    return _guarded(plant, name, state, initial, lambda: getattr(plant, method)(*given))
+
+
+def _guarded(plant: Plant, method: str, state: State, initial: bool, work: Callable[[], T], part: str = "") -> T:
     try:
         return work()
     except (KeyboardInterrupt, PlantError):
         raise
     except BaseException as error:  # includes SystemExit
-        at = "the initial state" if where is None else _in_words(plant, where)
+        at = "the initial state" if initial else _in_words(plant, state)
         advice = f" ({COPY})" if isinstance(error, ValueError) and "read-only" in str(error) else ""
         raise PlantError(f"{_name(plant, method)}: failed at {at}: {part}{in_one_line(error)}{advice}") from error
 
 
 def _name(plant: Plant, method: str) -> str:
     """Class and method, as the author of the plant knows them."""
-    return f"{type(plant).__name__}.{'force' if method == 'right_hand_side' else method}"
+    return f"{type(plant).__name__}.{method}"
 
 
 def _in_words(plant: Plant, state: State) -> str:

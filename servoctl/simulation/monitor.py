@@ -132,7 +132,8 @@ class MotionMonitor:
     def _energy(self, state: State) -> float | None:
         """The plant's energy [J]; None if it has none, or fails (`failed` then holds the reason)."""
         try:
-            return plant_values.energy(self._model.plant, state, state.q, state.v, state.t)
+            energy = plant_values.value(self._model.plant, "energy", state)
+            return None if energy is None else float(energy)
         except PlantError as error:
             self.failed, self._has_energy = str(error), False
             return None

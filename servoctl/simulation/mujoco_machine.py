@@ -17,10 +17,10 @@ import numpy as np
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.plant_values import dense_actuation, matrix
+from servoctl.mechanics.plant_values import dense_actuation, value
 from servoctl.mechanics.spatial.mjcf import load_scene
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.types import Array
+from servoctl.types import Array, State
 
 BASE_POSITION = ("base_x", "base_y", "base_z")
 BASE_TURN = ("base_qw", "base_qx", "base_qy", "base_qz")
@@ -67,8 +67,8 @@ class MujocoMachine:
         self._warnings = [int(kind) for name, kind in mujoco.mjtWarning.__members__.items() if name != DRAWN]
         self._warnings.remove(int(mujoco.mjtWarning.mjNWARNING))
         problems: list[str] = []
-        n, m = self._n, len(plant.actuators)
-        self._B = np.asarray(matrix(plant, "actuation", None, (n, m), np.zeros(n), 0.0), dtype=float)
+        rest = State(0.0, np.zeros(self._n), np.zeros(self._n))
+        self._B = np.asarray(value(plant, "actuation", rest, True), dtype=float)
         self._place_coordinates(problems)
         self._place_actuators(problems)
         if problems:

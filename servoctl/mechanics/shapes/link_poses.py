@@ -88,7 +88,7 @@ def one_body(plant: Plant, first: str | None, second: str | None) -> bool:
 
 def _lines(plant: Plant, q: Array) -> dict[str, Array]:
     """The polylines; raises PlantError that says where the plant's own code fails."""
-    return plant_values.links(plant, State(0.0, q, np.zeros(len(q))), q)
+    return plant_values.links(plant, State(0.0, q, np.zeros(len(q))))
 
 
 def _of_polylines(lines: Mapping[str, Array]) -> dict[str, LinkPose]:
