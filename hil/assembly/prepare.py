@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,6 @@ class RigSetup:
     rules: tuple[Rule, ...]  # what is judged at every tick
     live_gains: LiveGains  # gains that the operator may change
     notes: tuple[str, ...]  # what the operator should know before the run
-    reseeded: int | None = None  # seed that replaces the config's; None: the config's
 
     @property
     def loop(self) -> Loop:
@@ -92,29 +90,7 @@ class RigSetup:
     @property
     def seed(self) -> int:
         """Seed of all random numbers."""
-        if self.reseeded is not None:
-            return self.reseeded
         return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
-
-    def renewed(self, faults: Sequence[Mapping[str, Any]], seed: int | None = None) -> "RigSetup":
-        """The same rig with fresh drives, for another run; compiled functions are shared.
-
-        Only one of the two may run at a time.
-
-        Args:
-            faults: Scripted faults; they replace the config's.
-            seed: Seed of all random numbers; None: as before.
-        """
-        values = self.settings.values.model_copy(update={"faults": tuple(faults)})
-        drives, sensors = self.settings.build()
-        self.sensing.begin(self.start, 0)
-        return replace(
-            self,
-            settings=replace(self.settings, values=values),
-            drives=drives,
-            sensors=sensors,
-            reseeded=self.reseeded if seed is None else seed,
-        )
 
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.

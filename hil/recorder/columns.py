@@ -22,14 +22,11 @@ class ColumnLayout:
     Args:
         loop: The closed loop of the law.
         nodes: Drives, in the plant's order, then encoder nodes.
-        drives: Number of drives.
         emulated: Whether there is a simulated plant whose true state is known.
         live: Paths of gains that may change while the loop runs.
     """
 
-    def __init__(
-        self, loop: Loop, nodes: Sequence[Node], drives: int, emulated: bool, live: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, loop: Loop, nodes: Sequence[Node], emulated: bool, live: Sequence[str] = ()) -> None:
         plant = loop.system.model.plant
         base = Columns(loop)
         units = base.units()

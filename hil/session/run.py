@@ -107,7 +107,7 @@ class HilRun:
         setup.live_gains.begin(self.controller.take_law)
         gains = [gain.path for gain in setup.live_gains.gains]
         nodes = [*setup.drives, *setup.sensors]
-        self.table = ColumnLayout(setup.loop, nodes, len(setup.drives), emulated, gains)
+        self.table = ColumnLayout(setup.loop, nodes, emulated, gains)
         self.recorder: Recorder | InMemory = InMemory(self.table.units, facts)
         if out is not None:
             text = "" if setup.run.loaded is None else setup.run.loaded.text

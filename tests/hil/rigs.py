@@ -125,6 +125,25 @@ class Played:
         return [event.kind.name.lower() for event in self.events if event.kind.name not in ("STAGE", "PROVED")]
 
 
+def renewed(setup: RigSetup, faults: Sequence[Mapping[str, Any]], seed: int | None = None) -> RigSetup:
+    """The same rig with fresh drives, for another run; compiled functions are shared, so one may run at a time.
+
+    Args:
+        setup: The rig.
+        faults: Scripted faults; they replace the config's.
+        seed: Seed of all random numbers; None: as before.
+    """
+    values = setup.settings.values.model_copy(update={"faults": tuple(faults)})
+    drives, sensors = setup.settings.build()
+    setup.sensing.begin(setup.start, 0)
+    run, loaded = setup.run, setup.run.loaded
+    if seed is not None:
+        assert loaded is not None
+        seeded = loaded.config.model_copy(update={"run": loaded.config.run.model_copy(update={"seed": seed})})
+        run = replace(run, loaded=replace(loaded, config=seeded))
+    return replace(setup, run=run, settings=replace(setup.settings, values=values), drives=drives, sensors=sensors)
+
+
 @cache
 def _setup(rig: Rig, sets: tuple[str | Path, ...]) -> RigSetup:
     return load(rig.config, [*rig.overrides, *sets], "vm")
@@ -161,7 +180,7 @@ def play(
     """
     rig = RIGS[rig] if isinstance(rig, str) else rig
     prepared = _setup(rig, sets)
-    setup = prepared.renewed(faults or prepared.settings.values.faults)
+    setup = renewed(prepared, faults or prepared.settings.values.faults)
     assert len(scripted_faults(setup.settings)) == len(setup.settings.values.faults), "a fault is not well-formed"
     emulator = make_emulator(setup, "vm", _plant(rig, sets))
     begin(emulator)

@@ -24,6 +24,7 @@ from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.rigs import renewed
 
 SAMPLES = 80
 TIME = 10.0  # [s]
@@ -185,7 +186,7 @@ def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> RunRes
     drives = enumerate(zip(signs, offsets, strict=True), 1)
     keys = [f"hil.drives.u{i}.{key}" for i, pair in drives for key in (f"sign={pair[0]}", f"offset={pair[1]}")]
     truth = load("coordinated_robots", keys, "vm")
-    believed = setup_of("coordinated_robots").renewed(())
+    believed = renewed(setup_of("coordinated_robots"), ())
     emulator = make_emulator(truth, "vm")
     run = HilRun(believed, environment_of(truth, emulator), Stage.CALIBRATE, 2.0, out, {})
     result = run.run(lambda event: None)
@@ -263,7 +264,7 @@ def test_every_protocol_that_can_be_read_without_torque_is_calibrated(protocol: 
         {"kind": "encoder_flip", "drive": "a", "since": "power_on"},
         {"kind": "encoder_jump", "drive": "b", "delta": 0.25, "since": "power_on"},
     ]
-    setup = machine(protocol, "standstill").renewed(faults)
+    setup = renewed(machine(protocol, "standstill"), faults)
     emulator = make_emulator(setup, "vm")
     run = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 3.0, tmp_path / "run", {})
     first, second = run.run(lambda event: None).calibration
@@ -373,7 +374,7 @@ def test_limits_beyond_a_stop_are_refused() -> None:
 
 
 def test_a_calibration_against_stops_over_the_wire_writes_a_patch(tmp_path: Path) -> None:
-    setup = carts(*STOPS, "hil.drives.b.stops={upper: 3}").renewed([])
+    setup = renewed(carts(*STOPS, "hil.drives.b.stops={upper: 3}"), [])
     emulator = make_emulator(setup, "vm")
     result = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 1.5, tmp_path / "run", {}).run(
         lambda event: None

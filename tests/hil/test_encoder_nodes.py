@@ -18,6 +18,7 @@ from hil.session.run import HilRun, RunResult
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 from tests.hil.emulation import SHORT
+from tests.hil.rigs import renewed
 
 MACHINES = {"two_mass_spring_drive": "x2", "flexible_joint_drive": "link1"}
 """Config -> coordinate that only its encoder node sees: an ODrive, and a CANopen encoder."""
@@ -49,8 +50,8 @@ def machine(name: str, limit: str = "limit") -> RigSetup:
 def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[RunResult, str, float, float]:
     """A run with a fault of a node: verdict, time to it [s], largest error of the coordinates that the law got."""
     node = node or prepared.sensors[0].settings.name
-    renewed = prepared.renewed([{**fault, "drive": node, "since": "engaged", "at": AT}], 0)
-    ended = HilRun(renewed, in_lockstep(renewed, "vm"), Stage.FULL, duration, None, {}).run(lambda event: None)
+    again = renewed(prepared, [{**fault, "drive": node, "since": "engaged", "at": AT}], 0)
+    ended = HilRun(again, in_lockstep(again, "vm"), Stage.FULL, duration, None, {}).run(lambda event: None)
     trajectory = ended.trajectory
     working = trajectory["stage"] == STAGES.index("full")
     onset = trajectory["t"][working][0] + AT

@@ -18,6 +18,7 @@ from servoctl.mechanics.model import Model
 from servoctl.types import State
 from tests.hil.faults.carts.plant import Carts
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.rigs import renewed
 
 LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 
@@ -100,8 +101,8 @@ def test_a_renewed_rig_keeps_nothing_of_the_run_before() -> None:
     prepared = machine("odrive", "standstill")
     for drive in prepared.drives:
         drive.accept(Frame(drive.settings.node << 5 | 0x09, bytes(8), time=7))
-    again = prepared.renewed([{"kind": "cut"}], 5)
+    again = renewed(prepared, [{"kind": "cut"}], 5)
     assert [drive.sample for drive in again.drives] == [None, None]
     assert (again.settings.values.faults, again.seed) == (({"kind": "cut"},), 5)
-    assert again.run is prepared.run and again.sensing is prepared.sensing
+    assert again.loop is prepared.loop and again.sensing is prepared.sensing
     assert not prepared.settings.values.faults

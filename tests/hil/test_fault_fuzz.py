@@ -19,6 +19,7 @@ from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
 from tests.hil.faults.carts.run import SETTLING
 from tests.hil.faults.carts.scenario import PROTOCOLS, machine
+from tests.hil.rigs import renewed
 
 EVERY = 400_000
 """Interval between two random frames [ns]."""
@@ -27,7 +28,7 @@ UNKNOWN = [0x3A5, 0x5C1, 0x7E5]
 
 
 def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[RunResult, HilRun, Emulator, RigSetup]:
-    prepared = machine(protocol, "at speed").renewed(())
+    prepared = renewed(machine(protocol, "at speed"), ())
     emulator = make_emulator(prepared, "vm")
     place = replace(environment_of(prepared, emulator), engaged=lambda: disturb(emulator))
     run = HilRun(prepared, place, Stage.FULL, None, None, {})

@@ -18,10 +18,11 @@ from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 from servoctl.types import Array
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.rigs import renewed
 
 
 def run(protocol: str, *faults: dict[str, object]) -> RunResult:
-    prepared = machine(protocol, "at speed").renewed(faults)
+    prepared = renewed(machine(protocol, "at speed"), faults)
     place = environment_of(prepared, make_emulator(prepared, "vm"))
     return HilRun(prepared, dataclasses.replace(place), Stage.FULL, None, None, {}).run(lambda event: None)
 
@@ -55,7 +56,7 @@ def test_a_drive_that_falls_silent_while_on_is_reported_loudly() -> None:
 def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     """Its emergency is no fault of its own state machine: left alone it would go on with its last torque."""
     warning = {"kind": "foreign_frames", "id": 0x081, "data": "2081110000000000", "period": 10.0, "at": 0.4}
-    prepared = machine("cia402", "at speed").renewed([warning])
+    prepared = renewed(machine("cia402", "at speed"), [warning])
     emulator = make_emulator(prepared, "vm")
     place, onset = environment_of(prepared, emulator), [0]
 
@@ -93,7 +94,7 @@ class Broken(HostFaults):
 
 
 def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
-    prepared = machine("cia402", "at speed").renewed(())
+    prepared = renewed(machine("cia402", "at speed"), ())
     emulator, broken = make_emulator(prepared, "vm"), Broken()
     place = environment_of(prepared, emulator)
 
@@ -122,7 +123,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals) -> None:
-    prepared = machine("odrive", "at speed").renewed(())
+    prepared = renewed(machine("odrive", "at speed"), ())
     emulator = make_emulator(prepared, "vm")
 
     def engaged() -> None:
@@ -137,7 +138,7 @@ def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals)
 
 
 def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
-    prepared = machine("odrive", "at speed").renewed(())
+    prepared = renewed(machine("odrive", "at speed"), ())
     for lockstep, handled in ((True, False), (False, True)):
         place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
         run = HilRun(prepared, place, Stage.FULL, None, None, {})
@@ -158,7 +159,7 @@ def test_later_events_are_listed_after_the_fault() -> None:
 
 def test_a_recorder_that_dies_stops_no_run_and_is_reported(tmp_path: Path) -> None:
     """It is no safety function: the run is warned and goes on to its end, every drive off, and then says so."""
-    prepared = machine("odrive", "at speed").renewed(())
+    prepared = renewed(machine("odrive", "at speed"), ())
     emulator = make_emulator(prepared, "vm")
     heard: list[Event] = []
 

@@ -22,6 +22,7 @@ from servoctl.errors import ConfigError, RunFolderError
 from servoctl.reference.load import file_curve
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
+from tests.hil.rigs import renewed
 
 
 @cache
@@ -33,7 +34,7 @@ def robots() -> RigSetup:
 def run(
     stage: Stage, duration: float, faults: Sequence[dict[str, Any]] = (), **emulation: Any
 ) -> tuple[Trajectory, int]:
-    setup = robots().renewed(faults)
+    setup = renewed(robots(), faults)
     values = setup.settings.values
     values = values.model_copy(update={"emulation": values.emulation.model_copy(update=emulation)})
     setup = replace(setup, settings=replace(setup.settings, values=values))
@@ -108,7 +109,7 @@ def test_walls_turn_a_guided_joint_before_its_position_limit() -> None:
     q0 = setup.sensing.displacements(setup.loop.system.model.plant, setup.start.q)[0]
     near = [replace(drive, position_limits=(-3.0, float(q0) + 0.1)) for drive in setup.settings.drives[:1]]
     narrow = replace(setup, settings=replace(setup.settings, drives=(*near, *setup.settings.drives[1:])))
-    setup = narrow.renewed([{"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "for": 1.0}])
+    setup = renewed(narrow, [{"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "for": 1.0}])
     done = HilRun(setup, in_lockstep(setup, "vm"), Stage.FLOAT, 1.2, None, {}).run(lambda event: None)
     _, q, _ = true_motion(done.trajectory, Phase.FLOAT)
     assert 0.01 < (q[:, 0] - q[0, 0]).max() < 0.05  # without a wall 0.2, and the limit ends the run

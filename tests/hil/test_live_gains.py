@@ -20,6 +20,7 @@ from servoctl.errors import ConfigError, RunFolderError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
 from servoctl.run_folder import load_run
+from tests.hil.rigs import renewed
 
 BELT = "two_mass_spring_drive"
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
@@ -218,12 +219,12 @@ def test_every_engine_goes_on_with_the_new_law() -> None:
 def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> None:
     prepared = load(BELT, [BOTH, f"hil.live_ramp={PERIOD}"], "vm")
     for wishes, last in (({100: (0, 15.0)}, 15.0), ({}, 8.0)):
-        renewed = prepared.renewed(())
-        run = HilRun(renewed, in_lockstep(renewed, "vm"), Stage.ZERO, 0.3, None, {})
+        again = renewed(prepared, ())
+        run = HilRun(again, in_lockstep(again, "vm"), Stage.ZERO, 0.3, None, {})
         run.operator.view = Scripted(wishes)  # type: ignore[arg-type]
         result = run.run(lambda event: None)
         assert result.trajectory[f"live.{ALPHA}"][-1] == last
-        assert renewed.live_gains.values[0] == last
+        assert again.live_gains.values[0] == last
 
 
 def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:

@@ -29,10 +29,11 @@ from hil.session.start import Request, start
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.types import Array
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.rigs import renewed
 
 
 def rig(protocol: str = "odrive") -> tuple[Any, Emulator, Environment]:
-    prepared = machine(protocol, "at speed").renewed(())
+    prepared = renewed(machine(protocol, "at speed"), ())
     emulator = make_emulator(prepared, "vm")
     return prepared, emulator, environment_of(prepared, emulator)
 
@@ -151,7 +152,7 @@ def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> 
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (130, "interrupted")
     assert (tmp_path / "run" / "trajectory.parquet").exists()
     place = dataclasses.replace(rig()[2], facts=facts)
-    ended = HilRun(prepared.renewed(()), place, Stage.ZERO, None, tmp_path / "two", {}).run(lambda event: None)
+    ended = HilRun(renewed(prepared, ()), place, Stage.ZERO, None, tmp_path / "two", {}).run(lambda event: None)
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (0, "done"), "it was over before"
 
 

@@ -9,13 +9,14 @@ from hil.recorder import InMemory
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.rigs import renewed
 
 Run = tuple[list[tuple[int, bool, Frame, int]], dict[str, bytes], dict[str, float]]
 
 
 def run_with(general: bool) -> Run:
     """Frames, columns and bus loads of a run; `general`: no wire may assume that all stations are there and sound."""
-    prepared = machine("cia402", "at speed").renewed((), seed=5)
+    prepared = renewed(machine("cia402", "at speed"), (), seed=5)
     emulator = make_emulator(prepared, "vm")
     for wire in emulator.wires.values() if general else ():
         wire.power(wire.attach("without power", lambda frame: None), False)

@@ -20,10 +20,11 @@ from servoctl.cli import main
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.hil.faults.carts.scenario import CONFIG, machine
+from tests.hil.rigs import renewed
 
 
 def driven(folder: Path, protocol: str) -> Path:
-    prepared = machine(protocol, "at speed").renewed(())
+    prepared = renewed(machine(protocol, "at speed"), ())
     said = {"engine": prepared.loop.engine, "lockstep": True}
     HilRun(prepared, environment_of(prepared, make_emulator(prepared, "vm")), Stage.FULL, 0.5, folder, said).run(
         lambda _: None

@@ -18,6 +18,7 @@ from hil.session.run import HilRun
 from servoctl.cli import main
 from servoctl.config import load_config, shipped_configs
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.rigs import renewed
 
 CONFIGS = {
     name: loaded.hil.drives[0].actuator
@@ -65,7 +66,7 @@ def test_a_drive_that_does_not_enable_and_a_wrong_pose_end_with_exit_3(
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGRTMIN])
 def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: int) -> None:
-    setup = machine("odrive", "at speed").renewed(())
+    setup = renewed(machine("odrive", "at speed"), ())
     emulator = make_emulator(setup, "vm")
     environment = replace(environment_of(setup, emulator), engaged=lambda: signal.raise_signal(number))
     before = signal.getsignal(number)

@@ -17,6 +17,7 @@ from hil.safety import Event, Reaction
 from hil.safety.plan import ENDING, Stage
 from hil.session.run import HilRun
 from servoctl.types import Array
+from tests.hil.rigs import renewed
 
 from .scenarios import Scenario
 
@@ -103,7 +104,7 @@ class Truth:
 def play(scenario: Scenario) -> Verdict:
     """Runs a scenario on the tick in Python, and judges it."""
     rig = rigs.RIGS[scenario.rig]
-    setup = rigs._setup(rig, ()).renewed(scenario.faults, scenario.seed)
+    setup = renewed(rigs._setup(rig, ()), scenario.faults, scenario.seed)
     emulator = make_emulator(setup, "vm", rigs._plant(rig, ()))
     limits = [drive.settings.speed_limit for drive in setup.drives]
     truth = Truth(emulator, _jacobian(setup, len(limits)), limits)

@@ -21,6 +21,7 @@ from hil.session.run import HilRun, RunResult
 from servoctl.types import Array
 from tests.hil.faults.carts.expected import GOES_ON, STALE, Expected, expected
 from tests.hil.faults.carts.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
+from tests.hil.rigs import renewed
 
 LOOKED_AT = 2 * PERIOD
 """Longest time between two checks of the ages: a tick that misses a sample waits for it and checks late [s]."""
@@ -195,7 +196,7 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
         KeyboardInterrupt: A signal came that is not part of the scenario.
     """
     made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
-    prepared = made.renewed(scenario.faults, scenario.seed)
+    prepared = renewed(made, scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol, scenario.motion))
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
