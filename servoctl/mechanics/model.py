@@ -92,6 +92,7 @@ class Model:
         self._kept: dict[str, tuple[Hashable, Any]] = {}
         self._valued: tuple[Plant, dict[str, Constraint], Array] | None = None
         start = check_plant(plant, around)
+        self._start_terms: tuple[Any, ...] | None = start.arrays  # M, Q, B and c at `around`; None: not known
         check_task(self.task, plant)
         check_task(self.bounds, plant)
         self._passive = passive_groups(*start.passive.values())
@@ -151,10 +152,13 @@ class Model:
             return None
         if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):
             return None
-        M = check_plant(plant, around).arrays[0]
+        start = check_plant(plant, around)
         check_task(task, plant)
         check_task(bounds, plant)
-        return self._with(plant, task, None, around, bounds, M)
+        other = self._with(plant, task, None, around, bounds, start.arrays[0])
+        if other is not None:
+            other._start_terms = start.arrays
+        return other
 
     def retuned_to(self, plain: "Model", around: State) -> "Model | None":
         """This model with differentiated rows and the parameters of another plain model, without tracing again.
@@ -177,7 +181,7 @@ class Model:
     ) -> "Model | None":
         other = copy.copy(self)
         other.plant, other.task, other.plain, other.bounds = plant, dict(task), plain or other, dict(bounds)
-        other.around = around
+        other.around, other._start_terms = around, None
         other.singular = other._is_singular(M, around)
         return other if other.singular == self.singular else None
 
@@ -239,8 +243,14 @@ class Model:
     def structured_matrices(self, state: State) -> Matrices:
         """The matrices of `matrices`, where M, B and A keep the structure that they have."""
         rows = self._rows(state)
-        M, Q, B, c = plant_values.terms(self.plant, state)
+        known = self._start_terms if state is self.around else None
+        M, Q, B, c = plant_values.terms(self.plant, state) if known is None else known
         return self._together_with(M, Q, B, c, rows)
+
+    def quick_matrices(self, state: State) -> Matrices:
+        """`matrices`, by compiled functions where the plant is traced: NumPy takes six times as long."""
+        opaque = self.plant_kernel is None or self.n > LARGE
+        return self.matrices(state) if opaque else self.compiled_matrices(state)
 
     def compiled_matrices(self, state: State) -> Matrices:
         """The matrices at a state by compiled functions; the plant must not be opaque.
