@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from servoctl.mechanics.plant import Plant as Plant
     from servoctl.mechanics.shapes import Clearance as Clearance
     from servoctl.mechanics.shapes import SweptSphere as SweptSphere
-    from servoctl.mechanics.spatial.build import RobotBuilder as RobotBuilder
     from servoctl.mechanics.spatial.plant import Robot as Robot
+    from servoctl.mechanics.spatial.plant import RobotBuilder as RobotBuilder
     from servoctl.mechanics.spatial.task import Axis as Axis
     from servoctl.mechanics.spatial.task import CentreOfMass as CentreOfMass
     from servoctl.mechanics.spatial.task import Distance as Distance
@@ -112,7 +112,7 @@ _HOME = {
     "Posture": "servoctl.mechanics.spatial.task",
     "ReactionBound": "servoctl.laws.bounds",
     "Robot": "servoctl.mechanics.spatial.plant",
-    "RobotBuilder": "servoctl.mechanics.spatial.build",
+    "RobotBuilder": "servoctl.mechanics.spatial.plant",
     "Run": "servoctl.assembly",
     "Secondary": "servoctl.laws.secondary",
     "SecondOrder": "servoctl.mechanics.constraint",

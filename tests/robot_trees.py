@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description, JointDescription, JointKind, LinkDescription
 from servoctl.mechanics.spatial.placement import Inertial, Placement, Vector3
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import Array
 
 RIGHT = np.pi / 2

@@ -14,10 +14,9 @@ from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rotors import FIELD as ROTORS
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 
 PARTS = ("bodies", "frames", "loops")
 """Sections of `plant` whose entries have names; a problem of the builder begins with one of these and the name."""

@@ -55,11 +55,6 @@ class PlanarChain:
         energy: float = self.gravity * np.dot(self._moments(), np.sin(q))
         return energy
 
-    def centre_jacobians(self, q: Array) -> Array:
-        """Jacobian of each centre of mass, shape (n, 2, n): `J[i] @ v` is the velocity of link i's centre [m/s]."""
-        arms = self._arms()
-        return np.stack([-arms * np.sin(q), arms * np.cos(q)], axis=1)
-
     def joints(self, q: Array) -> Array:
         """Positions of the base, the joints and the tip [m], shape (n + 1, 2)."""
         steps = np.asarray(self.lengths)[:, None] * np.stack([np.cos(q), np.sin(q)], axis=1)

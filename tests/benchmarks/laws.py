@@ -21,10 +21,9 @@ from servoctl.errors import CompileError
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.spatial import dynamics
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.task.pose import Position
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop

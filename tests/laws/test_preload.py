@@ -13,10 +13,9 @@ from plants.coordinated_robots import CoordinatedRobots
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
 from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.pose_solver import solve_poses
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State, Status

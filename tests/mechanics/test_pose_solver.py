@@ -14,10 +14,9 @@ import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.mechanics.bounded_newton import bounded_root, nearest_root
 from servoctl.mechanics.spatial import pose_solver
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.types import Array, State
 

@@ -13,11 +13,10 @@ import servoctl
 from servoctl.engine.parameters import parameter_names, structure
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.inertial_values import inertia_note
 from servoctl.mechanics.spatial.placement import Inertial, Placement
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import State
 
 ROD = Inertial(1.0, (0.0, 0.0, 0.2), (0.01, 0.01, 0.001, 0.0, 0.0, 0.0))

@@ -9,10 +9,9 @@ from robot_trees import arm7, random_state
 import servoctl
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import Array, State
 
 

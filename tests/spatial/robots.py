@@ -6,9 +6,8 @@ import numpy as np
 
 from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.task import Pose, Position
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.run_folder.trajectory import Trajectory

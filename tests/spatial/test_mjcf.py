@@ -9,9 +9,8 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import ConfigError, MissingPackageError
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.mjcf import read_mjcf
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 
 ARM = """<mujoco model="arm">
   <compiler angle="radian" autolimits="true"/>

@@ -10,9 +10,8 @@ from robots import TASK, moving_arms, quadruped, two_arms
 
 from hil.view.scene import MachineDrawing
 from servoctl.errors import RunFolderError
-from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.picture import asked_paths, poses, surfaces, task_frames
-from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.report import figure
 from servoctl.report.film import film

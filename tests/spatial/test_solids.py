@@ -9,8 +9,7 @@ from robots import two_arms
 
 from servoctl.mechanics.spatial.description import Shape
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement
-from servoctl.mechanics.spatial.solid import SIDES, Solid, joined, solid_of, solids
-from servoctl.mechanics.spatial.stl import MOST_FACES, read_stl
+from servoctl.mechanics.spatial.solid import MOST_FACES, SIDES, Solid, joined, read_stl, solid_of, solids
 from servoctl.types import Array
 
 SPIN = Placement.at((1.0, -2.0, 3.0), (0.3, -0.5, 0.7))

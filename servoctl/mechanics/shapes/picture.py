@@ -7,11 +7,10 @@ import numpy as np
 
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.shapes.clearance import Clearance
+from servoctl.mechanics.shapes.clearance import Clearance, Point
 from servoctl.mechanics.shapes.link_poses import link_poses
-from servoctl.mechanics.shapes.swept_sphere import Point
+from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.poses import frame_poses
 from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
 from servoctl.mechanics.spatial.task.target import numbers
 from servoctl.types import Array

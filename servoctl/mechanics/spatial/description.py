@@ -2,7 +2,8 @@
 
 `Findings` collects what is wrong with the file, so that all problems are shown at once.
 
-Design: a reader (`urdf`, `mujoco`) gives a `Description` and knows no tree; `build` makes the tree and knows no file.
+Design: a reader (`urdf`, `mjcf`) gives a `Description` and knows no tree; `TreeBuilder` makes the tree and knows no
+file.
 """
 
 from collections import defaultdict

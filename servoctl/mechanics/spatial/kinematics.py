@@ -124,7 +124,7 @@ def frame_motions(tree: RobotTree, names: Sequence[str], q: Array, v: Array) -> 
     return {name: _frame_motion(bodies[frame.body], frame, n) for name, frame in frames.items()}
 
 
-def body_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> dict[int, BodyMotion]:
+def body_motions(tree: RobotTree, q: Array | Sequence[Any], v: Array, wanted: Iterable[int]) -> dict[int, BodyMotion]:
     """Index -> motion of the wanted bodies, of those that carry them, and of the world."""
     needed: set[int] = set()
     for i in wanted:
@@ -140,6 +140,29 @@ def body_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> 
         else:
             motions[i] = _moved(motions[chain[i].joint.parent], chain[i], tree.columns[i][0])
     return motions
+
+
+def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, tuple[Array, Array]]:
+    """Frame -> rotations, shape (states, 3, 3), and positions [m], shape (states, 3), in world axes, for pictures.
+
+    Args:
+        tree: The robots.
+        names: Names of frames.
+        q: Coordinates, shape (states, n): the scalars of the recursion are its columns.
+    """
+    frames = {name: tree.frame(name) for name in names}
+    bodies = body_motions(tree, list(q.T), np.zeros(q.shape[1]), [frame.body for frame in frames.values()])
+
+    def stacked(triple: Triple) -> Array:
+        return np.stack([np.broadcast_to(part, len(q)) for part in (triple.x, triple.y, triple.z)], axis=-1)
+
+    poses = {}
+    for name, frame in frames.items():
+        body = bodies[frame.body]
+        R = body.R @ Matrix.of(frame.placement.rotation)
+        origin = body.origin + body.R(Triple.of(frame.placement.xyz))
+        poses[name] = np.stack([stacked(row) for row in (R.x, R.y, R.z)], axis=1), stacked(origin)
+    return poses
 
 
 def frame_origins(tree: RobotTree, q: Array) -> Array:

@@ -6,8 +6,8 @@ import numpy as np
 
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.poses import frame_poses
 from servoctl.mechanics.spatial.solid import solids
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
 from servoctl.mechanics.spatial.task.pose import Pose, Position

@@ -84,9 +84,9 @@ class Robot(Plant):
             ConfigError: The file cannot be read, or describes no robot; it has every problem of the file.
             PlantError: The robot has no plant, for example because a link that moves has no mass.
         """
-        builder = TreeBuilder()
+        builder = RobotBuilder()
         builder.add(read_urdf(path), at=at, base=base, motors=motors)
-        return built_robot(builder, gravity)
+        return builder.plant(gravity)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -223,17 +223,23 @@ def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] =
     return made
 
 
-def built_robot(builder: TreeBuilder, gravity: Sequence[float] = GRAVITY) -> Robot:
-    """The plant of what a builder has collected.
+class RobotBuilder(TreeBuilder):
+    """Collects robots, payloads, frames and loops from what files describe, and makes the plant."""
 
-    Raises:
-        PlantError: Everything that is wrong with it.
-    """
-    tree = builder.tree()
-    if builder.problems:
-        raise PlantError("\n".join(builder.problems))
-    plant, rotors = robot(tree, builder.values, gravity), [tree.armature(name) for name in tree.motors]
-    return cast(Robot, with_armature(plant, rotors)) if any(rotors) else plant
+    def plant(self, gravity: Sequence[float] = GRAVITY) -> Robot:
+        """The plant.
+
+        Args:
+            gravity: Acceleration of gravity in world axes [m/s^2].
+
+        Raises:
+            PlantError: Everything that is wrong with the parts.
+        """
+        tree = self.tree()
+        if self.problems:
+            raise PlantError("\n".join(self.problems))
+        plant, rotors = robot(tree, self.values, gravity), [tree.armature(name) for name in tree.motors]
+        return cast(Robot, with_armature(plant, rotors)) if any(rotors) else plant
 
 
 def _fields(tree: RobotTree) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from servoctl.types import Array
 
 
 def scalars(values: Sequence[Any] | Array) -> list[Any]:
-    """The values as symbols or Python's own floats."""
-    return [value if isinstance(value, Symbol) else float(value) for value in values]
+    """The values as symbols, arrays of many states, or Python's own floats."""
+    return [value if isinstance(value, (Symbol, np.ndarray)) else float(value) for value in values]
 
 
 def plus(a: Any, b: Any) -> Any:

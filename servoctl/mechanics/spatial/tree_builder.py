@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics.spatial.attached import PARAMETERS, Attached, NameTable, identifier, payload
 from servoctl.mechanics.spatial.description import Description, JointDescription
 from servoctl.mechanics.spatial.inertial_values import is_massive
 from servoctl.mechanics.spatial.model import (
@@ -21,8 +22,6 @@ from servoctl.mechanics.spatial.model import (
     TreeFrame,
     TreeJoint,
 )
-from servoctl.mechanics.spatial.names import PARAMETERS, NameTable, identifier
-from servoctl.mechanics.spatial.payload import Attached, payload
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement, rotation_to
 
 Base = Literal["fixed", "free"]
