@@ -44,11 +44,12 @@ CASES: dict[str, Case] = {
     "hil": on_drives.hil,
     "tick_c": on_drives.tick_c,
     "wrong_model": wrong_model.wrong_model,
+    "law_in_cpp": two_robots.law_in_cpp,
     "pseudoinverse": pseudoinverse,
 }
 """Name -> benchmark."""
 
-ONLY_BY_NAME = ("pseudoinverse",)
+ONLY_BY_NAME = ("law_in_cpp", "pseudoinverse")
 """These take minutes and are no rows of a speed table."""
 
 

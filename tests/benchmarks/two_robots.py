@@ -26,6 +26,7 @@ from tests.benchmarks import peers
 from tests.benchmarks.contest import Contest, Entry, Results, line, medians, scaled, timed
 from tests.benchmarks.inside import Inside
 from tests.benchmarks.peers.algebra import LOOP_GAIN, LawOnTerms, actuation
+from tests.benchmarks.peers.cpp import LawInCpp
 from tests.benchmarks.peers.textbook import TextbookRobots
 from tests.benchmarks.peers.tree import ROBOTS
 from tests.benchmarks.search import Choices, PeerMotion, fastest, our_candidates, peer_candidates, race
@@ -41,6 +42,7 @@ SPREAD = (1e-2, 1e-1)
 FROM_PYTHON, INSIDE = "servoctl C, from Python", "servoctl C, inside C"
 ON_DRIVES, VM = "servoctl C, as the loop on drives calls it", "servoctl VM"
 TEXTBOOK, PINOCCHIO = "textbook NumPy", "Pinocchio + pinv"
+CPP = "C++, Pinocchio + Eigen"
 
 TOLERANCE = 1e-9
 """Largest difference from textbook NumPy that counts as equal: of u [N m], accelerations and states [rad/s^2, rad]."""
@@ -156,6 +158,21 @@ def tick(quick: bool) -> Results:
                              INSIDE: "inside C", VM: "on the virtual machine"}.items():  # fmt: skip
         if ours in entries:
             yield line(f"control step of two robots, {where_from}", entries, ours, *others)
+
+
+def law_in_cpp(quick: bool) -> Results:
+    """The control step of two robots beside the same law in C++ (Pinocchio, Eigen), whose compilation takes minutes."""
+    where = states(20 if quick else 500)
+    loop, contest = compiled(closed_loop_run()), Contest(len(where.t))
+    row = in_place(loop, loop.control_kernel, 1, where)
+    contest.enter(FROM_PYTHON, lambda k: row(k)[0][:6])
+    contest.enter_inside(INSIDE, Inside(loop.control_kernel.function, where.t, where.x, loop.parameters), slice(6))
+    contest.enter_inside(CPP, LawInCpp(where.t, ROBOTS.joint_angles(where.q), ROBOTS.joint_angles(where.v)))
+    book = TextbookRobots()
+    exact = np.array([book.command(*state) for state in zip(where.t.tolist(), where.q, where.v, strict=True)])
+    entries = contest.entries(exact, TOLERANCE, quick)
+    yield line("control step of two robots, inside C", entries, INSIDE, CPP)
+    yield line("control step of two robots, from Python", entries, FROM_PYTHON, CPP)
 
 
 def dynamics(quick: bool) -> Results:
