@@ -192,7 +192,7 @@ def _per_row(section: ReportSection, law: BoundConstraintFollowing, beta: float)
             bounds[row.name] = {"violation": size / law.sliding[i], "violation_rate": 2.0 * size}
         else:
             bounds[row.name] = {"violation_rate": size}
-    words = {"violation": "violation", "violation_rate": "its rate"}
+    words = {"violation": "error", "violation_rate": "its rate"}
     for name, each in bounds.items():
         section.lines.append(f"{name}: " + ", ".join(f"{words[key]} {value:.3g}" for key, value in each.items()))
     section.values["bounds"] = bounds

@@ -5,13 +5,13 @@ import struct
 
 import canopen
 import pytest
+from hil.drives.object_dictionary import object_dictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import cia402
 from hil.codecs.cia402 import Cia402State
 from hil.drives.cia402_setup import CONTROLWORD, ERROR_CODE, POSITION, STATUSWORD, TARGET_TORQUE, TORQUE, VELOCITY
-from hil.drives.object_dictionary import object_dictionary
 from hil.emulator.objects import communication_objects, drive_objects
 
 NODE = 5

@@ -13,7 +13,7 @@ from servoctl.types import Array
 SOURCE = Path(__file__).with_name("law.cpp")
 EIGEN = (Path("/usr/include/eigen3"), Path("/usr/local/include/eigen3"), Path("/opt/homebrew/include/eigen3"))
 OPTIONS = (
-    "-O3", "-march=native", "-DNDEBUG", "-std=c++17", "-fPIC", "-shared", "-DBOOST_FUSION_INVOKE_MAX_ARITY=12",
+    "-O3", "-w", "-march=native", "-DNDEBUG", "-std=c++17", "-fPIC", "-shared", "-DBOOST_FUSION_INVOKE_MAX_ARITY=12",
     "-DBOOST_MPL_CFG_NO_PREPROCESSED_HEADERS", "-DBOOST_MPL_LIMIT_LIST_SIZE=30", "-DBOOST_MPL_LIMIT_VECTOR_SIZE=30",
 )  # fmt: skip
 """Options of the compiler; Pinocchio's own headers need those of Boost."""
