@@ -1,6 +1,6 @@
-"""The pseudoinverse of a large matrix whose rows touch few neighbouring columns, on numbers, by block after block.
+"""The decomposition of a large matrix whose rows touch few neighbouring columns, on numbers, block after block.
 
-    A^T = Q R,   A^+ = Q R^-T,   A^+ A = Q Q^T
+    A^T = Q R
 
 Rows and columns are put in an order in which the entries lie close to the diagonal. QR then takes some rows of A at a
 time together with what earlier blocks left over, so a step is small and Q stays a product of small factors.
@@ -56,45 +56,27 @@ class Plan:
 
 
 class BandedDecomposition:
-    """The factors of a matrix A of full row rank, shape (r, n); see `decomposition.Decomposition` for the methods."""
+    """The factors of a matrix A of full row rank, shape (r, n), with small factors Q and R of each step."""
 
-    def __init__(self, plan: Plan, factors: list[Array], triangles: list[Array], n: int, scale: float) -> None:
-        """Keeps small factors Q and R of each step, of `A / scale`."""
-        self._plan, self._factors, self._triangles, self._n, self._scale = plan, factors, triangles, n, scale
+    def __init__(self, plan: Plan, factors: list[Array], triangles: list[Array], n: int) -> None:
+        self._plan, self._factors, self._triangles, self._n = plan, factors, triangles, n
         self._inverses = [np.linalg.inv(R[:, : len(R)]) for R in triangles]
-        self.rank = len(plan.rows)
+        self._rank = len(plan.rows)
 
     @property
     def smallest(self) -> float:
-        """A lower bound of the smallest singular value of `A / scale`."""
-        inverse = self._forward(np.eye(self.rank))
+        """A lower bound of the smallest singular value of A."""
+        inverse = self._forward(np.eye(self._rank))
         return 1.0 / float(np.sqrt(np.sum(inverse * inverse)))
 
-    def dense(self) -> tuple[Array, Array, Array]:
+    def factors(self) -> tuple[Array, Array, Array]:
         """Z, U and R as `Decomposition` has them: `A[rows] = R^T Q^T`, from the last row to the first."""
         order = self._plan.rows[::-1]
-        R = np.zeros((self.rank, self.rank))
+        R, U = np.zeros((2, self._rank, self._rank))
         for step, triangle in zip(self._plan.steps, self._triangles, strict=True):
             R[step.block, step.block.start : step.block.start + triangle.shape[1]] = triangle
-        U = np.zeros((self.rank, self.rank))
-        U[order, np.arange(self.rank)] = 1.0
-        Z = self._spread(np.eye(self.rank)).T[::-1]
-        return Z, U, R.T[::-1, ::-1]
-
-    def solve(self, b: Array) -> Array:
-        """A^+ b, shape (n,) or (n, columns)."""
-        rest: Array = self._spread(self._forward(np.asarray(b, dtype=float)[self._plan.rows])) / self._scale
-        return rest
-
-    def project(self, w: Array) -> Array:
-        """w - A^+ A w for w of shape (n,) or (n, columns)."""
-        w = np.asarray(w, dtype=float)
-        rest: Array = w - self._spread(self._gathered(w))
-        return rest
-
-    def residual(self, b: Array) -> Array:
-        """(I - A A^+) b, which is zero at full row rank."""
-        return np.zeros_like(b, dtype=float)
+        U[order, np.arange(self._rank)] = 1.0
+        return self._spread(np.eye(self._rank)).T[::-1], U, R.T[::-1, ::-1]
 
     def _forward(self, b: Array) -> Array:
         """R^-T b; b is overwritten."""
@@ -102,15 +84,6 @@ class BandedDecomposition:
             b[step.block] = inverse.T @ b[step.block]
             b[step.beyond] -= R[:, len(R) :].T @ b[step.block]
         return b
-
-    def _gathered(self, w: Array) -> Array:
-        """Q^T w."""
-        y, carried = np.empty((self.rank, *w.shape[1:])), np.empty((0, *w.shape[1:]))
-        for step, Q in zip(self._plan.steps, self._factors, strict=True):
-            parts = Q.T @ np.concatenate([carried, w[step.columns]])
-            size = step.block.stop - step.block.start
-            y[step.block], carried = parts[:size], parts[size:]
-        return y
 
     def _spread(self, y: Array) -> Array:
         """Q y."""
@@ -121,18 +94,17 @@ class BandedDecomposition:
         return w
 
 
-def decompose_banded(A: Sparse, tolerance: float, scale: float) -> BandedDecomposition | None:
+def decompose_banded(A: Sparse, tolerance: float) -> BandedDecomposition | None:
     """The decomposition of A in bands; None where it is not narrow, or its rank may be lower than its number of rows.
 
     Args:
         A: Finite numbers, shape (r, n).
-        tolerance: A direction counts if its pivot exceeds this times the scale.
-        scale: Positive number.
+        tolerance: A direction counts if its pivot exceeds this.
     """
     plan = plan_of(A.shape, A.rows.tobytes(), A.columns.tobytes())
     if plan is None:
         return None
-    values = np.asarray(A.values, dtype=float) / scale
+    values = A.values
     factors, triangles, rest = [], [], np.zeros((0, 0))
     for step in plan.steps:
         part = np.zeros(step.shape)
@@ -145,7 +117,7 @@ def decompose_banded(A: Sparse, tolerance: float, scale: float) -> BandedDecompo
         factors.append(Q)
         triangles.append(R[:size])
         rest = R[size:, size:]
-    split = BandedDecomposition(plan, factors, triangles, A.shape[1], scale)
+    split = BandedDecomposition(plan, factors, triangles, A.shape[1])
     return split if split.smallest > SAFE * tolerance else None
 
 

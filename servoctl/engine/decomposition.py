@@ -19,11 +19,11 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.banded import BandedDecomposition, decompose_banded
+from servoctl.engine.banded import decompose_banded
 from servoctl.engine.finite import is_finite
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
-from servoctl.engine.structured import Sparse, blocks, entries_of
+from servoctl.engine.structured import Sparse, blocks
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
@@ -93,9 +93,9 @@ def _back_substitution(R: Array, y: Array) -> Array:
     return x
 
 
-def frobenius(A: Array | Sparse) -> Any:
+def frobenius(A: Array) -> Any:
     """|A|_F; on symbols its derivative at zero is finite."""
-    total = sum_of_squares(entries_of(A))
+    total = sum_of_squares(A)
     if not is_symbolic(total):
         return float(np.sqrt(total))
     return where(total > 0.0, np.sqrt(where(total > 0.0, total, 1.0)), 0.0)
@@ -108,19 +108,6 @@ def longer_rows(A: Array, limit: Any) -> tuple[Array, Array]:
         return counted, counted.reshape(-1, 1) * A
     longer, kept = called(loops.longer_function(*A.shape), (A, np.array(limit)), (len(A),), A.shape)
     return longer, kept
-
-
-def decompose_rows(A: Array | Sparse, tolerance: Any, scale: Any = None) -> Decomposition | BandedDecomposition:
-    """The decomposition of A, in bands where A is `Sparse`, narrow and certainly of full row rank.
-
-    The arguments are those of `decompose`.
-    """
-    if isinstance(A, Sparse) and A.shape[0] > MANY and not is_symbolic(A.values, tolerance, scale):
-        size = frobenius(A) if scale is None else scale
-        found = decompose_banded(A, float(tolerance), size) if size > 0.0 else None
-        if found is not None:
-            return found
-    return decompose(np.asarray(A), tolerance, scale)
 
 
 def decompose(A: Array, tolerance: Any, scale: Any = None, masked: bool = False) -> Decomposition:
@@ -235,9 +222,10 @@ def decomposition_call(rows: int, n: int, masked: bool = False) -> NumpyCall:
     k = min(rows, n)
 
     def work(A: Array, tolerance: Array) -> list[Array]:
-        split = decompose_rows(Sparse.of_numbers(A), float(tolerance[0]), 1.0)
-        if isinstance(split, BandedDecomposition):
-            return [*split.dense(), np.array(split.rank), np.array(split.smallest)]
+        narrow = decompose_banded(Sparse.of_numbers(A), float(tolerance[0]))
+        if narrow is not None:
+            return [*narrow.factors(), np.array(rows), np.array(narrow.smallest)]
+        split = _numeric(A, float(tolerance[0]), 1.0)
         Z, U, R = np.zeros((k, n)), np.zeros((rows, k)), np.eye(k)
         Z[: split.rank], U[:, : split.rank] = split.row_basis, split.column_basis
         R[: split.rank, : split.rank] = split.triangle

@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.banded import BandedDecomposition
-from servoctl.engine.decomposition import Decomposition, decompose, decompose_rows, frobenius, longer_rows, pinv
+from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows, pinv
 from servoctl.engine.finite import is_finite
 from servoctl.engine.products import called, column_sizes, product, project
-from servoctl.engine.structured import Diagonal, Sparse, components, is_zero
+from servoctl.engine.structured import Sparse, components, is_zero
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 
 __all__ = [
-    "BandedDecomposition", "Decomposition", "cholesky", "column_sizes", "decompose", "decompose_rows", "frobenius",
+    "Decomposition", "cholesky", "column_sizes", "decompose", "frobenius",
     "is_finite", "longer_rows", "pinv", "product", "project", "solve_lower", "solve_upper",
 ]  # fmt: skip
 
@@ -37,11 +36,8 @@ At 40 the import of SciPy is soon paid; below, its call takes as long as the sol
 def cholesky(M: Array | Sparse) -> tuple[Any, Any]:
     """The lower triangular L of `M = L L^T`, and whether M is positive definite.
 
-    If it is not, the entries of L are finite but meaningless. L of a `Sparse` diagonal matrix of numbers is `Diagonal`.
+    If it is not, the entries of L are finite but meaningless.
     """
-    if isinstance(M, Sparse) and M.is_diagonal and not is_symbolic(M.values):
-        positive = bool((M.values > 0.0).all())
-        return Diagonal(np.sqrt(M.values) if positive else np.full(len(M), 1.0)), positive
     M = np.asarray(M)
     if is_symbolic(M):
         return _by_parts(M)
@@ -92,32 +88,22 @@ def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
     return L, positive
 
 
-def solve_lower(L: Array | Sparse, X: Any) -> Any:
-    """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns).
-
-    X stays `Sparse` where L is `Diagonal`.
-    """
-    if isinstance(L, Diagonal):
-        return _scaled(L, X)
-    X = np.asarray(X)
+def solve_lower(L: Array, X: Array) -> Array:
+    """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
         return _solve_numbers(L, X, 0)
     return _solve_symbols(_lower, L, X)
 
 
-def solve_upper(L: Array | Sparse, X: Array) -> Array:
+def solve_upper(L: Array, X: Array) -> Array:
     """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
-    if isinstance(L, Diagonal):
-        scaled: Array = _scaled(L, X)
-        return scaled
     if not is_symbolic(L, X):
         return _solve_numbers(L, X, 1)
     return _solve_symbols(_upper, L, X)
 
 
-def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array | Sparse, X: Array) -> Array:
+def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array, X: Array) -> Array:
     """Solves block by block, for the columns of X that are not zero in the rows of a block."""
-    L, X = np.asarray(L), np.asarray(X)
     columns, written = X.reshape(len(X), -1), len(L) <= WRITTEN_OUT
     Y: Array = np.full(columns.shape, 0.0).astype(object)
     given = np.array([not is_zero(entry) for entry in columns.flat], dtype=bool).reshape(columns.shape)
@@ -173,13 +159,6 @@ def _is_identity(X: Array) -> bool:
     """Whether a matrix holds numbers only and is the identity."""
     square = X.ndim == 2 and len(X) == X.shape[1]
     return square and not is_symbolic(X) and np.array_equal(np.asarray(X, dtype=float), np.eye(len(X)))
-
-
-def _scaled(L: Diagonal, X: Any) -> Any:
-    """L^-1 X, of the kind of X."""
-    if isinstance(X, Sparse):
-        return X.with_values(X.values / L.values[X.rows])
-    return (X.T / L.values).T
 
 
 def _solve_numbers(L: Any, X: Any, transposed: int) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.structured import blocks, is_zero
-from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
+from servoctl.engine.symbol import SPARSE, Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
 SMALL = 100  # products of symbols in a matrix product up to which it is written out: it leaves out the zeros
@@ -16,7 +16,11 @@ PARTS = 8  # parts of a long sum
 
 
 def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]) -> list[Any]:
-    """The results of a CasADi function of symbols in these shapes; () for a scalar."""
+    """The results of a CasADi function of symbols or numbers in these shapes; () for a scalar."""
+    if not is_symbolic(*arguments):
+        numbers = function(*(np.asarray(argument, dtype=float) for argument in arguments))
+        numbers = numbers if isinstance(numbers, (tuple, list)) else (numbers,)
+        return [np.array(x).reshape(shape, order="F") for x, shape in zip(numbers, shapes, strict=True)]
     results = function(*map(to_sx, arguments))
     results = results if isinstance(results, (tuple, list)) else (results,)
     return [Symbol(sx) if shape == () else from_sx(sx, shape) for sx, shape in zip(results, shapes, strict=True)]
@@ -118,6 +122,12 @@ def divided(A: Array, divisor: Any) -> Array:
     if not is_symbolic(A) or A.size < WORTH:
         quotient: Array = A / divisor
         return quotient
+    places = [place for place, entry in np.ndenumerate(A) if not is_zero(entry)]
+    if len(places) < A.size // SPARSE:
+        sparse: Array = np.full(A.shape, 0.0).astype(object)
+        at = tuple(np.array(places, dtype=int).reshape(-1, 2).T)
+        sparse[at] = A[at] / divisor
+        return sparse
     transposed = _transposed(A)
     lying = (A.T if transposed else A).ravel(order="F")
     (entries,) = called(loops.divided_function(A.size), (lying, np.array(divisor)), lying.shape)

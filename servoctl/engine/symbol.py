@@ -90,6 +90,9 @@ def _scaled(factor: float) -> Callable[["Symbol"], "Symbol"]:
     return method
 
 
+SPARSE = 8  # a matrix of which fewer than one in so many entries is not zero is put together from these alone
+
+
 class Symbol:
     """A scalar expression."""
 
@@ -160,6 +163,10 @@ def to_sx(value: Any) -> Any:
     if columns.size == 0:
         return ca.SX(*columns.shape)
     items = [item.sx if isinstance(item, Symbol) else float(item) for item in columns.flatten(order="F")]
+    places = [i for i, item in enumerate(items) if item.__class__ is not float or item != 0.0]
+    if len(places) < len(items) // SPARSE:
+        pattern = ca.Sparsity.triplet(len(items), 1, places, [0] * len(places))
+        return ca.reshape(ca.densify(ca.SX(pattern, ca.vertcat(*(items[i] for i in places)))), *columns.shape)
     column = _dense(ca.vertcat(*items))
     return column if columns.shape[1] == 1 else ca.reshape(column, *columns.shape)
 
@@ -249,6 +256,20 @@ _where = _elementwise(ca.if_else, np.where)
 def where(condition: Any, yes: Any, no: Any) -> Any:
     """`yes` where the condition holds, else `no`; numbers, symbols or arrays of either, broadcast."""
     return _where(condition, yes, no)
+
+
+_above = _elementwise(lambda a, b: a > b, np.greater)
+_at_least = _elementwise(lambda a, b: a >= b, np.greater_equal)
+
+
+def above(a: Any, b: Any) -> Any:
+    """a > b, entry by entry; numbers, symbols or arrays of either, broadcast."""
+    return _above(a, b)
+
+
+def at_least(a: Any, b: Any) -> Any:
+    """a >= b, entry by entry; numbers, symbols or arrays of either, broadcast."""
+    return _at_least(a, b)
 
 
 def clip(value: Any, lower: Any, upper: Any) -> Any:

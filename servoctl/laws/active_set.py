@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import Decomposition, column_sizes, decompose, product, project, solve_lower
-from servoctl.engine.symbol import fmax, is_symbolic, maximum, where, within
+from servoctl.engine.symbol import above, at_least, fmax, maximum, where, within
 from servoctl.types import Array
 
 ROUNDING = 1e-13
@@ -93,16 +93,6 @@ class Solution:
     splits: list[Decomposition]  # a decomposition per level
 
 
-def above(a: Any, b: Any) -> Any:
-    """a > b, entry by entry; on symbols NumPy's own `>` would need the truth of a symbol."""
-    return np.greater(a, b, dtype=object) if is_symbolic(a, b) else np.greater(a, b)
-
-
-def at_least(a: Any, b: Any) -> Any:
-    """a >= b, entry by entry, on symbols too."""
-    return np.greater_equal(a, b, dtype=object) if is_symbolic(a, b) else np.greater_equal(a, b)
-
-
 def least(a: Array, b: Array) -> Array:
     """The smaller of the two, entry by entry."""
     smaller: Array = where(above(a, b), b, a)
@@ -111,8 +101,6 @@ def least(a: Array, b: Array) -> Array:
 
 def greatest(values: Array) -> Any:
     """The largest entry; 0 where none is positive."""
-    if not is_symbolic(values):
-        return float(np.max(values, initial=0.0))
     result: Any = 0.0
     for value in values:
         result = fmax(result, value)

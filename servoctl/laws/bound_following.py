@@ -14,7 +14,7 @@ import numpy as np
 from servoctl.engine.finite import is_finite
 from servoctl.engine.linalg import product
 from servoctl.engine.products import largest
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.symbol import where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.active_set import ROUNDING
@@ -243,11 +243,7 @@ class BoundConstraintFollowing(BoundLaw):
         return [i for i, value in enumerate(u) if value <= self.lower[i] or value >= self.upper[i]]
 
     def command(self, terms: Terms, memory: Array) -> Command:
-        m, r = terms.inputs.shape[1], len(self.rows)
-        if terms.finite is False or terms.positive is False:
-            none = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
-            free, kept = np.zeros(len(self.bounded)), np.zeros(len(self._parts.of_search(memory)))
-            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code, free, free, kept)
+        r = len(self.rows)
         reactions = preloads.reaction_rows(terms, self.reactions, self.preload) if self.reactions else None
         allocator = Allocator(terms, self.rank_tolerance, self.levels, reactions)
         feedforward, feedback = terms.rhs, self.feedback(terms)
@@ -322,7 +318,7 @@ class BoundConstraintFollowing(BoundLaw):
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
         if self.on_infeasible == "damp":
-            damped = (infeasible | (rank < 1)) if not is_symbolic(infeasible) else where(rank < 1, 1.0, infeasible)
+            damped = where(rank < 1, 1.0, infeasible)
             rates = terms.matrices.B.T @ terms.state.v
             u = where(damped, -self.input_damping * rates, u)
             status = where(damped, Status.DAMPED.code, status)
@@ -331,9 +327,7 @@ class BoundConstraintFollowing(BoundLaw):
     def feedback(self, terms: Terms) -> Array:
         """The terms that the correction adds to b, shape (r,)."""
         task = terms.matrices.task
-        added = np.zeros(
-            len(self.rows), dtype=object if is_symbolic(task.A, *self.damping, *self.funnel_numbers) else float
-        )
+        added: list[Any] = [0.0] * len(self.rows)
         for i, row in enumerate(self.rows):
             if row.has_violation:
                 added[i] = -self.stiffness[i] * task.violation[i]
@@ -345,7 +339,7 @@ class BoundConstraintFollowing(BoundLaw):
         if self.funnel is not None:
             for i, extra in self.funnel.extra(task, terms.state.t, self.funnel_numbers):
                 added[i] = added[i] - extra
-        return added
+        return np.array(added)
 
     def _allocate(self, allocator: Allocator, feedforward: Array, feedback: Array) -> Array:
         weights = np.array(self.weights)

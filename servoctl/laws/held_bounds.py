@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from servoctl.engine.linalg import frobenius
-from servoctl.engine.symbol import maximum, minimum, where
+from servoctl.engine.symbol import above, maximum, minimum, where
 from servoctl.laws import barrier
-from servoctl.laws.active_set import above, greatest
+from servoctl.laws.active_set import greatest
 from servoctl.laws.law import Acceleration
 from servoctl.laws.limits import Start
 from servoctl.laws.preload import ReactionRows, multiplier_rows

@@ -1,4 +1,4 @@
-"""The search of `laws.active_set` from start to end: a loop on numbers, a CasADi function on symbols."""
+"""The search of `laws.active_set` from start to end, as a CasADi function."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,9 +7,10 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.products import called
 from servoctl.engine.repeat import repeat
 from servoctl.engine.repetitions import without_repetitions
-from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
+from servoctl.engine.symbol import symbols, to_sx
 from servoctl.laws.active_set import LeastSquaresProblem, advance
 from servoctl.types import Array
 
@@ -26,25 +27,24 @@ class SearchSize:
     counts: tuple[int, ...]  # rows per level
     m: int  # inputs
     k: int = 0  # rows of G
-    limited: bool = True  # whether any input has a limit
     preferring: bool = True  # whether there is an s
 
     @classmethod
     def of(cls, problem: LeastSquaresProblem) -> "SearchSize":
         """The size of a problem."""
         counts, (k, m) = tuple(len(e) for _, e in problem.levels), problem.G.shape
-        return cls(counts, m, k, len(problem.lower) > 0, problem.preferred is not None)
+        return cls(counts, m, k, problem.preferred is not None)
 
     @property
     def name(self) -> str:
         """Part of the names of functions."""
-        rows = f"_{self.k}{'_limited' * self.limited}{'_preferring' * self.preferring}" if self.k else ""
+        rows = f"_{self.k}_limited{'_preferring' * self.preferring}" if self.k else ""
         return f"{'_'.join(map(str, self.counts))}x{self.m}{rows}"
 
     @property
     def held(self) -> int:
         """Number of inputs and rows that can be held."""
-        return (self.m if self.limited else 0) + self.k
+        return self.m + self.k
 
     @property
     def parts(self) -> list[int]:
@@ -53,10 +53,10 @@ class SearchSize:
 
     def problem(self) -> LeastSquaresProblem:
         """A problem of this size, of symbols."""
-        m, limits = self.m, self.m if self.limited else 0
+        m = self.m
         levels = tuple((symbols("T", r, m), symbols("e", r)) for r in self.counts)
         scalars = list(symbols("scalars", 3 + len(levels)))
-        lower, upper = symbols("l", limits), symbols("u", limits)
+        lower, upper = symbols("l", m), symbols("u", m)
         s = symbols("s", m) if self.preferring else None
         return LeastSquaresProblem(
             levels,
@@ -85,15 +85,9 @@ def search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tu
         x, held, what the rows of G lack at x, whether x is the answer, and the steps taken.
     """
     size = SearchSize.of(problem)
-    lack, steps, parts = np.zeros(size.k), 0, _flat(problem)
-    if is_symbolic(x, held, *parts):
-        state = to_sx(np.concatenate([x, held, lack, [done, 0.0]]))
-        values = from_sx(search_function(size)(state, *map(to_sx, parts)), (state.numel(),))
-        x, held, lack, _ = np.split(values, size.parts)
-        return x, held, lack, values[-2], values[-1]
-    while not done and steps < most_steps(size.held):
-        x, held, lack, done = advance(problem, x, held)
-        steps += 1
+    state = np.concatenate([x, held, np.zeros(size.k), [done, 0.0]])
+    (values,) = called(search_function(size), (state, *_flat(problem)), state.shape)
+    x, held, lack, (done, steps) = np.split(values, size.parts)
     return x, held, lack, done, steps
 
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from servoctl.engine.linalg import product
 from servoctl.engine.products import largest
-from servoctl.engine.symbol import where
-from servoctl.laws.active_set import above
+from servoctl.engine.symbol import above, where
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.held_bounds import HeldBounds
 from servoctl.laws.limits import Start, within_limits

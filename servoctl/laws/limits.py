@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.engine.linalg import frobenius, product
-from servoctl.engine.symbol import is_symbolic, where, within
-from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, above, at_least, greatest, solve
+from servoctl.engine.symbol import above, at_least, where, within
+from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, greatest, solve
 from servoctl.laws.limit_search import search
 from servoctl.laws.priorities import scale_per_level
 from servoctl.types import Array
@@ -96,45 +96,39 @@ def within_limits(
     """
     m = len(lower)
     G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
-    limited = not len(g) or is_symbolic(lower, upper) or bool(np.isfinite(np.append(lower, upper).astype(float)).any())
     root = np.ones(m) if weights is None else np.sqrt(weights)
     rows = [(T, e) if weights is None else (T / root, e) for T, e in levels]
     scales = scale_per_level(rows, scale)
     s = (None if len(g) else np.zeros(m)) if preferred is None else root * preferred
     scaled = G if weights is None else G / root
     row_scale = (frobenius(scaled) if len(g) else 1.0) if row_scale is None else row_scale
-    box = (root * lower, root * upper) if limited else (np.zeros(0), np.zeros(0))
+    box = root * lower, root * upper
     problem = LeastSquaresProblem(tuple(rows), tuple(scales), *box, s, rank_tolerance, scaled, g, row_scale, rounding)
-    whole = solve(problem, np.zeros(len(box[0]))).u / root if unlimited is None else unlimited
-    high, low = _beyond(problem, root * whole) if limited else (np.zeros(0), np.zeros(0))
+    whole = solve(problem, np.zeros(m)).u / root if unlimited is None else unlimited
+    high, low = _beyond(problem, root * whole)
     short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
     x, held = root * whole, np.concatenate([high - low, -short])
     if start is not None:
-        begun, there = _begin(start, lower, upper, limited)
+        begun, there = _begin(start, lower, upper)
         x, held = where(start.known, root * begun, x), where(start.known, there, held)
-    x = within(x, *box) if limited else x
+    x = within(x, *box)
     x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))
-    best = x / root
-    if limited:
-        # a held input takes its limit itself: x / root would differ from it by rounding
-        best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, best))
-    u = where(inside, whole, best)
-    u = within(u, lower, upper) if limited else u
+    # a held input takes its limit itself: x / root would differ from it by rounding
+    best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, x / root))
+    u = within(where(inside, whole, best), lower, upper)
     given_up = tuple(e - product(T, u) for T, e in levels)
     held = where(inside, 0.0, held)
-    binding, inputs = -held[len(box[0]) :], held[:m] if limited else np.zeros(m)
-    kept = np.concatenate([inputs, binding])
+    binding = -held[m:]
+    kept = np.concatenate([held[:m], binding])
     return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, kept, iterations, above(done, 0.0))
 
 
-def _begin(start: Start, lower: Array, upper: Array, limited: bool) -> tuple[Array, Array]:
+def _begin(start: Start, lower: Array, upper: Array) -> tuple[Array, Array]:
     """Where a search begins from a start: the inputs, and what holds them, as `search` takes it."""
     m = len(lower)
     high, low = above(start.held, 0.5), above(-0.5, start.held)
     rows = where(high[m:], -1.0, 0.0)
-    if not limited:
-        return start.u, rows
     u = where(high[:m], upper, where(low[:m], lower, start.u))
     return u, np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), rows])
 

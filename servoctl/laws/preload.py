@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.engine.linalg import frobenius, product, solve_lower
-from servoctl.engine.symbol import is_symbolic
 from servoctl.expression.suggest import remedy
 from servoctl.laws.priorities import prioritised
 from servoctl.mechanics.constraint_rows import Row
@@ -50,7 +49,7 @@ class ReactionComponent:
             violation: Of all passive rows.
         """
         first, end = self.rows
-        row = np.zeros(len(violation), dtype=object if is_symbolic(violation) else float)
+        row = np.zeros(len(violation))
         row[first:end] = reaction_map(self.kind, violation[first:end])[COMPONENTS.index(self.name)]
         return row
 

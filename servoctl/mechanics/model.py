@@ -6,7 +6,6 @@ and parameters; otherwise the plant is opaque and `Model.opaque` gives the reaso
 """
 
 import copy
-import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -238,37 +237,21 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        return self.structured_matrices(state).dense()
-
-    def structured_matrices(self, state: State) -> Matrices:
-        """The matrices of `matrices`, where M, B and A keep the structure that they have."""
         rows = self._rows(state)
         known = self._start_terms if state is self.around else None
         M, Q, B, c = plant_values.terms(self.plant, state) if known is None else known
-        return self._together_with(M, Q, B, c, rows)
+        return self._together_with(M, Q, B, c, rows).dense()
 
     def quick_matrices(self, state: State) -> Matrices:
         """`matrices`, by compiled functions where the plant is traced: NumPy takes six times as long."""
-        opaque = self.plant_kernel is None or self.n > LARGE
-        return self.matrices(state) if opaque else self.compiled_matrices(state)
+        return self.matrices(state) if self.plant_kernel is None else self.compiled_matrices(state)
 
     def compiled_matrices(self, state: State) -> Matrices:
-        """The matrices at a state by compiled functions; the plant must not be opaque.
-
-        In more than `LARGE` coordinates A of the passive rows is `Sparse`, and M too if it is diagonal at every state.
-        """
+        """The matrices at a state by compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
-        groups = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
-        matrices = self._together_with(M, Q, B, c, groups)
-        if self.n <= LARGE:
-            return matrices.dense()
-        diagonal: Sparse = self.forms[0]
-        mass: Any = diagonal.with_values(diagonal.entries_of(M)) if diagonal.is_diagonal else np.asarray(M)
-        bounds = None if matrices.bounds is None else matrices.bounds.dense()
-        task = matrices.task.dense()
-        return dataclasses.replace(matrices, M=mass, B=np.asarray(B), task=task, bounds=bounds)
+        return self._together_with(M, Q, B, c, self._rows(state)).dense()
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
 from servoctl.types import Array
 
@@ -84,4 +84,4 @@ def require_unique(
 def _norm(A: Array) -> Any:
     """|A|_F, or 1 for a zero matrix."""
     size = frobenius(A)
-    return where(size > 0.0, size, 1.0) if is_symbolic(size) else (size or 1.0)
+    return where(size > 0.0, size, 1.0)

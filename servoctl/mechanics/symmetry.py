@@ -13,7 +13,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import Symbol, is_symbolic, where
+from servoctl.engine.symbol import Symbol, where
 from servoctl.types import Array
 
 SYMMETRIC = 1e-9
@@ -46,9 +46,7 @@ def skewness(M: Array | Sparse) -> float:
 
 
 def is_symmetric(M: Array) -> Any:
-    """Whether a matrix is symmetric: a bool on numbers; on symbols 1.0 or a symbol that is 0 or 1."""
-    if not is_symbolic(M):
-        return asymmetry(np.asarray(M, dtype=float)) is None
+    """Whether a matrix is symmetric: 1 or 0, or a symbol."""
     scale: Any = 0.0
     for entry in np.diag(M):
         scale = scale + abs(entry)

@@ -18,19 +18,16 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import (
-    BandedDecomposition,
     Decomposition,
     cholesky,
     decompose,
-    decompose_rows,
     frobenius,
     is_finite,
     product,
     solve_lower,
     solve_upper,
 )
-from servoctl.engine.structured import entries_of
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.symbol import where
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.singular_mass import regular_form
@@ -73,7 +70,7 @@ class Terms:
     finite: Any  # whether every term is a finite number
     # decomposition of `Ahat L^-T`, which gives Z and the pseudoinverse; with clearances R, that of `[Ahat L^-T,
     # R^1/2]`, whose first n columns are meant below
-    passive: Decomposition | BandedDecomposition
+    passive: Decomposition
     # `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0
     free_acceleration: Array
     inputs: Array  # `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react
@@ -173,29 +170,21 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
     bounds = matrices.bounds
     of_bounds = () if bounds is None else (bounds.A, bounds.b)
-    numbers = (entries_of(M), Q, B, c, entries_of(passive.A), passive.b, task.A, task.b, *of_bounds)
-    finite = is_finite(state.t, state.q, state.v, *numbers)
-    symmetric = True if matrices.symmetric or finite is False else is_symmetric(M)
-    if matrices.singular and finite is not False:
-        # a positive definite matrix with the same motion, so that Cholesky still works
-        M, Q = regular_form(np.asarray(M), Q, np.asarray(passive.A), passive.b)
-    L, positive = cholesky(M) if finite is not False else (np.asarray(M) * 0.0, False)
-    if finite is False:  # the guards inside a decomposition would turn NaN into zeros
-        nothing = decompose(passive.A[:0], rank_tolerance)
-        return Terms(state, matrices, L, False, False, nothing, Q, B, task.A, None if bounds is None else bounds.A)
-    if is_symbolic(symmetric):
-        positive = where(symmetric, positive, 0.0)
-    elif not symmetric:
-        positive = False
+    finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b, *of_bounds)
+    symmetric = 1.0 if matrices.symmetric else is_symmetric(M)
+    if matrices.singular:  # a positive definite matrix with the same motion, so that Cholesky still works
+        M, Q = regular_form(M, Q, passive.A, passive.b)
+    L, positive = cholesky(M)
+    positive = where(symmetric, positive, 0.0)
     rows = solve_lower(L, passive.A.T).T
     scale = frobenius(rows)
     if len(clearance):
-        rows = np.hstack([np.asarray(rows), np.diag(np.sqrt(np.asarray(clearance)))])
-    split = decompose_rows(rows, rank_tolerance, scale)
+        rows = np.hstack([rows, np.diag(np.sqrt(np.asarray(clearance)))])
+    split = decompose(rows, rank_tolerance, scale)
     # w = N L^-1 (Q + c) + (Ahat L^-T)^+ bhat: c enters projected, since its normal part is absorbed by the constraints
-    r, together = len(task.A), is_symbolic(M) and 0 < len(task.A) < B.shape[1]
+    r, together = len(task.A), 0 < len(task.A) < B.shape[1]
     if together:  # loops solve for and project one more column in the same time
-        columns = solve_lower(L, np.column_stack([np.asarray(task.A).T, Q + c]))
+        columns = solve_lower(L, np.column_stack([task.A.T, Q + c]))
         projected = split.project(columns)
         weighted, free, projected_free = columns[:, :r].T, columns[:, r], projected[:, r]
     else:

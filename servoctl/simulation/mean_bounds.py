@@ -24,10 +24,10 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
 from servoctl.engine.repeat import repeat
 from servoctl.engine.repetitions import without_repetitions
-from servoctl.engine.symbol import from_sx, symbols, to_sx, where
+from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
 from servoctl.estimation.bound import PlantFunctions
-from servoctl.laws.active_set import above, at_least, greatest
+from servoctl.laws.active_set import greatest
 from servoctl.laws.law import Acceleration, BoundLaw
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed

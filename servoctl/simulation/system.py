@@ -128,13 +128,9 @@ class System:
         """Acceleration under u, and the logged part of a row: name -> values."""
         m = terms.matrices
         acting = u if self.friction is None else u - self.friction.resistance(m.B.T @ terms.state.v)
-        if terms.finite is False or terms.positive is False:
-            bad = np.full(self.model.n, np.nan)
-            acceleration, passive_force = bad, bad
-        else:
-            sound = where(terms.finite, terms.positive, 0.0)
-            acceleration = where(sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
-            passive_force = terms.passive_force(acceleration, acting)
+        sound = where(terms.finite, terms.positive, 0.0)
+        acceleration = where(sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
+        passive_force = terms.passive_force(acceleration, acting)
         return {
             "acceleration": acceleration,
             "violation": m.task.violation,

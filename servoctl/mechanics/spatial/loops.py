@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
@@ -71,7 +71,7 @@ def reaction_map(kind: str, violation: Array) -> Array:
         violation: Of its rows, shape (rows,).
     """
     rows = LOOP_ROWS[kind]
-    K = np.zeros((6, len(rows)), dtype=object if is_symbolic(violation) else float)
+    K = np.zeros((6, len(rows)))
     turns = [j for j, row in enumerate(rows) if row.startswith("r")]
     for j, row in enumerate(rows):
         if j not in turns:
