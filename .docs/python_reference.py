@@ -29,7 +29,9 @@ GROUPS = {
         "ConstraintFollowing", "InputOutput", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
         "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
-    "Running": ("simulate", "load", "Run", "batch", "linearize", "to_control", "identify", "Identification"),
+    "Running": (
+        "simulate", "load", "Run", "evaluate", "batch", "linearize", "to_control", "identify", "Identification",
+    ),
     "Results": ("Trajectory", "save", "load_run", "plot", "State", "Command", "Status"),
 }  # fmt: skip
 """Group -> its names, in the order of the page."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import Run as Run
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
+    from servoctl.assembly.evaluate import evaluate as evaluate
     from servoctl.engine.linalg import pinv as pinv
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
@@ -122,6 +123,7 @@ _HOME = {
     "SweptSphere": "servoctl.mechanics.shapes",
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
+    "evaluate": "servoctl.assembly.evaluate",
     "fundamental_acceleration": "servoctl.mechanics.fundamental",
     "identify": "servoctl.identification",
     "law": "servoctl.laws.feedback",

@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.linalg import solve_upper
 from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
@@ -147,6 +148,22 @@ class TracedLoop(LoopStages):
     def control_kernel(self) -> Kernel:
         """(t, x, p) -> command."""
         return self._compile("control", ("command",), lambda: {"command": self._command})
+
+    @cached_property
+    def terms_kernel(self) -> Kernel:
+        """(t, x, p) -> the terms of `evaluate` before the command."""
+
+        def terms() -> dict[str, Array]:
+            at = self._terms
+            m = at.matrices
+            known = {
+                "M": m.M, "Q": m.Q, "B": m.B, "c": m.c, "passive_A": m.passive.A, "passive_b": m.passive.b,
+                "passive_violation": m.passive.violation, "passive_violation_rate": m.passive.violation_rate,
+                "A": m.task.A, "b": m.task.b, "violation": m.task.violation, "violation_rate": m.task.violation_rate,
+            }  # fmt: skip
+            return known | {"a_c": solve_upper(at.L, at.free_acceleration), "T": at.task_map, "rhs": at.rhs}
+
+        return self._compile("terms", ("command",), lambda: trace(terms))
 
     @cached_property
     def motion_kernel(self) -> Kernel:

@@ -1,0 +1,51 @@
+"""Every term of a loop at a state, by name, from the functions that a run evaluates."""
+
+import numpy as np
+
+from servoctl.assembly.run import Run
+from servoctl.simulation.closed_loop import Loop
+from servoctl.types import Array
+
+PARTS = ("u", "rank", "residual", "pivot_min", "status")  # of a command
+
+
+def evaluate(run: Run, t: float, q: Array, v: Array, memory: Array | None = None) -> dict[str, Array]:
+    """The terms of plant, task and law at a state.
+
+    | name | shape | is |
+    |---|---|---|
+    | `M`, `Q`, `B`, `c` | (n, n), (n,), (n, m), (n,) | `M q'' = Q + B u + c` with the passive constraints' reaction |
+    | `passive_A`, `passive_b` | (p, n), (p,) | the plant's own constraints `Ahat q'' = bhat` |
+    | `passive_violation`, `passive_violation_rate` | (p,) | what they miss; a rate is NaN where there is none |
+    | `A`, `b`, `violation`, `violation_rate` | (r, n), (r,) | the same of the task |
+    | `a_c` | (n,) | q'' at u = 0 |
+    | `T`, `rhs` | (r, m), (r,) | the task is met where `T u = rhs`, `rhs = b - A a_c`; the law adds its feedback |
+    | `u`, `rank`, `residual`, `pivot_min`, `status` | (m,), (1,) | the command; `Status.from_code` reads a status |
+    | `acceleration` | (n,) | q'' under u, with friction and the correction of the passive constraints |
+
+    Args:
+        run: The run.
+        t: Time [s].
+        q: Coordinates, shape (n,).
+        v: Velocities, shape (n,).
+        memory: The law's own states; None: those at the start.
+
+    Raises:
+        ValueError: A shape is wrong.
+    """
+    loop, n = run.loop, run.system.model.n
+    given = {"q": (q, n), "v": (v, n), "memory": (loop.memory_start if memory is None else memory, loop.size - 2 * n)}
+    for name, (value, size) in given.items():
+        if np.shape(value) != (size,):
+            raise ValueError(f"evaluate: {name}: expected shape {(size,)}, got {np.shape(value)}")
+    x = np.concatenate([value for value, _ in given.values()])
+    kernel = loop.terms_kernel
+    terms = dict(zip(kernel.outputs, kernel(t, x, loop.parameters), strict=True))
+    return terms | _command(loop, t, x)
+
+
+def _command(loop: Loop, t: float, x: Array) -> dict[str, Array]:
+    """The parts of the command, and the acceleration under it."""
+    command, slices, n = loop.control(t, x), loop.layout.slices, loop.system.model.n
+    found = {name: command[slices[name]] for name in PARTS}
+    return found | {"acceleration": loop.motion(t, x, command)[0][n : 2 * n]}
