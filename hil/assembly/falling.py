@@ -69,7 +69,7 @@ def task_states(setup: Rig) -> list[State]:
     They end where a run would: where the law has no torque, or a joint is beyond its limits.
     """
     duration, period = setup.run.settings.duration, setup.settings.values.period
-    ticks = TICKS if setup.prediction.call is not None else TICKS_IN_NUMPY
+    ticks = TICKS if setup.run.system.model.opaque is None else TICKS_IN_NUMPY
     step = max(period, duration / ticks)
     count = int(duration / step)
     controller, start = Controller(setup.run.loop), setup.start

@@ -7,6 +7,7 @@ import numpy as np
 
 from hil.sensing.state_function import StateFunction
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
+from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Model
@@ -64,17 +65,21 @@ class GravityCompensation:
         Raises:
             PlantError: The mass matrix is not positive definite, or a term is not finite.
         """
-        return Hold(*self._function(State(t, q, self._rest if v is None else v)))
+        hold = Hold(*self._function(State(t, q, self._rest if v is None else v)))
+        if not np.isfinite(hold.u).all():
+            raise PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(q, 4)}")
+        return hold
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices, self._tolerance)
-        if terms.finite is False or terms.positive is False:
-            raise PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(state.q, 4)}")
+        sound = where(terms.finite, terms.positive, 0.0)
         push = terms.project(terms.inputs)
         scale = frobenius(terms.inputs)
         u = -decompose(push, RANK_TOLERANCE, scale).solve(terms.free_acceleration)
         inverse = decompose(push, MOVABLE, scale).pseudoinverse()
-        return Hold(u, solve_upper(terms.L, terms.free_acceleration + push @ u), inverse @ inverse.T)
+        return Hold(
+            where(sound, u, np.nan), solve_upper(terms.L, terms.free_acceleration + push @ u), inverse @ inverse.T
+        )
 
 
 def falls_without_torque(

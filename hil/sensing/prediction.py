@@ -13,7 +13,7 @@ import numpy as np
 from hil.sensing.state_function import traced_kernel
 from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.select_engine import run_fast
-from servoctl.errors import TraceError
+from servoctl.engine.symbol import where
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.simulation.runge_kutta import rk4
@@ -31,23 +31,17 @@ class Prediction:
     Attributes:
         engine: `c`, `vm` or `numpy`.
         note: Why the requested engine is not used; empty if it is.
-        call: The compiled function with its buffers; None on NumPy.
+        call: The compiled function with its buffers.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance, self._n = model.plain, rank_tolerance, model.n
         self._parameters = self._model.parameters
-        self.call: BufferedCall | None = None
-        self.engine, self.note = "numpy", ""
-        if engine == "numpy" or model.opaque is not None:
-            self.note = f"the plant runs in NumPy: {model.opaque}" if model.opaque is not None else ""
-            return
-        try:
-            kernel = self._compile()
-        except TraceError as error:
-            self.note = f"the plant runs in NumPy: {error}"
-            return
-        self.engine, self.note = run_fast(kernel, engine)
+        kernel = self._compile(engine == "numpy")
+        if model.opaque is None:
+            self.engine, self.note = run_fast(kernel, engine)
+        else:
+            self.engine, self.note = "vm", f"the plant runs in NumPy: {model.opaque}"
         self.call = BufferedCall(kernel)
         self._times, self._x, self._u, parameters = self.call.inputs.values()
         (self._ahead,) = self.call.outputs.values()
@@ -64,28 +58,20 @@ class Prediction:
             u: Present inputs, shape (m,) [actuator units].
         """
         n = self._n
-        if self.call is None:
-            x = rk4(lambda s, y: self._rates(s, y, u), t, np.concatenate((q, v)), h)
-        else:
-            self._times[0], self._times[1] = t, h
-            self._x[:n], self._x[n:], self._u[:] = q, v, u
-            self.call()
-            x = self._ahead.copy()
+        self._times[0], self._times[1] = t, h
+        self._x[:n], self._x[n:], self._u[:] = q, v, u
+        self.call()
+        x = self._ahead.copy()
         return x[:n], x[n:]
-
-    def _rates(self, t: float, x: Array, u: Array) -> Array:
-        state = State(t, x[: self._n], x[self._n :])
-        return self._motion(state, self._model.matrices(state), u)[0]
 
     def _motion(self, state: State, matrices: Matrices, u: Array) -> tuple[Array]:
         terms = assemble(state, matrices, self._tolerance)
-        if terms.finite is False or terms.positive is False:
-            return (np.full(2 * self._n, np.nan),)
-        return (np.concatenate([state.v, terms.acceleration(u)]),)
+        sound = where(terms.finite, terms.positive, 0.0)
+        return (where(sound, np.concatenate([state.v, terms.acceleration(u)]), np.nan),)
 
-    def _compile(self) -> Kernel:
+    def _compile(self, in_numpy: bool) -> Kernel:
         n = self._n
-        motion = traced_kernel("motion", self._model, self._motion, ("rates",), {"u": self._model.m}).called()
+        motion = traced_kernel("motion", self._model, self._motion, ("rates",), {"u": self._model.m}, in_numpy).called()
         times, x, u, p = (ca.SX.sym(*size) for size in self._sizes().items())
 
         def change(t: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of a state and of the plant's matrices there, compiled where the plant can be traced."""
+"""Functions of a state and of the plant's matrices there, compiled."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,6 @@ from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.select_engine import run_fast
 from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
-from servoctl.errors import TraceError
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
@@ -15,22 +14,26 @@ Function = Callable[..., Any]  # (state, matrices, *further arrays) -> a tuple o
 
 
 def traced_kernel(
-    name: str, model: Model, function: Function, outputs: tuple[str, ...], further: Mapping[str, int] | None = None
+    name: str,
+    model: Model,
+    function: Function,
+    outputs: tuple[str, ...],
+    further: Mapping[str, int] | None = None,
+    in_numpy: bool = False,
 ) -> Kernel:
     """The function as a kernel of t, q, v, the parameters and the further inputs (name -> length).
 
-    Raises:
-        TraceError: The plant or the function cannot be traced.
+    The matrices come from the plant's NumPy code if `in_numpy`, or if the plant cannot be traced.
     """
     inputs = {each: symbols(each, size) for each, size in (further or {}).items()}
     variables = {**model.symbols(), **inputs}
     state = State(variables["t"][0], variables["q"], variables["v"])
-    results = trace(function, state, model.symbolic_matrices(variables), *inputs.values())
+    results = trace(function, state, model.symbolic_matrices(variables, in_numpy), *inputs.values())
     return Kernel.compile(name, variables, dict(zip(outputs, results, strict=True)))
 
 
 class StateFunction:
-    """The function at a state: compiled, or in NumPy where the plant cannot be traced.
+    """The function at a state, compiled.
 
     Args:
         name: Name of the kernel.
@@ -50,20 +53,12 @@ class StateFunction:
         engine: str = "auto",
         further: Mapping[str, int] | None = None,
     ) -> None:
-        self._model, self._function = model, function
-        self._kernel: Kernel | None = None
-        if engine == "numpy" or model.opaque is not None:
-            return
-        try:
-            self._kernel = traced_kernel(name, model, function, outputs, further)
-        except TraceError:
-            return
-        run_fast(self._kernel, engine)
+        self._model = model
+        self._kernel = traced_kernel(name, model, function, outputs, further, engine == "numpy")
+        run_fast(self._kernel, engine if model.opaque is None else "vm")
 
-    def buffered(self) -> BufferedCall | None:
-        """A call with buffers of its own, which hold the parameters; None: it runs in NumPy."""
-        if self._kernel is None:
-            return None
+    def buffered(self) -> BufferedCall:
+        """A call with buffers of its own, which hold the parameters."""
         call = BufferedCall(self._kernel)
         _, _, _, parameters, *_ = call.inputs.values()
         parameters[...] = self._model.parameters
@@ -71,6 +66,4 @@ class StateFunction:
 
     def __call__(self, state: State, *further: Array) -> tuple[Array, ...]:
         """The results at a state."""
-        if self._kernel is not None:
-            return tuple(self._kernel(state.t, state.q, state.v, self._model.parameters, *further))
-        return tuple(self._function(state, self._model.matrices(state), *further))
+        return tuple(self._kernel(state.t, state.q, state.v, self._model.parameters, *further))

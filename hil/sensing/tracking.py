@@ -98,8 +98,8 @@ class DisturbanceObserver:
         d, shares = self._function(State(t, q, self._rest), acceleration)
         return d, shares
 
-    def buffered(self) -> BufferedCall | None:
-        """A call of it with buffers of its own; None: it runs in NumPy."""
+    def buffered(self) -> BufferedCall:
+        """A call of it with buffers of its own."""
         return self._function.buffered()
 
     def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:

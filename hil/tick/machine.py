@@ -199,7 +199,7 @@ class CompiledTick:
         tick.least_torque, tick.slow = self.pointer("double", follows.least), self.pointer("double", follows.slow)
         tick.friction = self.pointer("double", follows.friction)
         tick.floors = self.pointer("double", follows.floors)  # Python renews them
-        if call is not None and call.entry is not None:
+        if call.entry is not None:
             tick.ends_windows = True
             self._kept.append(call)
             self.connect(tick.disturbance, call.entry)
