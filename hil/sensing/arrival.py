@@ -50,6 +50,7 @@ def arrivals(
     u: Sequence[float],
     shares: Sequence[float],
     speeds: Sequence[float],
+    visible: Sequence[float],
     least: Sequence[float],
     largest: Sequence[float],
     slow: Sequence[float],
@@ -66,7 +67,8 @@ def arrivals(
         u: Mean torques sent [actuator units].
         shares: Share of each torque that the motion shows.
         speeds: Speeds of the joints at its end [joint unit/s].
-        least: Smallest torques that the window shows [actuator units].
+        visible: Smallest torques that the window shows [actuator units].
+        least: Smallest torques that it judges of motors that are proved [actuator units].
         largest: Largest torques that it judges; larger ones show in shorter windows [actuator units].
         slow: Speeds below which a joint counts as standing [joint unit/s].
         friction: Torques that friction and loads do not take [actuator units].
@@ -84,10 +86,11 @@ def arrivals(
             continue
         missing, left = abs(d[i]) / p, abs(d[i] / p + u[i])
         none = reported is not None and reported[i]
-        if max(size, missing) <= least[i]:
+        unproved = state in (UNPROVED, AGAINST)
+        if max(size, missing) <= (visible if unproved else least)[i]:
             continue
         alone = p > 0.99 or d[i] * d[i] / p > ALONE * square
-        if state in (UNPROVED, AGAINST):
+        if unproved:
             moves = abs(speeds[i]) > slow[i]
             against = alone and d[i] * u[i] < 0.0 < d[i] * speeds[i] and missing >= (1.0 - NONE_LEFT) * size
             after[i] = (ARRIVES if missing <= HALF * size else AGAINST if against else UNPROVED) if moves else UNPROVED

@@ -269,11 +269,11 @@ class TrackingMonitor:
         d, shares = self.observer.with_shares(t, q, window.moved / window.elapsed)
 
         def judged() -> tuple[list[int], int | None]:
-            least, largest = self._shown(which, window.elapsed)
+            visible, least, largest = self._shown(which, window.elapsed)
+            before, reported = (self._before, self._reports_none()) if which else (None, None)
             return arrivals(
-                self._arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), least, largest,
-                self.slow.tolist(), self.friction.tolist(), self.most_windows[which], self._before if which else None,
-                self._reports_none() if which else None,
+                self._arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), visible, least,
+                largest, self.slow.tolist(), self.friction.tolist(), self.most_windows[which], before, reported,
             )  # fmt: skip
 
         after, lost = judged()
@@ -296,16 +296,11 @@ class TrackingMonitor:
         )
         return Implausibility(self._drives[lost].name, reason, True, motion=True, torqueless=True)
 
-    def _shown(self, which: int, elapsed: float) -> tuple[list[float], list[float]]:
-        """Smallest and largest torques that a window judges, shape (m,) [actuator units]."""
-        quick = [
-            max(least, floor * WINDOW / self.quick) for least, floor in zip(self.quick_least, self.floors, strict=True)
-        ]
-        if not which:
-            return quick, [np.inf] * len(quick)
-        return [
-            max(least, floor * WINDOW / elapsed) for least, floor in zip(self.least, self.floors, strict=True)
-        ], quick
+    def _shown(self, which: int, elapsed: float) -> tuple[list[float], list[float], list[float]]:
+        """Smallest torques that a window shows, smallest and largest that it judges, shape (m,) [actuator units]."""
+        visible = np.maximum(self.least, self.floors * WINDOW / elapsed).tolist()
+        quick = np.maximum(self.quick_least, self.floors * WINDOW / self.quick).tolist()
+        return (visible, visible, quick) if which else (visible, quick, [np.inf] * len(quick))
 
     def _reports_none(self) -> list[bool]:
         """Whether each drive reports none of a visible torque over the window."""

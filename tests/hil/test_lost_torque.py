@@ -33,7 +33,7 @@ def judged(*windows: Sequence[float], share: float = 1.0, other: float = 0.0) ->
     """States of a motor after windows of (d, u, speed), and whether it is named; `other`: d of a second motor."""
     states, named, seen = [ARRIVES, ARRIVES], False, []
     for d, u, speed in windows:
-        more = [share] * 2, [speed, 0.0], [0.1, 0.1], [9.0, 9.0], [0.01, 0.01], [5.0, 5.0], 3
+        more = [share] * 2, [speed, 0.0], [0.1, 0.1], [0.1, 0.1], [9.0, 9.0], [0.01, 0.01], [5.0, 5.0], 3
         states, lost = arrivals(states, [d, other], [u, 0.0], *more)
         seen.append(states[0])
         named |= lost == 0
@@ -65,20 +65,20 @@ def test_friction_a_blocked_joint_and_a_load_as_large_as_the_torque_name_no_moto
 
 def test_a_small_load_that_stays_while_the_torque_stays_names_no_motor() -> None:
     """A slide that runs down a slight slope at constant speed, after it was accelerated."""
-    states, bounds = [NOT_FRICTION], ([1.0], [1.0], [0.01], [9.0], [0.01], [5.0], 3)
+    states, bounds = [NOT_FRICTION], ([1.0], [1.0], [0.01], [0.01], [9.0], [0.01], [5.0], 3)
     for d, u, named in ((0.1, -0.1, None), (0.1, -0.12, None), (0.2, -0.2, 0)):
         assert arrivals(states, [d], [u], *bounds, ([-0.1], [0.1]))[1] == named
 
 
 def test_a_motor_is_named_if_its_drive_reports_none_of_what_the_motion_lacks_though_friction_may_take_it() -> None:
-    bounds = [1.0], [1.0], [0.1], [9.0], [0.01], [5.0], 3, ([5.0], [-5.0])
+    bounds = [1.0], [1.0], [0.1], [0.1], [9.0], [0.01], [5.0], 3, ([5.0], [-5.0])
     for reported, named in ((True, 0), (False, None)):
         states, lost = arrivals([BETWEEN], [-5.0], [5.0], *bounds, [reported])
         assert lost is None and arrivals(states, [-5.0], [5.0], *bounds, [reported])[1] == named
 
 
 def test_a_motor_that_is_not_proved_is_named_if_it_moves_against_its_torque_and_proved_if_it_moves_with_it() -> None:
-    bounds = [1.0], [0.1], [9.0], [0.01], [99.0], 3
+    bounds = [1.0], [0.1], [6.0], [9.0], [0.01], [99.0], 3
 
     def after(state: int, d: float, u: float, speed: float) -> tuple[list[int], int | None]:
         shares, *more = bounds

@@ -134,12 +134,15 @@ def test_a_joint_that_does_not_move_under_the_torque_of_the_test_is_not_proved_a
     assert any("it does not move visibly under" in str(event) for event in played.events)
 
 
-@pytest.mark.parametrize(("drive", "coordinate", "friction"), [("tau1", 0, 1.5), ("tau2", 1, 1.5), ("tau3", 2, 0.15)])
+@pytest.mark.parametrize(
+    ("rig", "drive", "friction"), [("S", "tau1", 1.5), ("S", "tau2", 1.5), ("S", "tau3", 0.12), ("AF", "joint1", 3.5)]
+)
 def test_an_axis_that_friction_keeps_from_being_proved_is_stopped_at_once_if_its_polarity_is_wrong(
-    drive: str, coordinate: int, friction: float
+    rig: str, drive: str, friction: float
 ) -> None:
     wrong = [{"kind": "torque_constant", "drive": drive, "factor": -1.0, "since": "power_on"}]
-    played = play("S", f"hil.emulation.coulomb_friction={friction}", faults=wrong, duration=0.5)
+    sets = f"hil.emulation.coulomb_friction={friction}", "hil.safety.tracking=0.3"
+    played, coordinate = play(rig, *sets, faults=wrong, duration=0.5), int(drive[-1]) - 1
     assert ("unproved", drive) in named(played) and named(played)[-1] == ("reversed", drive) and played.exit_code == 3
     rows = played["t"] >= played["t"][played.rows_in("zero")][0]
     assert np.ptp(played.group("true_q")[rows, coordinate]) < 0.02

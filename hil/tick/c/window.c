@@ -56,10 +56,12 @@ static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
     double missing = fabs(d[i]) / p, left = fabs(d[i] / p + u);
     long long *state = &k->arrivals[(is_long ? k->m : 0) + i];
     int none = is_long && fabs(k->made[i]) <= k->none_left * fabs(sent[i]) && fabs(sent[i]) > k->resolved[i] * elapsed;
-    double least = is_long ? larger(k->least_torque[i], k->floors[i] * k->window / elapsed) : quick_torque(k, i);
+    int unproved = *state == UNPROVED || *state == AGAINST;
+    double visible = larger(k->least_torque[i], k->floors[i] * k->window / elapsed);
+    double least = is_long || unproved ? visible : quick_torque(k, i);
     if (p <= k->shown || (is_long && size > quick_torque(k, i)) || larger(size, missing) <= least) continue;
     int alone = p > 0.99 || d[i] * d[i] / p > k->alone * square, moves = fabs(speed) > k->slow[i];
-    if (*state == UNPROVED || *state == AGAINST) {
+    if (unproved) {
       int against = moves && alone && d[i] * u < 0.0 && d[i] * speed > 0.0 && missing >= (1.0 - k->none_left) * size;
       if (against && *state == AGAINST) return give_back(k, "a motion against a torque that is not proved");
       *state = moves && missing <= k->half * size ? ARRIVES : against ? AGAINST : UNPROVED;
