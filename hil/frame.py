@@ -8,6 +8,10 @@ FD_SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 """Sizes of the payload of an FD frame, by data length code [byte]."""
 
 
+SENT, EXTENDED, REMOTE, ERROR, FD, BRS = 1, 2, 4, 8, 16, 32
+"""Flags of a recorded frame: whether the loop sent it, and those of its properties."""
+
+
 class Frame:
     """An immutable CAN frame, classic or FD."""
 
@@ -36,6 +40,14 @@ class Frame:
         self.time: Final = time  # time at which it was received, on the run's clock [ns]; 0 if it was not received
         self.fd: Final = fd  # whether it is an FD frame
         self.brs: Final = brs  # whether an FD frame carries its data at the bus's data bit rate (bit rate switch)
+
+    @property
+    def flags(self) -> int:
+        """Its properties as flags."""
+        if not (self.extended or self.remote or self.error or self.fd):
+            return 0
+        kind = self.extended * EXTENDED | self.remote * REMOTE | self.error * ERROR
+        return kind | self.fd * FD | self.brs * BRS
 
     def at(self, time: int) -> "Frame":
         """The same frame, received at this time [ns]."""

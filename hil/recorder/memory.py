@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hil.bus.load import frame_bits
-from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
+from hil.frame import BRS, CLASSIC_SIZE, ERROR, EXTENDED, FD, FD_SIZES, REMOTE, SENT, Frame
 from hil.recorder.ring import Ring
 from servoctl.types import Array
 
@@ -25,7 +25,6 @@ FIELDS = np.dtype(
 """The fields of `FRAME` without the data, for arrays of frames."""
 
 INTEGERS = ("status", "rank", "passive_rank")  # columns of whole numbers; -1 stands for an unknown one
-SENT, EXTENDED, REMOTE, ERROR, FD, BRS = 1, 2, 4, 8, 16, 32  # flags of a frame
 PROBLEM = 1024  # bytes at the start of the memory for the problem of the recorder: length, then text
 
 

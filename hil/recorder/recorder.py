@@ -106,9 +106,8 @@ class Recorder:
             frame: The frame.
             time: Time at which it was sent or received, on the run's clock [ns].
         """
-        flags = sent | frame.extended << 1 | frame.remote << 2 | frame.error << 3 | frame.fd << 4 | frame.brs << 5
         size = frame.length if frame.remote else len(frame.data)
-        values = time, frame.id, bus, flags, size, frame.data
+        values = time, frame.id, bus, sent | frame.flags, size, frame.data
         if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
             self._frames.pack(FRAME, *values)
 

@@ -19,7 +19,7 @@ from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import CompiledTick
 from hil.tick.sockets import TickSockets, socket_buses
-from hil.tick.tables import flags_of, frame_reader
+from hil.tick.tables import frame_reader
 from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
@@ -185,7 +185,7 @@ class TickRig(CanRig):
             self._dispatch.deliver(bus, frame)
             return
         number = self._functions.tick_take(
-            self._tick, self._bus_numbers[bus], frame.id, flags_of(frame), len(frame.data), frame.data, frame.time
+            self._tick, self._bus_numbers[bus], frame.id, frame.flags, len(frame.data), frame.data, frame.time
         )
         if number >= 0:
             self._received.append((number, bus, frame))

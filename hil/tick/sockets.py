@@ -7,9 +7,9 @@ from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.wire import Encoding
-from hil.frame import Frame
+from hil.frame import SENT, Frame
 from hil.loop import Clock, WallClock
-from hil.recorder.memory import BRS, EXTENDED, FD, FRAME, SENT, unpacked
+from hil.recorder.memory import FRAME, unpacked
 from hil.tick.compiled import SOCKETS
 from hil.tick.machine import CompiledTick
 
@@ -131,8 +131,7 @@ class TickSockets:
 
 def frame_record(target: Any, frame: Frame, bus: int) -> None:
     """Writes a `tick_frame` that is to be sent."""
-    target.id, target.bus, target.length = frame.id, bus, len(frame.data)
-    target.flags = frame.extended * EXTENDED | frame.fd * FD | frame.brs * BRS
+    target.id, target.bus, target.flags, target.length = frame.id, bus, frame.flags, len(frame.data)
     target.data = frame.data.ljust(64, b"\0")
 
 

@@ -8,20 +8,11 @@ from typing import Any
 from hil.codecs.field import Field
 from hil.drives.base import Drive, Node
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
-from hil.frame import Frame
+from hil.frame import EXTENDED, FD
 
 KINDS = {"unsigned": 0, "signed": 1, "float": 2}
 
 STANDARD = 0x7FF  # largest id of 11 bits
-
-EXTENDED, REMOTE, ERROR, FD = 1, 2, 4, 8
-
-
-def flags_of(frame: Frame) -> int:
-    """The kind of a frame as the tick in C compares it."""
-    if not (frame.extended or frame.remote or frame.error or frame.fd):
-        return 0
-    return frame.extended * EXTENDED | frame.remote * REMOTE | frame.error * ERROR | frame.fd * FD
 
 
 def fill_message(target: Any, message: Message, bus: int, node: int, fd: bool) -> None:

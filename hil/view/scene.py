@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from hil.bus.load import BusRates
+from hil.frame import ERROR, SENT
 from hil.loop.clock import SECOND
 from hil.recorder.events import split
-from hil.recorder.memory import ERROR, FIELDS, SENT, SharedRings, recorded_bits
+from hil.recorder.memory import FIELDS, SharedRings, recorded_bits
 from hil.recorder.ring import Ring
 from hil.view.bounds import BoundHistory
 from servoctl.mechanics.plant import Plant

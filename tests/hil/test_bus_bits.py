@@ -3,8 +3,9 @@
 import numpy as np
 
 from hil.bus.load import frame_bits
+from hil.frame import BRS, EXTENDED, FD, REMOTE, SENT
 from hil.recorder.frame_log import MOST, BusBits
-from hil.recorder.memory import BRS, EXTENDED, FD, FRAME, REMOTE, SENT
+from hil.recorder.memory import FRAME
 
 
 def frame(seconds: float, bus: int, flags: int, length: int) -> bytes:

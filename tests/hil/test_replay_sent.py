@@ -9,10 +9,10 @@ import pytest
 
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.prepare import load
+from hil.frame import SENT
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.frame_log import FrameLog
-from hil.recorder.memory import SENT
 from hil.replay.replay import replay
 from hil.safety.plan import Stage
 from hil.session.run import HilRun

@@ -18,7 +18,7 @@ from hil.session.start import Request, start
 from hil.tick.compiled import library
 from hil.tick.handover import in_order
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
-from hil.tick.tables import fill_encoding, fill_message, flags_of, frame_reader, watched_ids
+from hil.tick.tables import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
 from tests.hil.emulation import SHORT, drive_settings
@@ -198,7 +198,7 @@ class Bare:
         fill_encoding(self.encoding, wire.command)
 
     def take(self, frame: Frame) -> int:
-        flags, data = flags_of(frame), frame.data
+        flags, data = frame.flags, frame.data
         taken: int = self.functions.tick_take(self.tick, 0, frame.id, flags, len(data), data, frame.time)
         return taken
 

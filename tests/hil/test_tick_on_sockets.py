@@ -18,12 +18,12 @@ import pytest
 from hil.assembly.prepare import load
 from hil.bus.identity import beginning
 from hil.bus.python_can import PythonCanBus
-from hil.frame import FD_SIZES, Frame
+from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Tick, WallClock
 from hil.loop.realtime import prepare
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
-from hil.recorder.memory import FRAME, SENT, unpacked
+from hil.recorder.memory import FRAME, unpacked
 from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage

@@ -61,7 +61,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     int node = each->node;
     if (each->id != id || each->bus != bus) continue;
     known = 1;
-    if (each->flags != flags || each->length != length || !as_expected(each->selects, each->selects_count, data)) continue;
+    if (each->flags != (flags & KIND) || each->length != length || !as_expected(each->selects, each->selects_count, data)) continue;
     if (!as_expected(each->expects, each->expects_count, data)) return give_back(k, "the state of a drive");
     for (int r = 0; r < each->reads_count; ++r) {
       const tick_reads *reads = &each->reads[r];
@@ -85,7 +85,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
   if (known) return give_back(k, "a frame of another kind, length or drive");
   for (int i = 0; i < k->watched; ++i)
     if (k->watch[i].bus == bus && (id & k->watch[i].mask) == k->watch[i].value &&
-        (!k->watch[i].extended || flags & 1))
+        (!k->watch[i].extended || flags & EXTENDED))
       return give_back(k, "a frame that is rare");
   return UNKNOWN;
 }

@@ -2,7 +2,6 @@
    hil.bus.python_can; as in tick.c, whatever is not ordinary is Python's. */
 
 enum { BATCH = 16, CLASSIC_RECORD = 16, FD_RECORD = 72 };
-enum { SENT = 1, EXTENDED = 2, REMOTE = 4, ERROR_FRAME = 8, FD = 16, BRS = 32 }; /* as in hil.recorder.memory */
 
 static const long long PATIENCE = 2000000; /* Longest wait for room in the queue of a controller, as in hil.bus.base. */
 
@@ -122,7 +121,7 @@ static int take_frame(tick *k, tick_sockets *s, int given_back)
   if (!given_back) {
     if (f->flags & ERROR_FRAME) given_back = give_back(k, "an error frame");
     else {
-      number = tick_take(k, f->bus, f->id, f->flags >> 1 & 15, f->length, f->data, f->time);
+      number = tick_take(k, f->bus, f->id, f->flags, f->length, f->data, f->time);
       given_back = number == GIVEN_BACK ? GIVEN_BACK : 0;
       s->unknown += number == UNKNOWN;
     }

@@ -106,7 +106,7 @@ int tick_frames(tick *k, const tick_frame *in, int count, long long began, long 
   tick_begin(k, began);
   for (int i = 0; i < count; ++i) {
     const tick_frame *each = &in[i];
-    if (tick_take(k, each->bus, each->id, each->flags >> 1 & 15, each->length, each->data, each->time) == GIVEN_BACK) {
+    if (tick_take(k, each->bus, each->id, each->flags, each->length, each->data, each->time) == GIVEN_BACK) {
       tick_undo(k);
       return GIVEN_BACK;
     }

@@ -125,7 +125,10 @@ int tick_sense(tick *k, long long now);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 void tick_undo(tick *k);
 
-typedef struct { /* a frame as hil.recorder.memory.FRAME has it, flags included */
+/* Flags as in hil.frame; KIND: those that a message of a table has, EXTENDED to FD. */
+enum { SENT = 1, EXTENDED = 2, REMOTE = 4, ERROR_FRAME = 8, FD = 16, BRS = 32, KIND = 30 };
+
+typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
   long long time; /* [ns] */
   unsigned id;
   unsigned char bus, flags, length, unused;
