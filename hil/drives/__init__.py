@@ -1,7 +1,6 @@
 """How the loop uses a drive: samples in, torques out, and a handshake for everything else."""
 
-from hil.drives.base import Condition, Drive, DriveError, Feedback, HandshakeStep, Node, Steps
-from hil.drives.sample import Sample
+from hil.drives.base import Condition, Drive, DriveError, Feedback, HandshakeStep, Node, Sample, Steps
 from hil.drives.settings import DriveSettings, SensorSettings
 
 __all__ = [

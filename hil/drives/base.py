@@ -12,15 +12,54 @@ from math import inf, nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
-from hil.drives.ids import IdFamily, Ids
 from hil.drives.quantities import GAUGES, Quantity
-from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.unwrapping import Unwrapping
 from hil.drives.wire import Feeds, GaugeReads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
+
+
+class IdFamily(NamedTuple):
+    """Ids of 29 bits that hold data: all that agree in some bits."""
+
+    mask: int  # those bits
+    value: int
+
+    def __contains__(self, identity: object) -> bool:
+        return isinstance(identity, int) and identity & self.mask == self.value
+
+
+class Ids(NamedTuple):
+    """Ids of one node; those above 0x7FF have 29 bits."""
+
+    exclusive: frozenset[int]  # ids that no other node may use
+    shared: frozenset[int] = frozenset()  # ids that nodes of the same protocol may share
+
+
+class Sample(NamedTuple):
+    """A measurement of a node, in the units of the joint."""
+
+    position: float  # [joint unit] displacement
+    velocity: float  # speed [joint unit/s]; NaN if the node does not measure it
+    torque: float  # torque or force [actuator unit]; NaN if the node does not measure it
+    time: int  # [ns] time at which the frame was received
+
+
+class Unwrapping:
+    """Follows a position over the ends of its range, from `-most` to `most` [rad]."""
+
+    def __init__(self, most: float) -> None:
+        self.span = 2 * most  # [rad] length of the range
+        self.last: float | None = None  # last position in the range [rad]; None before the first
+        self.added = 0.0  # [rad] what is added to it
+
+    def __call__(self, position: float) -> float:
+        """Motor angle without the jumps from one end of its range to the other [rad]."""
+        if self.last is not None and abs(position - self.last) > self.span / 2:
+            self.added += self.span if position < self.last else -self.span
+        self.last = position
+        return position + self.added
 
 
 class DriveError(RigError):

@@ -14,12 +14,11 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, Drive, DriveError, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, Drive, DriveError, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault, silent
-from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic

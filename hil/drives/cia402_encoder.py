@@ -7,12 +7,10 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Feedback, HandshakeStep, Node, Steps
+from hil.drives.base import Feedback, HandshakeStep, Ids, Node, Sample, Steps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions
-from hil.drives.ids import Ids
 from hil.drives.options import options_of
 from hil.drives.quantities import Quantity
-from hil.drives.sample import Sample
 from hil.drives.sdo import Objects
 from hil.drives.settings import SensorSettings
 from hil.drives.wire import Expects, Message, Operation, Reads, Wire

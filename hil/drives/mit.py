@@ -12,17 +12,26 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, Drive, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import (
+    Condition,
+    Drive,
+    DriveError,
+    Feedback,
+    FrameEnds,
+    HandshakeStep,
+    Ids,
+    Sample,
+    Steps,
+    StopSteps,
+    Unwrapping,
+)
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent
-from hil.drives.ids import Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.quantities import Quantity
-from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.unwrapping import Unwrapping
 from hil.drives.wire import Expects, GaugeReads, Message, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem

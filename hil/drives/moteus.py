@@ -16,9 +16,19 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.base import Condition, Drive, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import (
+    Condition,
+    Drive,
+    DriveError,
+    Feedback,
+    FrameEnds,
+    HandshakeStep,
+    Ids,
+    Sample,
+    Steps,
+    StopSteps,
+)
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
-from hil.drives.ids import Ids
 from hil.drives.moteus_console import Console, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, Identity, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
@@ -26,7 +36,6 @@ from hil.drives.options import options_of
 from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
-from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import (
     Encoding,

@@ -5,11 +5,9 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import DriveError, Feedback, HandshakeStep, Node, Steps
-from hil.drives.ids import Ids
+from hil.drives.base import DriveError, Feedback, HandshakeStep, Ids, Node, Sample, Steps
 from hil.drives.options import EncoderBits, Flag, options_of
 from hil.drives.quantities import Quantity
-from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.drives.wire import Message, Operation, Reads, Wire
 from hil.frame import Frame

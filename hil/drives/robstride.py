@@ -11,18 +11,28 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.codecs.mit import MOST_16
-from hil.drives.base import Condition, Drive, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import (
+    Condition,
+    Drive,
+    DriveError,
+    Feedback,
+    FrameEnds,
+    HandshakeStep,
+    IdFamily,
+    Ids,
+    Sample,
+    Steps,
+    StopSteps,
+    Unwrapping,
+)
 from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent, tested_time
-from hil.drives.ids import IdFamily, Ids
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import Flag, MonitorPeriod, options_of
 from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
-from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.unwrapping import Unwrapping
 from hil.drives.wire import Expects, GaugeReads, Message, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem

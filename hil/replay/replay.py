@@ -15,8 +15,7 @@ import numpy as np
 
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.settings import HilSettings, hil_settings
-from hil.drives.base import Node
-from hil.drives.sample import Sample
+from hil.drives.base import Node, Sample
 from hil.loop import SECOND
 from hil.recorder import read_frames
 from hil.recorder.columns import LIVE

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from hil.bus.base import Bus, BusError, Health, Link, close_all
-from hil.drives.base import Drive, Feedback, Node
-from hil.drives.ids import IdFamily
+from hil.drives.base import Drive, Feedback, IdFamily, Node
 from hil.frame import Frame
 from hil.loop import Clock
 

@@ -9,9 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Steps
+from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Sample, Steps
 from hil.drives.guard import moving
-from hil.drives.sample import Sample
 from hil.loop import SECOND, Clock, Reading, nanoseconds
 from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import Handshake

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hil.drives.sample import Sample
+from hil.drives.base import Sample
 from hil.loop.clock import SECOND
 from hil.loop.tick import Implausibility
 from hil.sensing.channels import Channel, Displacements

@@ -9,7 +9,7 @@ scale of 4 apart goes on. The path, not the displacement, is the measure, so a v
 import math
 from typing import NamedTuple
 
-from hil.drives.sample import Sample
+from hil.drives.base import Sample
 from hil.loop.clock import SECOND
 from hil.sensing.channels import Channel
 

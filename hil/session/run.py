@@ -39,7 +39,7 @@ from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import MissedTicks, OutlierReports, Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.session.tick_choice import tick_in_c
-from hil.tick.ahead import AheadRig
+from hil.tick.rig import TickRig
 from hil.tick.stretch import Stretch
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -127,7 +127,7 @@ class HilRun:
         self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
         self.plan = setup.plan(stage, duration)
         hold = self.plan.hold(setup.start.q, setup.start.v)
-        self.rig = AheadRig(
+        self.rig = TickRig(
             self.dispatch,
             setup.drives,
             setup.sensors,

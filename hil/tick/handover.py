@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hil.drives.base import Condition, Drive, Node
+from hil.drives.base import Condition, Drive, Node, Sample
 from hil.drives.quantities import GAUGES
-from hil.drives.sample import Sample
 from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.scale import ScaleMemory

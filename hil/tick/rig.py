@@ -1,4 +1,4 @@
-"""A rig whose ordinary ticks run in C.
+"""A rig whose ordinary ticks run in C, several in one call where nothing asks for Python.
 
 Design: C does a tick from the first frame to the encoded torques, or leaves no trace of it. As soon as anything is not
 ordinary (a rare frame, an implausible sample, a limit, a status of the law), the state goes back to Python, which does
@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from hil.drives.quantities import GAUGES
+from hil.drives.wire import Feeds
 from hil.frame import Frame
-from hil.loop import SECOND, Reading, Tick, WallClock
+from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
 from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
 from hil.safety.rules import Rule
@@ -19,6 +20,7 @@ from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import CompiledTick
 from hil.tick.sockets import TickSockets, socket_buses
+from hil.tick.stretch import BETWEEN, READ, Stretch
 from hil.tick.tables import frame_reader
 from servoctl.types import Array
 
@@ -44,6 +46,8 @@ class TickRig(CanRig):
     machine: CompiledTick | None = None
     sockets: TickSockets | None = None
     decided = complete = _loaded = False
+    stretch: Stretch | None = None  # does several ticks in one call; None: there is none
+    _left: int | None = None
     _pause = 0
     _rules: tuple[Rule, ...] = ()
 
@@ -83,6 +87,9 @@ class TickRig(CanRig):
 
     def read(self, due: int, wait: int) -> Reading:
         self.decided = False
+        if self._left is not None:
+            self._due = due
+            return self._finish(self._began + wait)
         if not self._goes_in_c():
             return super().read(due, wait)
         self._began = self._now()
@@ -93,6 +100,43 @@ class TickRig(CanRig):
         if self.sockets is not None:
             return self._read_sockets(self.sockets, deadline)
         return self._read_frames(deadline)
+
+    @property
+    def feeds(self) -> list[tuple[Feeds, ...]] | None:
+        """Frames other than commands that feed the watchdog of each drive; None: those of a drive are not known."""
+        wires = () if self.machine is None else self.machine.wires
+        feeds = [wire.feeds for wire in wires if wire.command is not None]
+        return None if None in feeds else [each or () for each in feeds]
+
+    def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
+        """Does ordinary ticks in C, each at its deadline, as far as they go.
+
+        Args:
+            most: Largest number of ticks.
+            deadline: Deadline of the first one [ns].
+            live: Values of the gains that may change.
+        """
+        stretch, stages = self.stretch, self._stages
+        if stretch is None or self.sockets is None or not (self._loaded and stages.ordinary and self._dispatch.healthy):
+            return Ahead()
+        end = stretch.run(most, deadline, nanoseconds(stages.next_task_time), live)
+        ticks, last = stretch.struct.ticks, stretch.struct.last
+        if ticks:
+            self._command, self._written = self._numbers["carried"].copy(), int(self._times["written"][0])
+            self._dispatch.unknown += stretch.struct.unknown
+            self.ticks += ticks
+            self.complete = True
+        if end == BETWEEN:
+            self._fail(self.sockets)
+            return Ahead(ticks)
+        self._began, self._left = last.began, end
+        return Ahead(ticks, last.began)
+
+    def _finish(self, deadline: int) -> Reading:
+        """The rest of a read in a tick that C has begun and given back."""
+        end, self._left = self._left, None
+        assert self.sockets is not None
+        return self._read_again(self.sockets, deadline) if end == READ else self._reading()
 
     @property
     def clamped(self) -> list[bool]:

@@ -10,8 +10,7 @@ from hil.drives.wire import Encoding
 from hil.frame import SENT, Frame
 from hil.loop import Clock, WallClock
 from hil.recorder.memory import FRAME, unpacked
-from hil.tick.compiled import SOCKETS
-from hil.tick.machine import CompiledTick
+from hil.tick.machine import SOCKETS, CompiledTick
 
 ROOM = 4096  # largest number of frames of one tick
 MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`

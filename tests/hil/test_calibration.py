@@ -13,7 +13,7 @@ from hil.assembly.prepare import RigSetup, load, prepare
 from hil.calibration.beginning import HandMotion
 from hil.calibration.calibrate import CalibratedAxis, fitting_signs
 from hil.calibration.stops import zero_by_stops
-from hil.drives.sample import Sample
+from hil.drives.base import Sample
 from hil.recorder.frame_log import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage

@@ -12,7 +12,7 @@ import hil.replay.replay
 import servoctl
 from hil.bus.load import FrameTraffic
 from hil.drives import base
-from hil.drives.ids import Ids
+from hil.drives.base import Ids
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from hil.recorder import Recorder, read_frames

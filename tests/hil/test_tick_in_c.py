@@ -15,8 +15,8 @@ from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.nodes import build
 from hil.recorder import InMemory
 from hil.session.start import Request, start
-from hil.tick.compiled import library
 from hil.tick.handover import in_order
+from hil.tick.machine import library
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
 from hil.tick.tables import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError

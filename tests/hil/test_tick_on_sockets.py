@@ -28,7 +28,7 @@ from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
-from hil.tick.compiled import SOCKETS, library
+from hil.tick.machine import SOCKETS, library
 from hil.tick.rig import GIVEN_BACK
 from tests.hil.interfaces import keys_of
 from tests.hil.socket_pair import bus_on, on_pair

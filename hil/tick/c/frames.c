@@ -21,7 +21,7 @@ static double number_of(const tick_field *f, const unsigned char *data)
   return (double)value;
 }
 
-/* A position over the ends of the range of its frames: hil.drives.unwrapping. */
+/* A position over the ends of the range of its frames: hil.drives.base. */
 static double unwrapped(double position, double span, double *last, double *added)
 {
   if (fabs(position - *last) > span / 2) *added += position < *last ? span : -span;
