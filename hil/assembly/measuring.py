@@ -1,4 +1,4 @@
-"""How the nodes of a config measure: their channels, and the sensing built from them."""
+"""How the nodes of a config measure: errors of their samples, their channels, and the sensing built from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +10,37 @@ from hil.drives.base import Drive, Node
 from hil.sensing.channels import Channel
 from hil.sensing.gravity import accelerations, task_errors
 from hil.sensing.prediction import Prediction
-from hil.sensing.sample_errors import sample_errors
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.config.hil import Hil
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+
+
+def sample_errors(values: Hil, nodes: Sequence[Node]) -> tuple[Array, Array]:
+    """Largest errors of displacements [joint unit] and rates [joint unit/s] of nodes, shape (nodes,) each."""
+    # three standard deviations at the motor, divided by the gear for the joint
+    noise = np.array([3.0 * values.emulation.encoder_noise / node.settings.gear for node in nodes])
+    steps = np.array([node.quantum()[:2] for node in nodes])
+    positions = steps[:, 0] / 2 + noise
+    differenced = 2.0 * positions / values.period
+    measured = steps[:, 1] / 2 + noise / values.period  # NaN: the node sends no velocity
+    if values.velocity == "filter":
+        return positions, differenced
+    return positions, np.where(np.isnan(measured), differenced, measured)
+
+
+def position_noise(values: Hil, nodes: Sequence[Node], inverse: Array) -> Array:
+    """Standard deviation of each coordinate by the quantisation and noise of all nodes, shape (n,).
+
+    Args:
+        values: Section `hil` of the config.
+        nodes: Drives, then encoder nodes.
+        inverse: Coordinates per displacement, shape (n, nodes).
+    """
+    spread = sample_errors(values, nodes)[0] / np.sqrt(3.0)  # of a rounding error, which is uniform
+    noise: Array = np.sqrt((inverse**2) @ spread**2)
+    return noise
 
 
 def make_sensing(

@@ -11,7 +11,7 @@ import numpy as np
 from hil.assembly.addresses import EMULATED
 from hil.assembly.falling import refuse_fall, task_states
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import make_sensing, resolved_steps
+from hil.assembly.measuring import make_sensing, position_noise, resolved_steps
 from hil.assembly.pose import check_fall, check_limits, guiding_of, with_decelerations
 from hil.assembly.proving import proof_plan
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
@@ -24,7 +24,6 @@ from hil.safety.pose_hold import FASTEST_POLE
 from hil.safety.rules import Rule, assumption_rules, rules_of
 from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
-from hil.sensing.sample_errors import position_noise
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.gains import Spacing, task_gains

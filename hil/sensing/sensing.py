@@ -20,11 +20,56 @@ from hil.sensing.coordinates import CoordinateEstimate, Coordinates
 from hil.sensing.observability import require_observability
 from hil.sensing.plausibility import AxisMemory, Redundancy, judge
 from hil.sensing.prediction import Prediction
-from hil.sensing.rates import RateFilter, Track
 from hil.sensing.scale import ScaleMemory, compare
 from hil.sensing.tracking import TrackingMonitor
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+
+
+class Track(NamedTuple):
+    """State of the filter for one displacement."""
+
+    time: int  # [ns] time of the last sample
+    position: float  # [joint unit] filtered position
+    rate: float  # [joint unit/s] estimated speed
+
+
+class RateFilter:
+    """An alpha-beta observer with a double pole at `exp(-2 T / tau)`; T is the actual time between two samples.
+
+    Source: Benedict, Bordner 1962; alpha and beta of critical damping, `alpha = 1 - p^2`, `beta = (1 - p)^2`.
+    """
+
+    def __init__(self, tau: float) -> None:
+        # time constant [s], positive. The rate lags by tau - T/2
+        self.tau = tau
+
+    def gains(self, elapsed: float) -> tuple[float, float]:
+        """alpha and beta after a time [s]."""
+        p = self._pole(elapsed)
+        return 1.0 - p * p, (1.0 - p) * (1.0 - p)
+
+    def update(self, track: Track | None, position: float, time: int) -> Track:
+        """State after a sample; the same sample again changes nothing.
+
+        Args:
+            track: State before the sample; None: it is the first.
+            position: Measured position [joint unit].
+            time: When it was measured [ns].
+        """
+        if track is None:
+            return Track(time, position, 0.0)
+        elapsed = (time - track.time) / SECOND
+        if elapsed <= 0.0:
+            return track
+        alpha, beta = self.gains(elapsed)
+        predicted = track.position + track.rate * elapsed
+        innovation = position - predicted
+        return Track(time, predicted + alpha * innovation, track.rate + beta / elapsed * innovation)
+
+    def _pole(self, elapsed: float) -> float:
+        return math.exp(-2.0 * elapsed / self.tau)
+
 
 OLD = 1.5  # age from which on a channel follows the model instead of its last sample, in periods
 ASKED = 8  # number of SYNCs that are remembered; an older reply is stale

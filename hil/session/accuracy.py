@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hil.assembly.measuring import sample_errors
 from hil.assembly.prepare import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
-from hil.sensing.sample_errors import sample_errors
 from hil.sensing.state_function import StateFunction
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model

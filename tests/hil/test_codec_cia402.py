@@ -5,7 +5,7 @@ import struct
 
 import canopen
 import pytest
-from hil.drives.object_dictionary import object_dictionary
+from canopen_objects import node_dictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ NODE = 5
 I16, I32, U16 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**16 - 1)
 
 
-DICTIONARY = object_dictionary()
+DICTIONARY = node_dictionary()
 
 
 def test_the_driver_and_the_emulated_drive_give_every_object_the_same_type() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import canopen
 import pytest
+from canopen_objects import node_dictionary
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives import cia402_setup as setup
@@ -18,7 +19,7 @@ from hil.drives.cia402 import Cia402Drive
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.options import options_of
-from hil.drives.sdo import I8, I16, I32, RECORDS, U8, U16, U32, VARIABLES, Objects, Transfer
+from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from hil.protocols import nodes as protocols
@@ -44,31 +45,6 @@ STATUSWORD = {
 def settings(**changes) -> DriveSettings:
     values = {"name": "u1", "bus": "main", "protocol": "cia402", "node": NODE, "gear": 50.0, "sign": -1, "offset": 0.5}
     return DriveSettings(**(values | LIMITS | {"rated_torque": RATED, "options": OPTIONS} | changes))
-
-
-def variable(name: str, form: struct.Struct, index: int, sub: int) -> canopen.objectdictionary.ODVariable:
-    types = canopen.objectdictionary.datatypes
-    made = canopen.objectdictionary.ODVariable(name, index, sub)
-    made.data_type = {
-        U8: types.UNSIGNED8, U16: types.UNSIGNED16, U32: types.UNSIGNED32,
-        I8: types.INTEGER8, I16: types.INTEGER16, I32: types.INTEGER32,
-    }[form]  # fmt: skip
-    made.default = 0
-    return made
-
-
-def node_dictionary() -> canopen.ObjectDictionary:
-    """The objects of a torque drive that the driver uses, with their values at power-on."""
-    dictionary = canopen.ObjectDictionary()
-    for index, (name, form) in VARIABLES.items():
-        dictionary.add_object(variable(name, form, index, 0))
-    for index, (name, members) in RECORDS.items():
-        record = canopen.objectdictionary.ODRecord(name, index)
-        for sub, (member, form) in members.items():
-            record.add_member(variable(member, form, index, sub))
-        dictionary.add_object(record)
-    dictionary[0x1000].default, dictionary[0x6502].default = 0x0002_0192, 0x200
-    return dictionary
 
 
 class Wire(canopen.Network):

@@ -13,7 +13,7 @@ from hil.loop import Implausibility
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge
-from hil.sensing.rates import RateFilter, Track
+from hil.sensing.sensing import RateFilter, Track
 
 MS = 1_000_000
 T = 0.0025
