@@ -277,7 +277,7 @@ class SimulatedPlant:
 
     def _terms(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array, Array]:
         """Mass matrix, rows of the motors, rows of the passive constraints, and force."""
-        matrices = self.model.quick_matrices(State(t, q, v))
+        matrices = self.model.matrices(State(t, q, v))
         M, A = matrices.M, matrices.passive.A
         if matrices.singular:  # the motion along A is given, so this changes nothing else
             M = M + np.trace(M) / np.sum(A * A) * A.T @ A

@@ -1,8 +1,8 @@
 """A plant with its constraints: the matrices of motion at a state, on numbers and on symbols.
 
 Design: derivatives come from one compiled function of (t, q, v, p), where p contains every parameter of the plant and
-of the constraints. The plant itself is evaluated in NumPy. Its traced form is used only if both agree at random states
-and parameters; otherwise the plant is opaque and `Model.opaque` gives the reason.
+of the constraints. So does the plant, if its traced form and its NumPy code agree at random states and parameters;
+otherwise it is opaque, is evaluated in NumPy, and `Model.opaque` gives the reason.
 """
 
 import copy
@@ -91,7 +91,6 @@ class Model:
         self._kept: dict[str, tuple[Hashable, Any]] = {}
         self._valued: tuple[Plant, dict[str, Constraint], Array] | None = None
         start = check_plant(plant, around)
-        self._start_terms: tuple[Any, ...] | None = start.arrays  # M, Q, B and c at `around`; None: not known
         check_task(self.task, plant)
         check_task(self.bounds, plant)
         self._passive = passive_groups(*start.passive.values())
@@ -151,13 +150,10 @@ class Model:
             return None
         if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):
             return None
-        start = check_plant(plant, around)
+        M = check_plant(plant, around).arrays[0]
         check_task(task, plant)
         check_task(bounds, plant)
-        other = self._with(plant, task, None, around, bounds, start.arrays[0])
-        if other is not None:
-            other._start_terms = start.arrays
-        return other
+        return self._with(plant, task, None, around, bounds, M)
 
     def retuned_to(self, plain: "Model", around: State) -> "Model | None":
         """This model with differentiated rows and the parameters of another plain model, without tracing again.
@@ -180,7 +176,7 @@ class Model:
     ) -> "Model | None":
         other = copy.copy(self)
         other.plant, other.task, other.plain, other.bounds = plant, dict(task), plain or other, dict(bounds)
-        other.around, other._start_terms = around, None
+        other.around = around
         other.singular = other._is_singular(M, around)
         return other if other.singular == self.singular else None
 
@@ -232,26 +228,18 @@ class Model:
         return names
 
     def matrices(self, state: State) -> Matrices:
-        """The matrices at a state: the plant in NumPy, constraints by their compiled derivatives.
+        """The matrices at a state, by compiled functions; those of an opaque plant by its own code.
 
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        rows = self._rows(state)
-        known = self._start_terms if state is self.around else None
-        M, Q, B, c = plant_values.terms(self.plant, state) if known is None else known
-        return self._together_with(M, Q, B, c, rows).dense()
-
-    def quick_matrices(self, state: State) -> Matrices:
-        """`matrices`, by compiled functions where the plant is traced: NumPy takes six times as long."""
-        return self.matrices(state) if self.plant_kernel is None else self.compiled_matrices(state)
-
-    def compiled_matrices(self, state: State) -> Matrices:
-        """The matrices at a state by compiled functions; the plant must not be opaque."""
-        assert self.plant_kernel is not None
-        M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
-        M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
-        return self._together_with(M, Q, B, c, self._rows(state)).dense()
+        groups = self._rows(state)
+        if self.plant_kernel is None:
+            M, Q, B, c = plant_values.terms(self.plant, state)
+        else:
+            M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
+            M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
+        return self._together_with(M, Q, B, c, groups).dense()
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""

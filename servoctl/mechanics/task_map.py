@@ -64,7 +64,7 @@ def sample_task_map(
         rank_tolerance: A direction of T counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, relative to |Ahat L^-T|_F.
     """
-    assembled = [assemble(state, model.quick_matrices(state), passive_rank_tolerance) for state in states]
+    assembled = [assemble(state, model.matrices(state), passive_rank_tolerance) for state in states]
     terms = [at for at in assembled if at.finite and at.positive]
     r = len(model.task_rows)
     if not terms:

@@ -260,7 +260,7 @@ def test_other_parameters_need_no_new_tracing() -> None:
     assert structure(other) == structure(robot)
     retuned = model.retuned(other, {}, State(0.0, q, v))
     assert retuned is not None
-    np.testing.assert_allclose(retuned.compiled_matrices(State(0.0, q, v)).Q, other.force(q, v, 0.0), atol=1e-12)
+    np.testing.assert_allclose(retuned.matrices(State(0.0, q, v)).Q, other.force(q, v, 0.0), atol=1e-12)
     assert not np.allclose(other.force(q, v, 0.0), robot.force(q, v, 0.0))
 
 

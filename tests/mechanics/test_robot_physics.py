@@ -121,7 +121,7 @@ def test_compiled_code_computes_what_numbers_compute(name: str) -> None:
     q, v = random_state(robot, 9)
     M = dynamics.mass_matrix(robot.tree, robot.body_moments(), q)
     bias = dynamics.bias(robot.tree, robot.body_moments(), robot.gravity, q, v)
-    compiled = model.compiled_matrices(State(0.0, q, v))
+    compiled = model.matrices(State(0.0, q, v))
     for ours in (compiled.M, robot.mass_matrix(q, 0.0)):
         np.testing.assert_allclose(ours, M, atol=1e-12)
     for ours in (compiled.Q, robot.force(q, v, 0.0)):

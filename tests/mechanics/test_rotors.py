@@ -97,7 +97,7 @@ def test_a_cylinder_with_b_that_depends_on_q_has_the_mass_and_the_force_of_its_m
         np.testing.assert_allclose(plant.right_hand_side(q, v, 0.0), [Q], rtol=LIMIT)
         model = Model(plant, {}, State(0.0, q, v))
         assert model.opaque is None
-        traced = model.compiled_matrices(State(0.0, q, v))
+        traced = model.matrices(State(0.0, q, v))
         np.testing.assert_allclose([traced.M[0, 0], traced.Q[0]], [M, Q], rtol=LIMIT)
 
 
