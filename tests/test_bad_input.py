@@ -316,7 +316,7 @@ RAIL = f"{PLANT}\n    def passive_constraints(self, q, t):\n        return {{'ra
             "no acceleration satisfies a, b",
         ),
         (['{name: a, class: "cart.py:Torn"}'], "no acceleration satisfies a.0, a.1 together: the rows contradict"),
-        (['{name: a, holonomic: "1/x"}'], "task.a is not finite at the start, x = 0, s = 0: violation inf"),
+        (['{name: a, holonomic: "1/x"}'], "task.a is not finite at the start, x = 0, s = 0: error inf"),
         (['{name: a, holonomic: "x - 3"}'], "violates task.a by -3 m;"),
     ],
 )
