@@ -95,20 +95,24 @@ def blocks(text: str) -> list[Block]:
     return page_blocks
 
 
-def run(page: str, some: list[Block], folder: Path) -> None:
+def run(page: str, some: list[Block], folder: Path) -> dict[str, str]:
     """Runs blocks one after another in a folder, except those marked `not run`.
+
+    Returns:
+        Text of each `console` block -> the same with what the commands print in place of `...` within a line.
 
     Raises:
         BlockError: A block does not do what its page says; the message begins with page and line.
     """
     names: dict[str, Any] = {"__name__": "__main__"}
+    told: dict[str, str] = {}
     paths = sys.path[:]
     try:
         with contextlib.chdir(folder):
             for block in some:
                 if block.reason is None:
                     try:
-                        _run(block, names)
+                        told[block.text] = _run(block, names)
                     except BlockError as error:
                         raise BlockError(f"{page}:{block.line}: {error}") from None
     finally:
@@ -119,19 +123,50 @@ def run(page: str, some: list[Block], folder: Path) -> None:
                 if str(getattr(module, "__file__", None) or "").startswith(installed):
                     del sys.modules[name]
             _look_again()
+    return {shown: full for shown, full in told.items() if full != shown}
 
 
-def _run(block: Block, names: dict[str, Any]) -> None:
+def _run(block: Block, names: dict[str, Any]) -> str:
+    """Its text; of a `console` block with what the commands print."""
     if block.file:
         Path(block.file).parent.mkdir(parents=True, exist_ok=True)
         Path(block.file).write_text(block.text)
     elif block.language in ("console", "sh"):
+        text = block.text
         for command, code, printed in block.commands:
-            _compare(command, code, printed, *execute(command))
+            exit_code, output = execute(command)
+            _compare(command, code, printed, exit_code, output)
+            here = output.replace(f"{Path.cwd()}/", "")
+            text = text.replace(printed, filled(printed, here), 1) if printed.strip() else text
+        return text
     elif block.language == "python":
         _compare("the code", 0, block.printed or "", 0, _executed(block.text, names))
     elif block.language == "yaml":
         _part(block.mark.removeprefix("over: "), block.text)
+    return block.text
+
+
+def filled(expected: str, output: str) -> str:
+    """What a page says of an output, with the output's own words for `...` within a line."""
+    parts = re.split(r"(\.\.\.|\s+)", expected.strip())
+    pattern = "".join(_pattern(part) for part in parts)
+    found = re.fullmatch(pattern, output.strip(), re.DOTALL)
+    if found is None:
+        return expected
+    lines, words = expected.splitlines(keepends=True), iter(found.groups())
+    return "".join(re.sub(r"\.\.\.", lambda mark, line=line: _word(next(words), line, mark[0]), line) for line in lines)
+
+
+def _pattern(part: str) -> str:
+    if part == "...":
+        return "(.*?)"
+    return (r"\s*\n\s*" if "\n" in part else r"[^\S\n]+") if part.isspace() else re.escape(part)
+
+
+def _word(word: str, line: str, mark: str) -> str:
+    """What stands for a mark; it stays in a line of its own, for several lines, and for times, which builds disturb."""
+    timed = "simulated in" in word or "in total" in line or " second" in word
+    return mark if line.strip() == mark or not word or "\n" in word or timed else word
 
 
 def execute(command: str) -> tuple[int, str]:

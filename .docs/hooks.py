@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import made
 import reference
 import shown
 from equations import Equations
@@ -17,6 +18,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.utils import get_relative_url
 
 EQUATIONS = Equations()
+FILLED: dict[str, Path] = {}
+"""Path of a page in the docs -> the file with what its commands print."""
 
 FILM = ROOT / ".readme" / "two_arms_box.gif"
 """The film of the README, also on the start page; a test compares it with what its command makes."""
@@ -32,6 +35,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         folders = list(workers.map(_made, illustrated))
     for page, folder in zip(illustrated, folders, strict=True):
+        FILLED[f"{name_of(page)}.md"] = folder / made.FILLED
         for picture in [*pictures(page), *stills(page)]:
             files.append(File.generated(config, f"{name_of(page)}/{picture}", abs_src_path=str(folder / picture)))
     files.append(File.generated(config, FILM.name, abs_src_path=str(FILM)))
@@ -46,6 +50,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     Raises:
         PluginError: An equation cannot be set; the build ends.
     """
+    if (told := FILLED.get(page.file.src_uri)) is not None:
+        markdown = told.read_text()
     try:
         if "<!-- table of stops -->" in markdown:
             markdown = markdown.replace("<!-- table of stops -->", reference.stops())

@@ -17,6 +17,8 @@ import blocks
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / ".docs" / "pages"
 KEPT = ROOT / "build" / "pages"
+FILLED = "page.md"
+"""Beside its pictures: the page with what its commands print."""
 
 
 def pages() -> list[Path]:
@@ -53,8 +55,12 @@ def made(page: Path) -> Path:
     if not kept.is_dir():
         KEPT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="servoctl-page-") as folder:
-            blocks.run(f"{name}.md", blocks.blocks(page.read_text()), Path(folder))
+            text = page.read_text()
+            told = blocks.run(f"{name}.md", blocks.blocks(text), Path(folder))
             part = Path(tempfile.mkdtemp(prefix=".part-", dir=KEPT))
+            for said, full in told.items():
+                text = text.replace(f"```console\n{said}```", f"```console\n{full}```")
+            (part / FILLED).write_text(text)
             for picture in [*pictures(page), *stills(page)]:
                 (part / picture).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(_picture(name, Path(folder) / picture), part / picture)

@@ -119,3 +119,17 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_a_block_that_does_something_else_is_found(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(blocks.BlockError, match=said):
         blocks.run("page", blocks.blocks(text), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("says", "prints", "shown"),
+    [
+        ("x  m  0.1...  ...\n", "x   m   0.123  4e-5\n", "x  m  0.123  4e-5\n"),
+        ("a\n...\nb  ...\n", "a\nmore\nlines\nb    3\n", "a\n...\nb  3\n"),
+        ("done; ...\n", "done; 2 s simulated in 1 s\n", "done; ...\n"),
+        ("first ...\nlast\n", "first 1\n2\nlast\n", "first ...\nlast\n"),
+        ("none\n", "none\n", "none\n"),
+    ],
+)
+def test_shown_outputs_have_the_numbers_of_the_build(says: str, prints: str, shown: str) -> None:
+    assert blocks.filled(says, prints) == shown
