@@ -14,6 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic
 from servoctl.types import Array
 
 
@@ -46,6 +47,12 @@ class LookupTable:
         """The rows at times, which are numbers, shape (*t.shape, width)."""
         found: Array = self.rows[np.searchsorted(self.breaks, t, side="right")]
         return found
+
+    def columns(self, t: Any) -> Array:
+        """The row at a time, which is a number, an array or a symbol, shape (width, *t.shape)."""
+        if is_symbolic(t):
+            return from_sx(self.function(t.sx if isinstance(t, Symbol) else t))
+        return np.moveaxis(self.at(t), -1, 0)
 
     @property
     def function(self) -> Any:

@@ -156,6 +156,17 @@ def is_symbolic(*values: Any) -> bool:
     return False
 
 
+def plain(array: Any) -> Array:
+    """The array; as floats if no symbol is in it."""
+    found = np.asarray(array)
+    return found if is_symbolic(found) else found.astype(float)
+
+
+def is_false(condition: Any) -> bool:
+    """Whether a condition is false for certain; one of symbols may be true."""
+    return not isinstance(condition, Symbol) and not condition
+
+
 def to_sx(value: Any) -> Any:
     """A scalar, vector or matrix of symbols and numbers as one dense CasADi SX."""
     array = np.asarray(value, dtype=object)

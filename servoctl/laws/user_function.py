@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.engine.kernel import inputs
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.products import called
-from servoctl.engine.symbol import is_symbolic
+from servoctl.engine.symbol import plain
 from servoctl.engine.trace import trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
 from servoctl.types import Array
@@ -39,7 +39,7 @@ def user_function(function: Callable[..., Any], name: str, shapes: Sequence[tupl
     """
 
     def traced(*arrays: Array) -> Array:
-        return _inputs(trace(function, *arrays) if is_symbolic(*arrays) else function(*arrays), name, m)
+        return _inputs(plain(trace(function, *arrays)), name, m)
 
     def work(*arrays: Array) -> list[Array]:
         try:

@@ -71,7 +71,7 @@ def _constant_expressions(plant: Plant, q: Array) -> Array | None:
     t = inputs({"t": (1,)})["t"]
     B = dense_actuation(plant, q, t[0])
     state = ca.veccat(*ca.symvar(to_sx(q)), to_sx(t))
-    return None if is_symbolic(B) and ca.depends_on(to_sx(B), state) else B
+    return None if ca.depends_on(to_sx(B), state) else B
 
 
 def check_motor_positions(plant: Plant, around: State) -> None:

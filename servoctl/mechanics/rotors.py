@@ -117,7 +117,7 @@ def _kernel(key: SameStructure) -> Kernel | ServoctlError | None:
         B = np.asarray(trace(dense_actuation, with_parameters(plant, p), q, t[0]))
     except (TraceError, PlantError) as error:
         return error
-    if not is_symbolic(B) or not ca.depends_on(to_sx(B), to_sx(np.concatenate([t, q]))):
+    if not ca.depends_on(to_sx(B), to_sx(np.concatenate([t, q]))):
         return None
     speeds = np.asarray(B.T @ v, dtype=object)
     # along (q' = v, t' = 1) at a fixed v

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.engine.lookup import LookupTable
-from servoctl.engine.symbol import ELEMENTWISE, Symbol, from_sx, is_symbolic
+from servoctl.engine.symbol import ELEMENTWISE
 from servoctl.types import Array
 
 Extrapolation = Literal["hold", "periodic", "error"]
@@ -87,10 +87,7 @@ class Curve:
             length = self.end - self.start
             t = t - length * ELEMENTWISE["floor"]((t - self.start) / length)
         size = self.coefficients.shape[2]
-        if is_symbolic(t):
-            row = from_sx(self.table.function(t.sx if isinstance(t, Symbol) else t))
-        else:
-            row = np.moveaxis(self.table.at(t), -1, 0)
+        row = self.table.columns(t)
         terms = row[1 + column * size : 1 + (column + 1) * size]
         return _polynomial(_differentiated(terms, derivative), t - row[0])
 

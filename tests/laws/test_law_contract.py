@@ -42,7 +42,7 @@ def law_of(name: str) -> BoundConstraintFollowing:
     """The config's law by itself: no wishes in the null space, no limits, no bounds."""
     law = run(name).system.law
     assert isinstance(law, BoundConstraintFollowing)
-    return replace(law, null_space=None, has_secondary=False, limited=False, bounds=None)
+    return replace(law, null_space=None, has_secondary=False, limited=False, bounds=None, robust=None)
 
 
 def states(name: str) -> Iterator[tuple[State, Matrices]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import is_symbolic
+from servoctl.engine.symbol import is_false
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.planar.parts import (
@@ -148,7 +148,7 @@ class Linkage:
         first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)
         x, y = self._pair(where, "axis", axis)
         length = np.sqrt(x * x + y * y)
-        if not is_symbolic(length) and not length > 0.0:
+        if is_false(length > 0.0):
             raise PlantError(f"{where}: axis: expected a direction, got ({x}, {y})")
         self._connections[name] = self.joints[name] = Prismatic(
             name, a, b, level, first, second, (x / length, y / length), angle
@@ -249,7 +249,7 @@ class Linkage:
             raise PlantError(f"{where}: there is no body '{name}' ({remedy(name, self.bodies)})")
 
     def _positive(self, where: str, field: str, what: str, value: Any) -> None:
-        if not is_symbolic(value) and not value > 0.0:
+        if is_false(value > 0.0):
             raise PlantError(f"{where}: {field}: expected a positive {what}, got {value}")
 
     def _pair(self, where: str, field: str, pair: Pair) -> Point:

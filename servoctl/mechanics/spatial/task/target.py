@@ -9,7 +9,7 @@ import numpy as np
 
 from servoctl.engine.kernel import jacobian
 from servoctl.engine.parameters import parameter_fields
-from servoctl.engine.symbol import is_symbolic
+from servoctl.engine.symbol import Symbol, plain
 from servoctl.engine.trace import trace
 from servoctl.errors import ExpressionError, TaskError
 from servoctl.expression import Expression, TimeFunction, check_names, constant, parse
@@ -94,7 +94,7 @@ def values_at(values: TargetValues, count: int, plant: Plant, now: Any) -> Array
     if array.shape != (count,):
         raise TaskError(f"a function of t returned shape {array.shape} (expected {count} numbers)")
     for item in array:
-        if not is_symbolic(item) and not isinstance(item, (int, float, np.number)):
+        if not isinstance(item, (Symbol, int, float, np.number)):
             raise TaskError(f"a function of t returned {item!r} (expected numbers)")
     return array
 
@@ -132,8 +132,8 @@ def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> 
 
 def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> PointMotion:
     """The unit vector along three values and its derivatives; see `course`."""
-    along = values_at(values, 3, plant, now)
-    if not is_symbolic(along):
+    along = plain(values_at(values, 3, plant, now))
+    if along.dtype == float:
         along = along / (np.abs(along).max() or 1.0)  # the square of 1e308 is no number
     return _derived(along / np.sqrt(along @ along), t)
 
@@ -147,9 +147,9 @@ def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: 
     """
     value = values_at(angles, 4 if kind == "quaternion" else 3, plant, now)
     R = quaternion_rotation(np.roll(value, 1).tolist()).array if kind == "quaternion" else trace(rotation_rpy, *value)
-    if not is_symbolic(R):
-        constant_rotation = snapped(np.asarray(R, dtype=float))
-        return RotationCourse(constant_rotation, np.zeros(3), np.zeros(3))
+    R = plain(R)
+    if R.dtype == float:
+        return RotationCourse(snapped(R), np.zeros(3), np.zeros(3))
     rate = _by_time(R.ravel(), t)
     second = _by_time(rate, t).reshape(3, 3)
     # R' R^T = [w]x, and the skew-symmetric part of R'' R^T is [w']x
