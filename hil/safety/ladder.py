@@ -6,6 +6,7 @@ rig sends the frames of each step at every tick.
 
 from collections.abc import Sequence
 from enum import IntEnum
+from math import inf
 
 import numpy as np
 
@@ -21,6 +22,8 @@ STILL_TICKS = 3  # ticks in a row below `STILL` until a joint counts as standing
 
 GROWTH = 0.2
 """A drive does not brake by itself if its joint is so much faster than when it began [share of speed_limit]."""
+
+END = 0.99  # from this share of the largest speed that its frames can say on, a joint may be any faster
 
 REPORTS = 0.1  # [s] time for a drive to report that its own braking has ended
 
@@ -52,6 +55,11 @@ class Ladder:
         self.doubtful: set[int] = set()  # numbers of the drives whose brake closes first
         self._still, self._fastest = [0] * len(drives), 0.0
         self._growing, self._entered = [0] * len(drives), [0.0] * len(drives)
+        # [joint unit/s] speeds that look alike from here on: a brake, where there is one, stops such a joint sooner
+        self._ends = [
+            END * abs(drive.settings.joint_rate(drive.ends(drive.settings).speed)) if drive.settings.brake else inf
+            for drive in drives
+        ]
 
     def brake(self, number: int, now: int, must: bool) -> None:
         """Closes the brake of a drive, if it has one.
@@ -128,7 +136,8 @@ class Ladder:
             slow = sound[number] and abs(speeds[number]) < max(noise, min(STILL * limit, LEFT * self._fastest))
             self._still[number] = self._still[number] + 1 if slow else 0
             if self.rungs[number] is Rung.RAMP and sound[number]:
-                faster = abs(speeds[number]) > self._entered[number] + GROWTH * limit
+                allowed = min(self._entered[number] + GROWTH * limit, self._ends[number])
+                faster = abs(speeds[number]) > allowed
                 self._growing[number] = self._growing[number] + 1 if faster else 0
                 if self._growing[number] >= STILL_TICKS:  # it has no torque, or a wrong encoder
                     self.rungs[number] = Rung.OFF

@@ -144,6 +144,16 @@ def test_a_drive_that_does_not_obey_pdos_is_stopped_and_asked_over_sdo() -> None
     assert drive.confirmed_off
 
 
+def test_an_axis_that_its_own_damping_drives_on_is_braked_though_its_frames_cannot_say_how_fast_it_is() -> None:
+    """The polarity turns round in the task, and the frames of the motor end at 0.6 m/s, as fast as the ramp begins."""
+    played = play(
+        "V rack mit", faults=[{"kind": "torque_constant", "at": 0.06, "drive": "F", "factor": -1}], duration=0.2
+    )
+    assert "runaway" in played.kinds and not played.unconfirmed
+    off = np.argmax((played["true_on.F"] == 0) & (played["t"] > played["t"][played.rows_in("full")][0]))
+    assert abs(played["true_v.x"][off]) < 1.0 and abs(played["true_v.x"][-1]) < 1e-3
+
+
 def test_an_axis_whose_encoder_is_wrong_stops_by_the_model_and_its_brake() -> None:
     played = play(lift(RACK), faults=[{"kind": "encoder_flip", "drive": "F", "at": 0.5}])
     assert "encoder" in played.kinds
