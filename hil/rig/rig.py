@@ -148,7 +148,10 @@ class CanRig(DriveRig):
         left = (deadline - self.clock.now()) / SECOND
         running, emptied = Handshake(steps, self._dispatch.send, self.clock, left), True
         try:
-            while not (self._cancelled or running.advance(emptied)):
+            while not self._cancelled:
+                self._dispatch.service(nanoseconds(self._period))  # a heartbeat that is set now comes after the samples
+                if running.advance(emptied):
+                    break
                 emptied = self._turn(running.awaited)
                 check()
         finally:
