@@ -162,7 +162,9 @@ def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
     k = min(rows, n)
     if not k:  # no constraints
         return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0, 0.0, scale)
-    remainder, C, Z = A.copy(), np.zeros((rows, k)), np.zeros((k, n))
+    # while a function is traced, NumPy's constructors give arrays of objects
+    C, Z = (np.asarray(np.zeros(shape), dtype=float) for shape in ((rows, k), (k, n)))
+    remainder = A.copy()
     rank, smallest = 0, 0.0
     for j in range(k):
         i = int(np.argmax(np.einsum("ij,ij->i", remainder, remainder)))
