@@ -41,9 +41,6 @@ class PythonCanBus(Bus):
         receive_buffer: Size to ask of the kernel [byte].
         socketcan: Whether frames go straight through the bus's socket, which is one of SocketCAN.
         fd: Whether the bus carries FD frames.
-
-    Attributes:
-        name: Its name in the config.
     """
 
     def __init__(
@@ -58,6 +55,7 @@ class PythonCanBus(Bus):
         socketcan: bool = False,
         fd: bool = False,
     ) -> None:
+        # name: its name in the config
         self.name, self._fd = name, fd
         self._bus = bus
         self._clock = clock

@@ -125,29 +125,19 @@ class Node(ABC):
     Args:
         settings: Its settings in the config, without problems.
         period: Period of the loop [s].
-
-    Attributes:
-        settings: Its settings in the config.
-        feedback: What makes it send a sample.
-        sample: The last valid sample; None before the first.
-        identities: Ids that it accepts; apart from those of `families` it is not given other frames.
-        families: Further ids that it accepts, of 29 bits, which hold data.
-        unwrapping: What follows its position over the ends of its range; None: its frames hold the whole position.
-        rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
-        fd_remedy: What makes a node of this protocol speak CAN FD; empty if nothing does.
-        Options: Class of its options, a pydantic model.
     """
 
-    feedback: Feedback
-    families: tuple[IdFamily, ...] = ()
+    feedback: Feedback  # what makes it send a sample
+    families: tuple[IdFamily, ...] = ()  # further ids that it accepts, of 29 bits, which hold data
+    # what follows its position over the ends of its range; None: its frames hold the whole position
     unwrapping: Unwrapping | None = None
-    fd_remedy: ClassVar[str] = ""
-    Options: ClassVar[type[Any]]
+    fd_remedy: ClassVar[str] = ""  # what makes a node of this protocol speak CAN FD; empty if nothing does
+    Options: ClassVar[type[Any]]  # class of its options, a pydantic model
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
-        self.settings = settings
-        self.sample: Sample | None = None
-        self.rejected = 0
+        self.settings = settings  # its settings in the config
+        self.sample: Sample | None = None  # the last valid sample; None before the first
+        self.rejected = 0  # number of invalid frames with one of these ids: wrong length, not finite, of another node
 
     @staticmethod
     @abstractmethod

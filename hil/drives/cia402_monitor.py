@@ -14,16 +14,12 @@ from servoctl.expression.suggest import remedy
 
 
 class MonitoredObject(NamedTuple):
-    """An object that holds a temperature, a voltage or a load.
+    """An object that holds a temperature, a voltage or a load."""
 
-    Attributes:
-        number, sub: Its index and subindex.
-        unit: What one count of it is [degree C, V, or 1 for the largest lasting load].
-    """
-
+    # number, sub: its index and subindex
     number: int
     sub: int
-    unit: float
+    unit: float  # [degree C, V, or 1 for the largest lasting load] what one count of it is
 
 
 DC_LINK = MonitoredObject(0x6079, 0, 0.001)  # DC link circuit voltage, by the standard in mV
@@ -62,16 +58,14 @@ class MonitoredObjects:
     Args:
         node: Its node id.
         objects: What each holds -> the object.
-
-    Attributes:
-        quantities: What each holds.
-        questions: Frames that ask for each, in the same order.
-        messages: Their answers; the size of an object shows only in its answer.
     """
 
     def __init__(self, node: int, objects: Mapping[Quantity, MonitoredObject]) -> None:
         self._by_head: dict[int, GaugeReads] = {}
+        # quantities: what each holds
+        # messages: their answers; the size of an object shows only in its answer
         self.quantities, self.messages = list(objects), list[Message]()
+        # frames that ask for each, in the same order
         self.questions = [
             Frame(codec.SDO_REQUEST + node, codec.request_object(each.number, each.sub)) for each in objects.values()
         ]

@@ -17,8 +17,7 @@ from hil.drives.base import DriveError, HandshakeStep
 from hil.frame import Frame
 
 T = TypeVar("T")
-Transfer: TypeAlias = Generator[HandshakeStep, None, T]
-"""Steps of a transfer, which returns a value."""
+Transfer: TypeAlias = Generator[HandshakeStep, None, T]  # steps of a transfer, which returns a value
 
 LIMIT = 0.3  # [s] longest time for one answer
 ATTEMPTS = 2  # a request may be lost

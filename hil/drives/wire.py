@@ -74,26 +74,19 @@ class Message(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """How a torque is sent.
+    """How a torque is sent."""
 
-    Attributes:
-        frame: The frame of zero torque, with the present state of the driver.
-        field: Where the torque is.
-        chain: From the torque at the joint to that of the motor, or to the number in the frame before it is rounded.
-        rounding: How it is rounded.
-        lowest, highest: Range of the number.
-        back: From the number in the frame to the torque at the joint; None: the driver takes it as sent exactly.
-        steps: From the torque of the motor to the number in the frame, where `chain` ends before it.
-    """
-
-    frame: Frame
-    field: Field
+    frame: Frame  # the frame of zero torque, with the present state of the driver
+    field: Field  # where the torque is
+    # from the torque at the joint to that of the motor, or to the number in the frame before it is rounded
     chain: Chain
-    rounding: Rounding
+    rounding: Rounding  # how it is rounded
+    # lowest, highest: range of the number
     lowest: float
     highest: float
+    # from the number in the frame to the torque at the joint; None: the driver takes it as sent exactly
     back: Chain | None
-    steps: Chain = ()
+    steps: Chain = ()  # from the torque of the motor to the number in the frame, where `chain` ends before it
 
 
 class Feeds(NamedTuple):

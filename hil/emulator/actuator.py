@@ -26,12 +26,6 @@ class Actuator:
 
     Design: its state is four numbers in an array of all motors, so that the compiled step of the machine can advance
     them too.
-
-    Attributes:
-        limit: Largest torque of the motor [N m]; infinite where only the drive limits it.
-        powered: Whether it makes torque at all; a fault sets it.
-        derating: Fraction of the limit that is available; a fault sets it.
-        saturated: Whether the last command was above the limit.
     """
 
     __slots__ = ("_asked", "_lag", "_state", "derating", "limit", "powered", "saturated")
@@ -44,9 +38,12 @@ class Actuator:
             state: Storage of its state, zero at first: torque [N m], impulse since the start of a step [N m s],
                 target [N m], time of these [ns]; None: a list of its own.
         """
+        # limit: largest torque of the motor [N m]; infinite where only the drive limits it
         self._lag, self.limit = options.lag, float("inf")
+        # powered: whether it makes torque at all; a fault sets it
+        # derating: fraction of the limit that is available; a fault sets it
         self.derating, self.powered = 1.0, True
-        self.saturated = False
+        self.saturated = False  # whether the last command was above the limit
         self._asked = 0.0
         self._state = [0.0, 0.0, 0.0, 0.0] if state is None else state
 

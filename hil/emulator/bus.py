@@ -10,11 +10,7 @@ from hil.frame import Frame
 
 
 class EmulatedBus(Bus):
-    """A bus in virtual time: time passes while the loop waits for a frame.
-
-    Attributes:
-        clock_step: Added to the time of each frame [ns]; a fault sets it.
-    """
+    """A bus in virtual time: time passes while the loop waits for a frame."""
 
     def __init__(self, wire: EmulatedWire, restart: int | None = None) -> None:
         """Attaches the loop's controller to a wire.
@@ -23,6 +19,7 @@ class EmulatedBus(Bus):
             wire: The bus.
             restart: Time from bus-off until the controller restarts [ns]; None: never.
         """
+        # clock_step: added to the time of each frame [ns]; a fault sets it
         self.name, self.clock_step = wire.name, 0
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()

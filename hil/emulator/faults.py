@@ -20,14 +20,9 @@ from hil.loop.virtual_time import World
 from servoctl.config.document import in_words
 from servoctl.config.fields import NumberField
 
-End = Callable[[], None]
-"""Ends the effect of a fault."""
-
-Begin = Callable[..., End | None]
-"""Starts a fault by its injector and parameters; returns what ends it."""
-
-REBOOT_TIME = 0.3
-"""Time of a reboot if the fault gives none [s]."""
+End = Callable[[], None]  # ends the effect of a fault
+Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it
+REBOOT_TIME = 0.3  # [s] time of a reboot if the fault gives none
 
 TARGETS = {
     "bus": "a bus, or all",

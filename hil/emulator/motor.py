@@ -28,14 +28,12 @@ class Thermal:
     Args:
         options: How it warms up.
         limit: Torque whose load is 1 [N m].
-
-    Attributes:
-        options: How it warms up.
-        load: Load at the last `heat`.
     """
 
     def __init__(self, options: ThermalOptions, limit: float) -> None:
+        # options: how it warms up
         self.options, self._limit = options, limit
+        # load: load at the last `heat`
         self.load, self._since = 0.0, 0
 
     def heat(self, torque: float, now: int) -> None:

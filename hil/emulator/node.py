@@ -202,23 +202,13 @@ class EmulatedNode(ABC):
 
 
 class EmulatedDrive(EmulatedNode):
-    """A drive: a node with a motor.
-
-    Attributes:
-        motor: Its motor and brake.
-        refuses: Whether it refuses to be enabled; faults set this and the following.
-        wrong_mode: Whether it stays in another mode than commanded.
-        torque_table: Its torque range, relative to the agreed one.
-        usual_code: Its error code for over-current, or of its power stage.
-        overvoltage_code: Its error code for over-voltage; None: it has none of its own.
-        overheat_code: Its error code for over-temperature; None: it has none of its own.
-        supply: The supply that it shares with others; None: one of its own, with a constant voltage.
-    """
+    """A drive: a node with a motor."""
 
     settings: DriveSettings
-    usual_code: ClassVar[int]
-    overheat_code: int | None = None
-    overvoltage_code: int | None = None
+    usual_code: ClassVar[int]  # its error code for over-current, or of its power stage
+    overheat_code: int | None = None  # its error code for over-temperature; None: it has none of its own
+    overvoltage_code: int | None = None  # its error code for over-voltage; None: it has none of its own
+    # the supply that it shares with others; None: one of its own, with a constant voltage
     supply: Voltage | None = None
 
     def __init__(
@@ -231,9 +221,11 @@ class EmulatedDrive(EmulatedNode):
         quirks: Mapping[str, Any],
     ) -> None:
         """Attaches the drive, switched off; `motor` is its motor and brake, the rest as of `EmulatedNode`."""
-        self.motor = motor
+        self.motor = motor  # its motor and brake
+        # refuses: whether it refuses to be enabled; faults set this and the following
+        # wrong_mode: whether it stays in another mode than commanded
         self.refuses = self.wrong_mode = False
-        self.torque_table = 1.0
+        self.torque_table = 1.0  # its torque range, relative to the agreed one
         self._braking: Event | None = None
         super().__init__(world, medium, settings, encoder, quirks)
 

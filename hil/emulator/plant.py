@@ -22,21 +22,17 @@ from servoctl.types import Array, State
 
 
 class _Motion:
-    """The motion at one time, as all who read it then share it.
-
-    Attributes:
-        now: The time [ns].
-        x: q and v, shape (2n,).
-        motors: Displacements and rates of the motors; None: not read yet.
-        coordinates: q and v; None: not read yet.
-    """
+    """The motion at one time, as all who read it then share it."""
 
     __slots__ = ("coordinates", "motors", "now", "x")
 
     def __init__(self, now: int, x: Array) -> None:
+        # now: [ns] the time
+        # x: q and v, shape (2n,)
         self.now, self.x = now, x
+        # displacements and rates of the motors; None: not read yet
         self.motors: tuple[list[float], list[float]] | None = None
-        self.coordinates: tuple[list[float], list[float]] | None = None
+        self.coordinates: tuple[list[float], list[float]] | None = None  # q and v; None: not read yet
 
 
 class SimulatedPlant:

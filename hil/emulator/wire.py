@@ -28,20 +28,16 @@ SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of
 
 
 class WireTimes:
-    """Times on a bus [ns].
-
-    Attributes:
-        interframe: Interframe space.
-        error: By how much an error flag makes a frame longer.
-        suspend: Pause of an error passive station after a frame.
-    """
+    """Times on a bus [ns]."""
 
     def __init__(self, rates: BusRates) -> None:
         """Those of a bus with these bit rates."""
         self._bitrate, self._data_bitrate = rates.nominal, rates.data
         self._kept: dict[tuple[int, bool, bool, bool], int] = {}
+        # interframe: interframe space
+        # suspend: pause of an error passive station after a frame
         self.interframe, self.suspend = self._duration(INTERFRAME), self._duration(SUSPEND)
-        self.error = self._duration(ERROR_FRAME - END_OF_FRAME)
+        self.error = self._duration(ERROR_FRAME - END_OF_FRAME)  # by how much an error flag makes a frame longer
 
     def _duration(self, bits: int) -> int:
         return bits * SECOND // self._bitrate

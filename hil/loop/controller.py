@@ -18,20 +18,12 @@ class Controller:
 
     Args:
         loop: The closed loop.
-
-    Attributes:
-        loop: The closed loop.
-        memory: State that the law integrates, shape (memory,).
-        row: Command part of the last evaluation, in the order of `loop.layout`; the next one overwrites it.
-        elapsed: Time since the last tick, for the estimator [s].
-        tick: The law with its arrays.
-        estimating: Whether a part of the memory belongs to an estimator.
-        own_memory: Length of the part that belongs to the law.
     """
 
     def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+        self.loop = loop  # the closed loop
         self._slices = loop.layout.slices
+        # tick: the law with its arrays
         tick = self.tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
         self._time: Any = tick.t.data
@@ -39,11 +31,14 @@ class Controller:
         self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
         self._commands = 0  # counted here: adding to the loop's own number costs a tick a third of the law's time
+        # estimating: whether a part of the memory belongs to an estimator
         law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
-        self.own_memory = len(() if law is None else law.memory)
-        self.memory = loop.memory_start.copy()
+        self.own_memory = len(() if law is None else law.memory)  # length of the part that belongs to the law
+        self.memory = loop.memory_start.copy()  # state that the law integrates, shape (memory,)
+        # [s] time since the last tick, for the estimator
         self.elapsed = 0.0 if self._memory_period is None else self._memory_period
+        # command part of the last evaluation, in the order of `loop.layout`; the next one overwrites it
         self.row = np.full(loop.layout.command_size, np.nan)
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:

@@ -22,17 +22,14 @@ class Ring:
         memory: `Ring.footprint(size, capacity)` bytes, zero at first; each process makes its own ring on them.
         size: Bytes of a record.
         capacity: Largest number of records in it.
-
-    Attributes:
-        slots: The records' bytes, shape (capacity * size,).
-        size: Bytes of a record.
-        capacity: Largest number of records in it.
     """
 
     def __init__(self, memory: memoryview, size: int, capacity: int) -> None:
+        # size: bytes of a record
+        # capacity: largest number of records in it
         self.size, self.capacity = size, capacity
         self._counts = memory[:COUNTS].cast("Q")
-        self.slots = memory[COUNTS : COUNTS + size * capacity]
+        self.slots = memory[COUNTS : COUNTS + size * capacity]  # the records' bytes, shape (capacity * size,)
         self._head, self._tail, self._seen = self._counts[HEAD], self._counts[TAIL], self._counts[TAIL]
 
     @staticmethod

@@ -29,14 +29,12 @@ class DriveTest:
         monitor: Receives what it finds.
         limits: Confined to low torque until the test is over.
         pose: Holds the machine.
-
-    Attributes:
-        proof: What it has shown of each drive.
-        correction: Torque to send for one that is to act, as a share of it, shape (m,): 1 unless a drive is misled.
     """
 
     def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, limits: Limits, pose: PoseHold) -> None:
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
+        # proof: what it has shown of each drive
+        # correction: torque to send for one that is to act, as a share of it, shape (m,): 1 unless a drive is misled
         self.proof, self.correction = TorqueProof(plan, settings, period), np.ones(len(settings))
         self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
         self._in_steps, self._period = WireSteps(settings, rig.carried), period

@@ -28,12 +28,6 @@ class Monitor:
         sensors: Encoder nodes.
         bounds: Limits beyond which an event is reported.
         rules: What is judged at every tick, in order.
-
-    Attributes:
-        rules: What is still judged: a warning is reported once.
-        counts: Kind -> number of events, also of those that are not recorded.
-        worst: Worst reaction so far; it never falls.
-        events: Recorded events: one per kind and subject, except for `EVERY_TIME`.
     """
 
     def __init__(
@@ -41,6 +35,7 @@ class Monitor:
     ) -> None:
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
         self._rejected = [node.rejected for node in self._nodes]
+        # rules: what is still judged: a warning is reported once
         self.rules, self._beyond = list(rules), [0] * len(rules)
         window = max(1, round(WINDOW / bounds.period))
         self._clamped: deque[Sequence[bool]] = deque(maxlen=window)
@@ -48,9 +43,9 @@ class Monitor:
         self._late_ticks = 0
         self._skipped: deque[int] = deque()
         self._seen: set[tuple[EventKind, str]] = set()
-        self.counts: dict[EventKind, int] = {}
-        self.worst = Reaction.NOTE
-        self.events: list[Event] = []
+        self.counts: dict[EventKind, int] = {}  # kind -> number of events, also of those that are not recorded
+        self.worst = Reaction.NOTE  # worst reaction so far; it never falls
+        self.events: list[Event] = []  # recorded events: one per kind and subject, except for `EVERY_TIME`
 
     def report(self, time: int, kind: EventKind, subject: str = "", detail: str = "") -> Event | None:
         """Counts an event; returns it if it is recorded, None if its kind and subject were recorded before."""

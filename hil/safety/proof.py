@@ -128,22 +128,18 @@ class TorqueProof:
         plan: What it depends on.
         drives: In the order of the actuators.
         period: Period of the loop [s].
-
-    Attributes:
-        axes: What is known of each drive.
-        limits: Largest torque of each drive until the test is over [actuator unit].
-        over: Whether the test is over.
-        motion: Displacements and speeds that the test causes by the model in the present tick.
     """
 
     def __init__(self, plan: ProofPlan, drives: Sequence[DriveSettings], period: float) -> None:
         self._plan, self._drives, self._period = plan, drives, period
         self._largest = np.array([drive.torque_limit for drive in drives])
-        self.axes = [AxisProof() for _ in drives]
+        self.axes = [AxisProof() for _ in drives]  # what is known of each drive
+        # [actuator unit] largest torque of each drive until the test is over
         self.limits: list[float] = self._largest.tolist()
-        self.over = False
+        self.over = False  # whether the test is over
         self._tick, self._ticks = -1, 1
         self._test = self._most = np.zeros(len(drives))
+        # motion: displacements and speeds that the test causes by the model in the present tick
         self.motion = self._ahead = np.zeros(len(drives)), np.zeros(len(drives))
 
     def begin(self, hold: Hold, positions: Sequence[float]) -> None:

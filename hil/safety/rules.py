@@ -45,28 +45,18 @@ class Measured(IntEnum):
 
 
 class Rule(NamedTuple):
-    """A rule for one number of one node; a number that is NaN breaks none.
+    """A rule for one number of one node; a number that is NaN breaks none."""
 
-    Attributes:
-        kind: Event that it reports.
-        subject: Name of the node.
-        measured: What is judged.
-        node: Whose, as an index into drives and encoder nodes.
-        lower, upper: Limits.
-        tell: Number -> detail of the event.
-        ticks: Ticks in a row beyond a limit from which on it is reported.
-        phases: Phases in which it holds.
-    """
-
-    kind: EventKind
-    subject: str
-    measured: Measured
-    node: int
+    kind: EventKind  # event that it reports
+    subject: str  # name of the node
+    measured: Measured  # what is judged
+    node: int  # whose, as an index into drives and encoder nodes
+    # lower, upper: limits
     lower: float
     upper: float
-    tell: Callable[[float], str]
-    ticks: int = 1
-    phases: frozenset[Phase] = STARTED
+    tell: Callable[[float], str]  # number -> detail of the event
+    ticks: int = 1  # ticks in a row beyond a limit from which on it is reported
+    phases: frozenset[Phase] = STARTED  # phases in which it holds
 
     @property
     def once(self) -> bool:

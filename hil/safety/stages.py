@@ -56,13 +56,6 @@ class Stages:
         monitor: Receives events; its worst reaction decides.
         limits: Last limits before a torque is sent.
         plan: Stages and times.
-
-    Attributes:
-        mode: Present phase.
-        task_time: Task time of the law's last state [s].
-        law_torques: Last command of the law itself, shape (m,); NaN while it has none.
-        confirmed: Whether every drive has confirmed that it is off.
-        test: Test of the drives in stage zero; None: they are not tested.
     """
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
@@ -72,11 +65,15 @@ class Stages:
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self._pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
         self._held: list[float] | None = None
+        # test of the drives in stage zero; None: they are not tested
         self.test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self._pose)
+        # present phase
         self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
+        # task_time: [s] task time of the law's last state
         self.task_time, self._task = 0.0, 0
+        # last command of the law itself, shape (m,); NaN while it has none
         self.law_torques = np.full(self._count, np.nan)
-        self.confirmed = plan.stage in UNPOWERED
+        self.confirmed = plan.stage in UNPOWERED  # whether every drive has confirmed that it is off
         self._entered: int | None = None
         self._engage_by: int | None = None
         self._stop_request: str | None = None

@@ -87,11 +87,6 @@ class Coordinates:
         displacements: What is measured.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat|_F.
         engine: `auto`, `c`, `vm` or `numpy`; a plant whose code cannot be traced always runs on `numpy`.
-
-    Attributes:
-        engine: `c`, `vm` or `numpy`.
-        note: Why the requested engine is not used; empty if it is.
-        call: The compiled function with its buffers; None on NumPy.
     """
 
     def __init__(
@@ -107,7 +102,9 @@ class Coordinates:
         self._holonomic = np.flatnonzero(holonomic)
         self._nonholonomic = len(holonomic) > len(self._holonomic)
         self._constants = np.concatenate([displacements.weights, displacements.errors, model.parameters])
-        self.call: BufferedCall | None = None
+        self.call: BufferedCall | None = None  # the compiled function with its buffers; None on NumPy
+        # engine: `c`, `vm` or `numpy`
+        # note: why the requested engine is not used; empty if it is
         self.engine, self.note = "numpy", ""
         if engine == "numpy":
             return

@@ -88,32 +88,21 @@ class Measurement(NamedTuple):
 
 
 class SensingState(NamedTuple):
-    """What sensing remembers from tick to tick.
+    """What sensing remembers from tick to tick."""
 
-    Attributes:
-        q, v: Last state of the machine.
-        now: Its time [ns].
-        syncs: When the last SYNCs were sent, the newest first, two or more [ns].
-        commands: The same of the commands, of each tick the first.
-        received: When the last sample of each channel was received [ns].
-        memories: Accepted sample of each channel, and what it is checked by.
-        scales: What tells whether the positions of each channel fit its speeds.
-        rates: Speed of each channel [joint unit/s].
-        before: The speeds before.
-        steady: Whether redundant measurements agreed at the last tick, no speed is filtered from positions, and each
-            reply came before the next SYNC or command.
-    """
-
+    # q, v: last state of the machine
     q: Array
     v: Array
-    now: int
-    syncs: tuple[int, ...]
-    commands: tuple[int, ...]
-    received: Sequence[int]
-    memories: Sequence[AxisMemory]
-    scales: Sequence[ScaleMemory]
-    rates: Sequence[float]
-    before: Sequence[float]
+    now: int  # [ns] its time
+    syncs: tuple[int, ...]  # [ns] when the last SYNCs were sent, the newest first, two or more
+    commands: tuple[int, ...]  # the same of the commands, of each tick the first
+    received: Sequence[int]  # [ns] when the last sample of each channel was received
+    memories: Sequence[AxisMemory]  # accepted sample of each channel, and what it is checked by
+    scales: Sequence[ScaleMemory]  # what tells whether the positions of each channel fit its speeds
+    rates: Sequence[float]  # [joint unit/s] speed of each channel
+    before: Sequence[float]  # the speeds before
+    # whether redundant measurements agreed at the last tick, no speed is filtered from positions, and each reply came
+    # before the next SYNC or command
     steady: bool = True
 
 

@@ -23,35 +23,22 @@ class Quick(NamedTuple):
 
 
 class WindowState(NamedTuple):
-    """What a window has gathered so far.
+    """What a window has gathered so far."""
 
-    Attributes:
-        elapsed: Its length so far [s].
-        moved: Sum of v - v-, shape (n,).
-        sent: Torque times time, shape (m,).
-        made: The same of the torques that the drives report, shape (m,); NaN: it reports none.
-        least, most: Range of each torque, shape (m,).
-        half: Length, motion and torque at half its time; None before.
-        where: Displacements of the joints at that time, shape (m,).
-        beyond: Windows in a row before it with a disturbance that is too large.
-        lacking: Windows in a row before it in which a drive reported less than half of its torque.
-        last: d and the allowed d of the last windows, where the law works with an estimate of the disturbance.
-        quick: The short window.
-        arrivals: States of `hil.sensing.arrival` by short windows, and by long ones, shape (2, m).
-        before: u and d of the long window before, shape (2, m).
-    """
-
-    elapsed: float
-    moved: Array
-    sent: Array
-    made: Array
+    elapsed: float  # [s] its length so far
+    moved: Array  # sum of v - v-, shape (n,)
+    sent: Array  # torque times time, shape (m,)
+    made: Array  # the same of the torques that the drives report, shape (m,); NaN: it reports none
+    # least, most: range of each torque, shape (m,)
     least: Array
     most: Array
-    half: tuple[float, Array, Array] | None
-    where: Array
-    beyond: int
-    lacking: int
+    half: tuple[float, Array, Array] | None  # length, motion and torque at half its time; None before
+    where: Array  # displacements of the joints at that time, shape (m,)
+    beyond: int  # windows in a row before it with a disturbance that is too large
+    lacking: int  # windows in a row before it in which a drive reported less than half of its torque
+    # d and the allowed d of the last windows, where the law works with an estimate of the disturbance
     last: Sequence[tuple[Array, Array]]
-    quick: Quick
+    quick: Quick  # the short window
+    # states of `hil.sensing.arrival` by short windows, and by long ones, shape (2, m)
     arrivals: tuple[list[int], list[int]]
-    before: tuple[list[float], list[float]]
+    before: tuple[list[float], list[float]]  # u and d of the long window before, shape (2, m)

@@ -95,12 +95,10 @@ class OutlierReports:
     Args:
         loop: The closed loop of the law; without an estimator there is nothing to report.
         reporter: Gets the events.
-
-    Attributes:
-        innovation: Where the innovations are in the command part of a row; None: there is no estimator.
     """
 
     def __init__(self, loop: Loop, reporter: Reporter) -> None:
+        # innovation: where the innovations are in the command part of a row; None: there is no estimator
         self.innovation, self._reporter = loop.layout.slices.get("estimate.innovation"), reporter
         self._bursts = OutlierBursts(list(loop.system.model.plant.coordinates))
 

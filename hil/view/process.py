@@ -102,10 +102,6 @@ class Operator:
 
     Args:
         settings: Settings of the process.
-
-    Attributes:
-        stopped: Whether the stop was pressed.
-        over: Whether the run has ended.
     """
 
     def __init__(self, settings: PageSettings) -> None:
@@ -113,6 +109,8 @@ class Operator:
         self._gains, self._parent = settings.gains, settings.parent
         self._lock = Lock()  # between viewers; the loop never takes it
         self._last_gain = 0.0
+        # stopped: whether the stop was pressed
+        # over: whether the run has ended
         self.stopped = self.over = False
 
     @property

@@ -54,25 +54,23 @@ class MachineDrawing:
         plant: The plant.
         frames: Names of frames of a robot whose axes are drawn.
         shapes: Spheres and capsules of bounds.
-
-    Attributes:
-        solids: Frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`.
-        obstacles: Start, end and radius of each shape that does not move, seven numbers [m].
-        enclosures: The same of shapes that the machine stays inside of.
-        names: Names of the bounds of these two.
     """
 
     def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
         self._plant = plant
         self._shapes = [shape for shape in shapes if shape.link is not None]
         fixed = [shape for shape in shapes if shape.link is None]
+        # obstacles: [m] start, end and radius of each shape that does not move, seven numbers
+        # enclosures: the same of shapes that the machine stays inside of
         self.obstacles, self.enclosures = (
             [[*shape.start, *shape.end, shape.radius] for shape in fixed if shape.encloses == encloses]
             for encloses in (False, True)
         )
+        # names of the bounds of these two
         self.names = [[shape.name for shape in fixed if shape.encloses == encloses] for encloses in (False, True)]
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
+        # frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`
         self.solids: dict[str, Any] = {
             name: {
                 "points": [plain(x) for x in drawn[f"solid.{name}"].flat],
@@ -214,13 +212,10 @@ class Scene:
 
 
 class BusTraffic:
-    """Number of frames on a bus, and its load over the last second, by the bits of the worst case.
-
-    Attributes:
-        name: Name of the bus.
-    """
+    """Number of frames on a bus, and its load over the last second, by the bits of the worst case."""
 
     def __init__(self, name: str, rates: BusRates) -> None:
+        # name: name of the bus
         self.name, self._bit_times = name, np.array([1.0 / rates.nominal, 1.0 / rates.data])
         self._recent: deque[tuple[int, float]] = deque()
         self._counts = {"sent": 0, "received": 0, "errors": 0}

@@ -11,22 +11,15 @@ from servoctl.simulation.realism import Realism
 
 
 class Following(NamedTuple):
-    """What observers and estimators know about the actuators.
+    """What observers and estimators know about the actuators."""
 
-    Attributes:
-        period: Period of the law [s].
-        delay: From the measurement to the torque [s].
-        lag: Time constant per actuator [s].
-        lower, upper: Limits per actuator.
-        engaged: Whether the actuators give the first command before the first tick.
-    """
-
-    period: float
-    delay: float = 0.0
-    lag: float | tuple[float, ...] = 0.0
+    period: float  # [s] period of the law
+    delay: float = 0.0  # [s] from the measurement to the torque
+    lag: float | tuple[float, ...] = 0.0  # [s] time constant per actuator
+    # lower, upper: limits per actuator
     lower: float | tuple[float, ...] = float("-inf")
     upper: float | tuple[float, ...] = float("inf")
-    engaged: bool = False
+    engaged: bool = False  # whether the actuators give the first command before the first tick
 
 
 def following(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Following | None:

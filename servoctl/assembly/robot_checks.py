@@ -17,26 +17,17 @@ AT_LIMIT = 1e-6  # an input closer to its effort than this share is at it
 
 @dataclass(frozen=True)
 class JointUse:
-    """How a joint with a coordinate starts.
+    """How a joint with a coordinate starts."""
 
-    Attributes:
-        name: Of the joint.
-        unit: Of its coordinate.
-        q: Its coordinate.
-        lower, upper: Its limits; infinite where the file gives none.
-        u: The first command of its actuator; None: it has none, or there is no law.
-        effort: Its largest torque or force; None: the file gives none.
-        u_unit: Unit of its actuator.
-    """
-
-    name: str
-    unit: str
-    q: float
+    name: str  # of the joint
+    unit: str  # of its coordinate
+    q: float  # its coordinate
+    # lower, upper: its limits; infinite where the file gives none
     lower: float
     upper: float
-    u: float | None
-    effort: float | None
-    u_unit: str
+    u: float | None  # the first command of its actuator; None: it has none, or there is no law
+    effort: float | None  # its largest torque or force; None: the file gives none
+    u_unit: str  # unit of its actuator
 
     @property
     def margin(self) -> float:

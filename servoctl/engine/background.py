@@ -43,14 +43,11 @@ def may_outlive() -> bool:
 
 
 class Compilation:
-    """A library in the making.
-
-    Attributes:
-        problem: Why there will be no library; empty while nothing is wrong.
-    """
+    """A library in the making."""
 
     def __init__(self, program: "Program", after: float = SHORT) -> None:
         """Starts the work after this time [s]."""
+        # problem: why there will be no library; empty while nothing is wrong
         self._program, self.problem = program, ""
         self._library: Library | None = None
         self._process: subprocess.Popen[str] | None = None

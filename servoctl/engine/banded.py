@@ -27,21 +27,15 @@ SAFE = 2.0  # the bound must exceed the tolerance by this factor, far more than 
 
 @dataclass(frozen=True)
 class Step:
-    """Elimination of one block of rows of A.
+    """Elimination of one block of rows of A."""
 
-    Attributes:
-        block, beyond: The rows of A that it eliminates, and those after them that it changes, as places in the order.
-        columns: Columns of A that it takes in.
-        carried: Number of rows of R that earlier steps left over.
-        shape: Of the small matrix, a part of A^T.
-        at, entries: Where in that matrix, row after row, entries of A go, and which entries these are.
-    """
-
+    # block, beyond: the rows of A that it eliminates, and those after them that it changes, as places in the order
     block: slice
     beyond: slice
-    columns: Array
-    carried: int
-    shape: tuple[int, int]
+    columns: Array  # columns of A that it takes in
+    carried: int  # number of rows of R that earlier steps left over
+    shape: tuple[int, int]  # of the small matrix, a part of A^T
+    # at, entries: where in that matrix, row after row, entries of A go, and which entries these are
     at: Array
     entries: Array
 

@@ -102,15 +102,12 @@ class BatchProgram(CSource):
 
 
 class BatchLibrary:
-    """A loaded library.
-
-    Attributes:
-        lanes: Runs side by side.
-    """
+    """A loaded library."""
 
     def __init__(self, opened: tuple[Any, Any], step: StepFunctions, lanes: int) -> None:
         """Keeps a library: `opened` is cffi and the library, `step` the step that it repeats."""
         self._ffi, self._library = opened
+        # lanes: runs side by side
         self._step, self.lanes = step, lanes
 
     def run(

@@ -111,11 +111,7 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 
 class SameStructure:
-    """Key of a cache: things that differ only in parameters are equal, so they share what is derived from them.
-
-    Attributes:
-        thing: The thing.
-    """
+    """Key of a cache: things that differ only in parameters are equal, so they share what is derived from them."""
 
     def __init__(self, thing: Any) -> None:
         self.thing, self._structure = thing, structure(thing)

@@ -17,16 +17,13 @@ from servoctl.types import Array
 
 
 class Sparse(NDArrayOperatorsMixin):
-    """A matrix that is zero outside the listed places.
-
-    Attributes:
-        shape: Rows and columns.
-        rows, columns: Place of each entry, shape (entries,); no place is listed twice.
-        values: The entries, shape (entries,).
-    """
+    """A matrix that is zero outside the listed places."""
 
     def __init__(self, shape: tuple[int, int], rows: Array, columns: Array, values: Array) -> None:
+        # shape: rows and columns
+        # values: the entries, shape (entries,)
         self.shape, self.values = shape, values
+        # rows, columns: place of each entry, shape (entries,); no place is listed twice
         self.rows, self.columns = np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)
 
     @classmethod

@@ -64,39 +64,27 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundEstimator:
-    """An estimator for one plant; the tuples of numbers are parameters, everything else is structure.
+    """An estimator for one plant; the tuples of numbers are parameters, everything else is structure."""
 
-    Attributes:
-        kind: `model`, `alpha_beta` or `difference`.
-        coordinates: Names.
-        commands: How the actuators follow the commands.
-        holonomic: Which passive rows constrain positions.
-        rigid: Indices of the passive rows onto which the estimate is moved; those with a clearance are not among them.
-        start_q, start_v: State that the run starts from.
-        gain_q, gain_v, gain_d: Kq, Kv, Kd per coordinate.
-        innovation: Standard deviation of each innovation [its unit].
-        sigma: Standard deviation of each disturbance.
-        weight: Standard deviation of each position, relative to the largest.
-        even: Whether all weights are 1; then they are left out of the projection, which saves a tenth of the estimator.
-        ends: Time at which a reference ends; the task is not evaluated after it.
-        rank_tolerance: Of the passive rows.
-    """
-
-    kind: str
-    coordinates: tuple[str, ...]
-    commands: HeldCommands
-    holonomic: tuple[bool, ...]
+    kind: str  # `model`, `alpha_beta` or `difference`
+    coordinates: tuple[str, ...]  # names
+    commands: HeldCommands  # how the actuators follow the commands
+    holonomic: tuple[bool, ...]  # which passive rows constrain positions
+    # indices of the passive rows onto which the estimate is moved; those with a clearance are not among them
     rigid: tuple[int, ...]
+    # start_q, start_v: state that the run starts from
     start_q: tuple[float, ...]
     start_v: tuple[float, ...]
+    # gain_q, gain_v, gain_d: kq, Kv, Kd per coordinate
     gain_q: tuple[float, ...]
     gain_v: tuple[float, ...]
     gain_d: tuple[float, ...]
-    innovation: tuple[float, ...]
-    sigma: tuple[float, ...]
-    weight: tuple[float, ...]
-    ends: float
-    rank_tolerance: float
+    innovation: tuple[float, ...]  # [its unit] standard deviation of each innovation
+    sigma: tuple[float, ...]  # standard deviation of each disturbance
+    weight: tuple[float, ...]  # standard deviation of each position, relative to the largest
+    ends: float  # time at which a reference ends; the task is not evaluated after it
+    rank_tolerance: float  # of the passive rows
+    # whether all weights are 1; then they are left out of the projection, which saves a tenth of the estimator
     even: bool = False
 
     @property

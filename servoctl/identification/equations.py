@@ -29,21 +29,15 @@ BLOCK = 2048  # rows evaluated in one call
 
 @dataclass(frozen=True)
 class Motion:
-    """A motion and the inputs that made it.
+    """A motion and the inputs that made it."""
 
-    Attributes:
-        t: Times [s], shape (rows,).
-        q, v, a: Coordinates and their derivatives, shape (rows, n).
-        u: Inputs, shape (rows, m).
-        rubbing: Velocities for the friction, shape (rows, n).
-    """
-
-    t: Array
+    t: Array  # times [s], shape (rows,)
+    # q, v, a: coordinates and their derivatives, shape (rows, n)
     q: Array
     v: Array
     a: Array
-    u: Array
-    rubbing: Array
+    u: Array  # inputs, shape (rows, m)
+    rubbing: Array  # velocities for the friction, shape (rows, n)
 
     def __len__(self) -> int:
         return len(self.t)
@@ -59,12 +53,7 @@ class Evaluated:
 
 
 class Equations:
-    """The equations of motion of a plant with unknown parameters.
-
-    Attributes:
-        unknowns: What is unknown.
-        freedom: Degrees of freedom that the passive constraints leave at the first row evaluated.
-    """
+    """The equations of motion of a plant with unknown parameters."""
 
     def __init__(self, unknowns: Unknowns) -> None:
         """Traces and differentiates the plant.
@@ -72,6 +61,7 @@ class Equations:
         Raises:
             PlantError: The plant's code cannot be traced.
         """
+        # unknowns: what is unknown
         self.unknowns, plant = unknowns, unknowns.plant
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self._p, count = parameter_values(plant), len(unknowns.names)
@@ -93,7 +83,7 @@ class Equations:
         self._kernel = Kernel.compile("equations", symbols, outputs)
         self._x = x
         self.in_constraints = self._affecting(found.passive.A, found.passive.violation)
-        self.freedom = self.n
+        self.freedom = self.n  # degrees of freedom that the passive constraints leave at the first row evaluated
 
     def _affecting(self, *arrays: Array) -> list[str]:
         """Names of the unknowns that any entry depends on."""

@@ -32,17 +32,13 @@ from servoctl.types import Array, State
 
 @dataclass(frozen=True)
 class MotorLimits:
-    """Limits per actuator; infinite where none is known.
+    """Limits per actuator; infinite where none is known."""
 
-    Attributes:
-        lower, upper: Displacement, shape (m,).
-        speed: Largest speed, shape (m,).
-        least, most: Torque, shape (m,).
-    """
-
+    # lower, upper: displacement, shape (m,)
     lower: Array
     upper: Array
-    speed: Array
+    speed: Array  # largest speed, shape (m,)
+    # least, most: torque, shape (m,)
     least: Array
     most: Array
 

@@ -129,16 +129,11 @@ def cutoff_of(logs: Sequence[Log]) -> float:
 
 @dataclass(frozen=True)
 class Raw:
-    """The equations along a log at every row, before the filter that thins them.
-
-    Attributes:
-        log: The log.
-        motion: Its motion.
-        residual, regressor, late, actuation: As of `FitRows`, and P B, at every row.
-    """
+    """The equations along a log at every row, before the filter that thins them."""
 
     log: Log
     motion: Motion
+    # residual, regressor, late, actuation: as of `FitRows`, and P B, at every row
     residual: Array
     regressor: Array
     late: Array

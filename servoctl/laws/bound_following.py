@@ -35,78 +35,57 @@ from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
 
-Equations = Mapping[str, str | Expression]
-"""Actuator -> equation."""
+Equations = Mapping[str, str | Expression]  # actuator -> equation
 
 
 @dataclass(frozen=True)
 class BoundConstraintFollowing(BoundLaw):
     """The law for one plant and task: gains per row, weights and limits per actuator.
 
-    Attributes:
-        rows: The task rows.
-        levels: Indices of the rows of each priority, the highest first; rows of reactions follow those of the task.
-        reactions: Components of loop reactions that are prescribed.
-        preload: Their values [N, N m].
-        wished: Indices of the rows of priority 2 and below.
-        optional: Indices of the rows that a run may miss and still end `done`.
-        damping, stiffness: Gains of each row on its violation rate and its violation.
-        higher: Gains on the second and higher derivatives, the same number for each row, one row after the other.
-        aim: The constant part of s, per actuator.
-        free_damping: Damping of the free motion; see `laws.secondary`.
-        limited: Whether any input has a limit.
-        observer: Disturbance observer of the rows; None: none.
-        observer_rate: Its rate L [1/s].
-        robust: Robust or adaptive term; None: none.
-        sliding: lambda of each row [1/s]; empty without such a term.
-        scale: Size by which the violation of each row is divided; empty without such a term.
-        robust_numbers: The term's `Numbers`; empty without one.
-        funnel: Funnels of rows; None: none.
-        funnel_numbers: The numbers of each, one after the other.
-        bounds: Bounds that come before every task; None: none.
-        bound_rates, bound_braking, bound_margins, bound_reactions: Their `Numbers`.
-        rounding: Sums below this, relative to their terms, are rounding, where limits or bounds hold.
-
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # the task rows
+    # indices of the rows of each priority, the highest first; rows of reactions follow those of the task
     levels: tuple[tuple[int, ...], ...]
-    reactions: tuple[ReactionComponent, ...]
-    preload: tuple[float, ...]
-    wished: tuple[int, ...]
-    optional: tuple[int, ...]
+    reactions: tuple[ReactionComponent, ...]  # components of loop reactions that are prescribed
+    preload: tuple[float, ...]  # [N, N m] their values
+    wished: tuple[int, ...]  # indices of the rows of priority 2 and below
+    optional: tuple[int, ...]  # indices of the rows that a run may miss and still end `done`
+    # damping, stiffness: gains of each row on its violation rate and its violation
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
+    # gains on the second and higher derivatives, the same number for each row, one row after the other
     higher: tuple[float, ...]
     allocation: str
     weights: tuple[float, ...]
     feedback_allocation: str
     null_space: Equations | UserFunction | None
     has_secondary: bool
-    aim: tuple[float, ...]
-    free_damping: float
-    limited: bool
+    aim: tuple[float, ...]  # the constant part of s, per actuator
+    free_damping: float  # damping of the free motion; see `laws.secondary`
+    limited: bool  # whether any input has a limit
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     rank_tolerance: float
     residual_tolerance: float
     on_infeasible: str
     input_damping: float
-    observer: RowObserver | None = None
-    observer_rate: float = 0.0
-    robust: RobustTerm | None = None
-    sliding: tuple[float, ...] = ()
-    scale: tuple[float, ...] = ()
-    robust_numbers: tuple[float, ...] = ()
-    funnel: FunnelTerm | None = None
-    funnel_numbers: tuple[float, ...] = ()
-    bounds: HeldBounds | None = None
+    observer: RowObserver | None = None  # disturbance observer of the rows; None: none
+    observer_rate: float = 0.0  # [1/s] its rate L
+    robust: RobustTerm | None = None  # robust or adaptive term; None: none
+    sliding: tuple[float, ...] = ()  # lambda of each row [1/s]; empty without such a term
+    scale: tuple[float, ...] = ()  # size by which the violation of each row is divided; empty without such a term
+    robust_numbers: tuple[float, ...] = ()  # the term's `Numbers`; empty without one
+    funnel: FunnelTerm | None = None  # funnels of rows; None: none
+    funnel_numbers: tuple[float, ...] = ()  # the numbers of each, one after the other
+    bounds: HeldBounds | None = None  # bounds that come before every task; None: none
+    # bound_rates, bound_braking, bound_margins, bound_reactions: their `Numbers`
     bound_rates: tuple[float, ...] = ()
     bound_braking: tuple[float, ...] = ()
     bound_margins: tuple[float, ...] = ()
     bound_reactions: tuple[float, ...] = ()
-    rounding: float = ROUNDING
+    rounding: float = ROUNDING  # sums below this, relative to their terms, are rounding, where limits or bounds hold
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""

@@ -62,29 +62,21 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of a law.
+    """The bounds of a law."""
 
-    Attributes:
-        entries: Name -> bound.
-        period: Period of the law [s]; None: it acts continuously.
-        delay: From the state that the law gets to the torque [s].
-        lag: Time constant of each actuator [s]; one number for all.
-        lower, upper: Smallest and largest torque that each actuator gives; one number for all.
-        engaged: Whether the actuators hold the pose before the first tick, as drives do; else they give nothing.
-        errors: Those of the estimator, for margins; None: not known.
-        braking: Acceleration to brake with, per row of the model's bounds; `fitted` finds it.
-        known_errors: `EstimateErrors.margin` of each row of the model's bounds; `fitted` finds it.
-    """
-
-    entries: Mapping[str, Bound]
-    period: float | None = None
-    delay: float = 0.0
-    lag: float | Sequence[float] = 0.0
+    entries: Mapping[str, Bound]  # name -> bound
+    period: float | None = None  # period of the law [s]; None: it acts continuously
+    delay: float = 0.0  # [s] from the state that the law gets to the torque
+    lag: float | Sequence[float] = 0.0  # time constant of each actuator [s]; one number for all
+    # lower, upper: smallest and largest torque that each actuator gives; one number for all
     lower: float | Sequence[float] = -np.inf
     upper: float | Sequence[float] = np.inf
+    # whether the actuators hold the pose before the first tick, as drives do; else they give nothing
     engaged: bool = False
-    errors: EstimateErrors | None = None
+    errors: EstimateErrors | None = None  # those of the estimator, for margins; None: not known
+    # acceleration to brake with, per row of the model's bounds; `fitted` finds it
     braking: tuple[float, ...] = field(default=())
+    # `EstimateErrors.margin` of each row of the model's bounds; `fitted` finds it
     known_errors: tuple[float, ...] = field(default=())
 
     @property

@@ -50,19 +50,15 @@ class RowFeedback(NamedTuple):
 
 
 class CommandPath(NamedTuple):
-    """How the feedback becomes an acceleration of the row.
+    """How the feedback becomes an acceleration of the row."""
 
-    Attributes:
-        held: True: the command is held over a period. False: the law acts continuously, and h is a step of the method.
-        delay, lag, velocity: For a held command, see `sampled`.
-        method: Integrator, for a law that acts continuously.
-    """
-
+    # true: the command is held over a period. False: the law acts continuously, and h is a step of the method
     held: bool
+    # delay, lag, velocity: for a held command, see `sampled`
     delay: float = 0
     lag: float = 0.0
     velocity: float = 0.0
-    method: str = "rk4"
+    method: str = "rk4"  # integrator, for a law that acts continuously
 
 
 def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0, velocity: float = 0.0) -> Array:

@@ -47,22 +47,14 @@ class LimitedLaw(Protocol):
 
 
 class Limiting(NamedTuple):
-    """The inputs that are left.
+    """The inputs that are left."""
 
-    Attributes:
-        u: Shape (m,).
-        missed: `rhs - T u`, per row of the task and of reactions.
-        status: `Status.code`.
-        binding: Per bound: 1 if it holds the inputs, else 0.
-        lack: Per bound: what the inputs cannot give it.
-        held, steps, proven: As in `Command`.
-    """
-
-    u: Array
-    missed: Array
-    status: Any
-    binding: Array
-    lack: Array
+    u: Array  # shape (m,)
+    missed: Array  # `rhs - T u`, per row of the task and of reactions
+    status: Any  # `Status.code`
+    binding: Array  # per bound: 1 if it holds the inputs, else 0
+    lack: Array  # per bound: what the inputs cannot give it
+    # held, steps, proven: as in `Command`
     held: Array
     steps: Any
     proven: Any

@@ -18,25 +18,17 @@ WHOLE = 1e-9  # [periods] a delay this close to a whole number of periods counts
 
 @dataclass(frozen=True)
 class HeldCommands:
-    """How late and how far the actuators follow the commands.
+    """How late and how far the actuators follow the commands."""
 
-    Attributes:
-        actuators: Names of the actuators.
-        period: h: a command is held so long [s].
-        late: Number of earlier commands that still act in a period.
-        fresh: Share of a period in which the newest of the acting commands acts, from 0 to 1.
-        lag: Time constant per actuator [s]; empty: none lags.
-        lower, upper: Limits of each actuator.
-        engaged: Whether the first command acted before the first tick, as drives that hold a pose; else nothing did.
-    """
-
-    actuators: tuple[str, ...]
-    period: float
-    late: int
-    fresh: float
-    lag: tuple[float, ...]
+    actuators: tuple[str, ...]  # names of the actuators
+    period: float  # [s] h: a command is held so long
+    late: int  # number of earlier commands that still act in a period
+    fresh: float  # share of a period in which the newest of the acting commands acts, from 0 to 1
+    lag: tuple[float, ...]  # time constant per actuator [s]; empty: none lags
+    # lower, upper: limits of each actuator
     lower: tuple[float, ...]
     upper: tuple[float, ...]
+    # whether the first command acted before the first tick, as drives that hold a pose; else nothing did
     engaged: bool = False
 
     @classmethod

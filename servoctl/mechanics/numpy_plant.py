@@ -11,8 +11,7 @@ from servoctl.mechanics import plant_values
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
-REMEMBERED = 8
-"""Plants with other parameters that are kept, such as the simulated one beside that of the law."""
+REMEMBERED = 8  # plants with other parameters that are kept, such as the simulated one beside that of the law
 
 
 class NumpyPlant:

@@ -30,26 +30,16 @@ def dot(a: Point, b: Point) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """A rigid body; its own axes begin at its centre of mass.
+    """A rigid body; its own axes begin at its centre of mass."""
 
-    Attributes:
-        name: Prefix of its coordinates.
-        m: Mass [kg].
-        J: Moment of inertia about the centre of mass [kg m^2].
-        first: Index of its first coordinate.
-        size: Number of its coordinates: 3 (x, y, phi), 1 (phi, of a pinned body), 0 (the ground).
-        hub: The body's reference point in its own axes [m].
-        pivot: Position of the hub of a pinned body [m].
-        outline: Corners of its picture in the body's axes [m]; (): its joints and points are the corners.
-    """
-
-    name: str
-    m: Any
-    J: Any
-    first: int
-    size: int
-    hub: Point = ORIGIN
-    pivot: Point = ORIGIN
+    name: str  # prefix of its coordinates
+    m: Any  # [kg] mass
+    J: Any  # [kg m^2] moment of inertia about the centre of mass
+    first: int  # index of its first coordinate
+    size: int  # number of its coordinates: 3 (x, y, phi), 1 (phi, of a pinned body), 0 (the ground)
+    hub: Point = ORIGIN  # [m] the body's reference point in its own axes
+    pivot: Point = ORIGIN  # [m] position of the hub of a pinned body
+    # corners of its picture in the body's axes [m]; (): its joints and points are the corners
     outline: tuple[Point, ...] = ()
 
     @property

@@ -16,16 +16,11 @@ from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Triple, minus, plus
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Mass and moments about the origin of some axes.
+    """Mass and moments about the origin of some axes."""
 
-    Attributes:
-        m: Mass [kg].
-        first: First moment, m times the centre of mass [kg m].
-        xx, yy, zz, xy, xz, yz: Second moments J, such as xy = sum m x y [kg m^2].
-    """
-
-    m: Any = 0.0
-    first: Triple = ZERO
+    m: Any = 0.0  # [kg] mass
+    first: Triple = ZERO  # [kg m] first moment, m times the centre of mass
+    # xx, yy, zz, xy, xz, yz: [kg m^2] second moments J, such as xy = sum m x y
     xx: Any = 0.0
     yy: Any = 0.0
     zz: Any = 0.0
