@@ -65,7 +65,7 @@ def test_a_run_whose_violation_grows_without_bound_has_run_away_in_run_and_sweep
     wild = sc.load(path, [f"{ERROR}=-0.8"], engine=engine).simulate()
     assert wild.q[-1, 0] > 1e60
     assert wild.metadata["status"] == "ran_away"
-    assert "the run diverged: the violation of rest grew from 0.1 to" in wild.metadata["error"]
+    assert "the run diverged: the error of rest grew from 0.1 to" in wild.metadata["error"]
     table = batch(sc.load(path, engine=engine), {ERROR: [0.0, -0.8]})
     assert table["status"] == ["done", "ran_away"]
     assert table["error"][1] == wild.metadata["error"]

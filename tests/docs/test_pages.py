@@ -48,6 +48,8 @@ def test_every_picture_is_made_by_a_command_that_the_page_shows() -> None:
         for picture in made.pictures(page):
             folder = picture.partition("/")[0]
             command = rf"^\$ (servoctl (report|compare|sweep|tune|identify)|python -m [\w.]+)\b.*\b{folder}\b"
+            if "_and_" in folder:
+                command = rf"^\$ servoctl compare {folder.replace('_and_', ' ')}\b"
             if "/" not in picture:
                 command = rf"(sc.plot|savefig)\(.*\"{picture}\""
             assert re.search(command, page.read_text(), re.MULTILINE), f"{name}: {picture}"

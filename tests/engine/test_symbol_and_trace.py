@@ -211,11 +211,21 @@ REFUSED: dict[str, Callable[[Array], Any]] = {
     "largest": lambda x: np.max(x),
     "round": lambda x: np.round(x),
     "remainder": lambda x: x % 2.0,
-    "inverse": lambda x: np.linalg.inv(np.diag(x)),
     "comparison of arrays": lambda x: np.where(x > 0, x, 0.0),
     "interpolation": lambda x: np.interp(x, np.array([0.0, 1.0]), np.array([0.0, 1.0])),
     "isnan": lambda x: np.isnan(x),
 }
+
+
+def test_linear_systems_are_traced() -> None:
+    A = np.array([[2.0, 1.0, 0.5], [0.3, 3.0, -1.0], [1.0, 0.2, 4.0]])
+    coupled = lambda x: A + np.outer(x, x)  # noqa: E731
+    np.testing.assert_allclose(
+        traced(lambda x: np.linalg.solve(coupled(x), x)), np.linalg.solve(coupled(X), X), atol=1e-15
+    )
+    np.testing.assert_allclose(
+        traced(lambda x: np.linalg.inv(coupled(x)) @ x), np.linalg.solve(coupled(X), X), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -21,7 +21,7 @@ def test_the_emulator_imports_neither_codecs_nor_drivers(file: Path) -> None:
     assert {name for name in imported if not name.startswith(MAY_KNOW)} == set()
 
 
-@pytest.mark.parametrize("name", ["observer", "commands", "readers"])
+@pytest.mark.parametrize("name", ["commands", "readers"])
 def test_the_observer_shares_no_code_with_the_drives(name: str) -> None:
     text = (Path(hil.emulator.__file__).parent / f"{name}.py").read_text()
     for module in ("odrive", "cia402", "canopen", "mit", "objects", "states", "pdo"):
