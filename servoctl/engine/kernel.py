@@ -133,7 +133,11 @@ class Kernel:
             return call
 
         def guarded(kept: Any = in_numpy) -> None:
-            call()
+            try:
+                call()
+            except RuntimeError as error:  # of Ctrl-C between CasADi and the code in NumPy there is only the word
+                raise_failure()
+                raise (KeyboardInterrupt() if "KeyboardInterrupt" in str(error) else error) from None
             raise_failure()
 
         return guarded
