@@ -164,7 +164,7 @@ def _pattern(part: str) -> str:
 
 
 def _word(word: str, line: str, mark: str) -> str:
-    """What stands for a mark; it stays in a line of its own, for several lines, and for times, which builds disturb."""
+    """The text for a mark. The mark is kept where it is a whole line, where the text has several lines, and for times."""
     timed = "simulated in" in word or "in total" in line or " second" in word
     return mark if line.strip() == mark or not word or "\n" in word or timed else word
 

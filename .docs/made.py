@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / ".docs" / "pages"
 KEPT = ROOT / "build" / "pages"
 FILLED = "page.md"
-"""Beside its pictures: the page with what its commands print."""
+"""File in the folder of its pictures: the page with what its commands print."""
 
 
 def pages() -> list[Path]:
