@@ -164,7 +164,7 @@ def _pattern(part: str) -> str:
 
 
 def _word(word: str, line: str, mark: str) -> str:
-    """The text for a mark. The mark is kept where it is a whole line, where the text has several lines, and for times."""
+    """The text for a mark; the mark is kept where it is a whole line, for text of several lines, and for times."""
     timed = "simulated in" in word or "in total" in line or " second" in word
     return mark if line.strip() == mark or not word or "\n" in word or timed else word
 
