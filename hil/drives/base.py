@@ -232,7 +232,8 @@ class Drive(Node):
     Attributes:
         settings: Its settings in the config.
         command_bits: Bits of the id of a command that do not depend on its torque.
-        condition: Its state.
+        has_worked: Whether it has been enabled since the run began to enable it.
+        commanded_on: Whether the command that enables it is out while its handshake lasts; where its status comes late.
         fault: Its fault in words, with the code; empty for no fault.
         saturated: Whether it reports that it cannot make the commanded torque.
         watchdog: Whether it stops by itself when commands stop; if not, `test_watchdog` does nothing.
@@ -291,6 +292,7 @@ class Drive(Node):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
+        self.has_worked = self.commanded_on = False
         self.condition = Condition.UNKNOWN
         self.fault = ""
         self.saturated = False
@@ -311,6 +313,21 @@ class Drive(Node):
     def ends(settings: DriveSettings) -> FrameEnds:
         """The largest numbers in the frames of a drive with these settings, which have no problems."""
         return FrameEnds()
+
+    @property
+    def condition(self) -> Condition:
+        """Its state."""
+        return self._condition
+
+    @condition.setter
+    def condition(self, condition: Condition) -> None:
+        self._condition = condition
+        self.has_worked = self.has_worked or condition is Condition.ENABLED
+
+    @property
+    def begins(self) -> bool:
+        """Whether it has been commanded to be enabled and has not said so yet; it may make torque already."""
+        return self.commanded_on and not self.has_worked
 
     @property
     def confirmed_off(self) -> bool:

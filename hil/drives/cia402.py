@@ -18,7 +18,7 @@ from hil.drives.base import Condition, Drive, DriveError, FrameEnds, HandshakeSt
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
-from hil.drives.guard import after, motor_torque, refuse_fault, silent
+from hil.drives.guard import after, begin_enabling, motor_torque, refuse_fault, silent
 from hil.drives.options import options_of
 from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic
@@ -358,16 +358,18 @@ class Cia402Drive(Cia402Encoder, Drive):
         return emergency or fault or self._nmt == codec.PRE_OPERATIONAL
 
     def enable(self, torque: float) -> Steps:
-        refuse_fault(self)
+        begin_enabling(self)
         self._told_off = None
         try:
             for controlword, state in STATE_TRANSITIONS:
                 self._controlword = controlword
+                self.commanded_on = controlword == codec.ENABLE_OPERATION
                 yield HandshakeStep([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
                 refuse_fault(self)
                 if self._status and not self._status.remote:  # a local operator panel has the drive
                     raise DriveError("its remote bit (statusword 9) is clear: it does not obey the controlword")
         finally:
+            self.commanded_on = False
             if self.condition is not Condition.ENABLED:
                 self._controlword = codec.DISABLE_VOLTAGE
 

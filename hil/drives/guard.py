@@ -7,7 +7,7 @@ from math import ceil
 
 from numpy import fmax
 
-from hil.drives.base import Drive, DriveError, HandshakeStep
+from hil.drives.base import Condition, Drive, DriveError, HandshakeStep
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 
@@ -20,21 +20,21 @@ class Feed:
         self.fed = False
         self.seed: Frame | None = None  # command to repeat while the drive is being enabled; None at all other times
 
-    def frames(self, zero: Frame, enabled: bool) -> Sequence[Frame]:
+    def frames(self, zero: Frame, drive: Drive) -> Sequence[Frame]:
         """The command that is missing in this tick, if one is.
 
         An enabled drive gets none: its watchdog must notice a loop that hangs.
 
         Args:
             zero: Command of zero torque.
-            enabled: Whether the drive is enabled.
+            drive: The drive.
         """
         fed, self.fed = self.fed, False
         if fed:
             return ()
-        if self.seed is not None:
+        if self.seed is not None and not drive.has_worked:
             return (self.seed,)
-        return () if enabled else (zero,)
+        return () if drive.condition is Condition.ENABLED else (zero,)
 
 
 BRAKED_TEST = 0.01
@@ -86,6 +86,16 @@ def refuse_fault(drive: Drive) -> None:
     """
     if drive.fault:
         raise DriveError(f"in fault: {drive.fault} (reset it first)")
+
+
+def begin_enabling(drive: Drive) -> None:
+    """What every handshake that enables a drive begins with.
+
+    Raises:
+        DriveError: The drive is in fault.
+    """
+    refuse_fault(drive)
+    drive.has_worked = False
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from hil.drives.base import (
     Unwrapping,
 )
 from hil.drives.damiao import DamiaoRegisters
-from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent
+from hil.drives.guard import Feed, after, begin_enabling, damping_of, motor_torque, outlasted, refuse_fault, silent
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
@@ -243,7 +243,7 @@ class MitDrive(Drive):
 
     def alive_frames(self) -> Sequence[Frame]:
         """Zero torque while the drive is not enabled: it replies only to commands."""
-        return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
+        return self._feed.frames(self._zero, self)
 
     def _special(self, code: int) -> Frame:
         return self.frame(self.settings.node, codec.special(code))
@@ -323,7 +323,7 @@ class MitDrive(Drive):
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:
-        refuse_fault(self)
+        begin_enabling(self)
         seed = self._torque_frame(torque)  # not as fed: on a full bus it may go out in a later tick
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed = seed

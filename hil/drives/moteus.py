@@ -28,7 +28,7 @@ from hil.drives.base import (
     Steps,
     StopSteps,
 )
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent, tested_time
+from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault, silent, tested_time
 from hil.drives.moteus_console import Console, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, Identity, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
@@ -282,7 +282,7 @@ class MoteusDrive(Drive):
         if self._revocation is not None:
             revocation, self._revocation = self._revocation, None
             return (revocation,)
-        return self._feed.frames(self._query, self.condition is Condition.ENABLED)
+        return self._feed.frames(self._query, self)
 
     @property
     def readable(self) -> bool:
@@ -364,7 +364,7 @@ class MoteusDrive(Drive):
         return done
 
     def enable(self, torque: float) -> Steps:
-        refuse_fault(self)
+        begin_enabling(self)
         self._left, self._revocation = False, None
         seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, Drive, DriveError, HandshakeStep, Steps, StopSteps
-from hil.drives.guard import Feed, after, motor_torque, refuse_fault, silent
+from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault, silent
 from hil.drives.odrive_encoder import RATE_TOLERANCE, TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import MonitorPeriod, options_of
 from hil.drives.quantities import Quantity
@@ -214,7 +214,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         Polling by remote frames would not do: firmware 0.5 feeds the watchdog by every frame to the node (do_command in
         its can_simple.cpp), so polling would keep a drive on whose commands have stopped.
         """
-        return self._feed.frames(self._zero(), self.condition is Condition.ENABLED)
+        return self._feed.frames(self._zero(), self)
 
     def _zero(self) -> Frame:
         return self.frame(self._torque_id, codec.input_torque(0.0))
@@ -280,15 +280,15 @@ class OdriveDrive(OdriveEncoder, Drive):
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:
-        refuse_fault(self)
+        begin_enabling(self)
         seed = self.command(torque)
         frames = [seed, self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))]
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed = seed
+        self._feed.seed, self.commanded_on = seed, True
         try:
             yield HandshakeStep(frames, over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
         finally:
-            self._feed.seed = None
+            self._feed.seed, self.commanded_on = None, False
         refuse_fault(self)
 
     def reset(self) -> Steps:

@@ -25,7 +25,17 @@ from hil.drives.base import (
     StopSteps,
     Unwrapping,
 )
-from hil.drives.guard import Feed, after, damping_of, motor_torque, outlasted, refuse_fault, silent, tested_time
+from hil.drives.guard import (
+    Feed,
+    after,
+    begin_enabling,
+    damping_of,
+    motor_torque,
+    outlasted,
+    refuse_fault,
+    silent,
+    tested_time,
+)
 from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import Flag, MonitorPeriod, options_of
@@ -212,7 +222,7 @@ class RobstrideDrive(Drive):
 
     def alive_frames(self) -> Sequence[Frame]:
         """Zero torque while the drive is not enabled: it gives feedback only to commands."""
-        return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
+        return self._feed.frames(self._zero, self)
 
     def identify(self) -> Steps:
         """Checks that the motor is there, and off.
@@ -284,7 +294,7 @@ class RobstrideDrive(Drive):
             yield from self._set_timeout(self.settings.watchdog)
 
     def enable(self, torque: float) -> Steps:
-        refuse_fault(self)
+        begin_enabling(self)
         seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it

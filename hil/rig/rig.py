@@ -259,7 +259,9 @@ class CanRig(DriveRig):
             send, enabled = self._dispatch.send, Condition.ENABLED
             for drive, rung, torque in zip(self._drives, self.ladder.rungs, command.tolist(), strict=True):
                 bus = drive.settings.bus
-                if rung is not Rung.LOOP or drive.condition is not enabled or drive.quiet:
+                # a drive may be on before its status says so, and its joint then moves without damping
+                on = drive.condition is enabled or (self.ladder.begun and drive.begins)
+                if rung is not Rung.LOOP or not on or drive.quiet:
                     continue
                 if bus not in mute:
                     send(bus, drive.command(torque))
@@ -327,7 +329,8 @@ class CanRig(DriveRig):
         monitor.rejections(self.clock.now())
         # In shadow another master commands the drives: their faults and their other master are not reported.
         if self.sends:
-            looped = [drive for drive, rung in zip(self._drives, self.ladder.rungs, strict=True) if rung is Rung.LOOP]
+            rungs = zip(self._drives, self.ladder.rungs, strict=True)
+            looped = [drive for drive, rung in rungs if rung is Rung.LOOP and drive.has_worked]
             monitor.drives(self.clock.now(), looped if working else ())
         if not self._dispatch.healthy:
             monitor.buses(now, self._dispatch.healths())

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hil.drives.base import Condition
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind
@@ -72,7 +71,6 @@ class DriveTest:
     def _correct(self, number: int) -> None:
         drive, response = self._rig.drives[number], self.proof.axes[number].response
         self.correction[number] = np.sign(response) / max(1.0, abs(response))
-        drive.condition = Condition.ENABLED  # it moves, though its status may come later
         self._rig.ladder.misled.add(number)
         self.proof.limits[number] = drive.settings.torque_limit
         self._limits.confine(self.proof.limits)

@@ -53,6 +53,7 @@ class Ladder:
         # drive the axis, or wait for a standstill that does not come
         self.misled: set[int] = set()
         self.doubtful: set[int] = set()  # numbers of the drives whose brake closes first
+        self.begun = False  # whether the controlled stop has begun
         self._still, self._fastest = [0] * len(drives), 0.0
         self._growing, self._entered = [0] * len(drives), [0.0] * len(drives)
         # [joint unit/s] speeds that look alike from here on: a brake, where there is one, stops such a joint sooner
@@ -119,7 +120,8 @@ class Ladder:
             self.rungs[number], self._since[number] = rung, now
 
     def begin(self) -> None:
-        """A joint counts as standing only by samples from now on."""
+        """The controlled stop begins: a joint counts as standing only by samples from now on."""
+        self.begun = True
         self._still, self._fastest = [0] * len(self._still), 0.0
 
     def begin_watch(self) -> None:

@@ -344,6 +344,17 @@ def test_a_drive_that_is_not_enabled_gets_queries_which_do_not_feed_it() -> None
     assert drive.alive_frames() == (), "its watchdog must notice a loop that hangs"
 
 
+def test_a_drive_that_goes_off_while_others_are_still_being_enabled_is_not_enabled_again() -> None:
+    drive, _ = conversation(Axis())
+    handshake = drive.enable(1.0)  # not continued: a stop has begun
+    next(handshake)
+    assert protocol.parse_registers(drive.alive_frames()[0].data).command[0] == 10
+    drive.accept(state(10))
+    drive.accept(state(0))
+    assert protocol.parse_registers(drive.alive_frames()[0].data).command == {}
+    handshake.close()
+
+
 def test_quick_stop_shorts_the_phases() -> None:
     drive, _ = conversation(Axis())
     (brake,), (stop,) = drive.quick_stop_frames(0.0), drive.disable_frames()

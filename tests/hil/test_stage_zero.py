@@ -47,11 +47,8 @@ def test_a_vertical_axis_of_the_wrong_polarity_is_named_and_held_within_5_mm(nam
 def test_a_joint_of_the_wrong_polarity_is_named_and_held_within_20_mrad(joint: int) -> None:
     played = zero("A", **{f"joint{joint}": -1.0})
     assert named(played) == [("reversed", f"joint{joint}")] and played.exit_code == 3
-    motion = moved(played, "over")
-    assert motion[joint - 1] < 0.02
-    assert (
-        motion.max() < 0.025
-    )  # a neighbour whose drive is switched on at that instant has no damping until it says so
+    assert played.kinds == ["reversed"]  # no word of drives that were not on yet
+    assert moved(played, "over").max() < 0.02
 
 
 @pytest.mark.parametrize("drive", ["tau1", "tau2", "tau3", "F4"])
