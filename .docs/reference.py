@@ -74,7 +74,8 @@ def _config() -> str:
     head = [
         "# Configuration",
         "A config is YAML. An unknown key, a wrong unit word or a value of the wrong kind is an error with its line; "
-        "all errors are reported at once. Numbers may be constant expressions with unit words `deg rad ms us rpm mm`: "
+        "all errors of a stage are reported at once: grammar and values; names, files and classes; physics at the "
+        "start. Numbers may be constant expressions with unit words `deg rad ms us rpm mm`: "
         "`60*deg`, `2*pi`, `5*ms`. `servoctl schema` prints the same as JSON Schema, for editors. These tables are "
         "made from that schema.",
     ]

@@ -1,4 +1,4 @@
-"""Mistakes of every stage in one config: all are told in one message, each once, in order of lines."""
+"""Mistakes of one stage (grammar, then names): all are told in one message, each once, in order of lines."""
 
 from pathlib import Path
 
@@ -6,48 +6,60 @@ import pytest
 
 from servoctl.cli import main
 
-MANY = """\
+WRONG = """\
 plant: {class: "plants.two_mass_spring:TwoMassSpring", parameters: {mm: 2, k: -x}}
-initial: {q: {x1: 0, x9: 0.5}, v: fast}
+initial: {q: {x1: 0, x9: 0.5}}
 task:
   - {name: distance, holonomic: "x2 - x1 - l - sin(tt)"}
-  - {name: other, nonholonomic: "x1"}
+  - {name: other, holonomic: "x1"}
 law:
-  correctoin: {baumgarte: {alpha: 8, beta: 8}}
+  correction: {baumgarte: {alpha: 8, beta: 8}}
   limits: {G: 30}
-run: {duration: -1, period: 0.001}
-realism: {noise: {q: {x7: 0.1}}, delay: 1}
+run: {duration: 1, period: 0.001}
+realism: {noise: {q: {x7: 0.1}}, delay: 0.001}
 hil:
   period: 1*ms
   buses: {main: {interface: emulated}}
   drives:
-    - {actuator: F, bus: mian, protocol: odriv, node: 1, torque_rate_limit: 400, speed_limit: 1, position_limits: [-1, 1]}
+    - {actuator: F, bus: mian, protocol: odriv, node: 1, torque_limit: 9, torque_rate_limit: 400, speed_limit: 1, position_limits: [-1, 1]}
   sensors:
     - {coordinate: x3, bus: main, protocol: odrive, node: 1, encodr_bits: 14}
-  safety: {drive_watchdg: 50*ms, drive_watchdog: 2*ms}
-tune: {trials: 0, search: {law.damping: [1, 2]}}
+  safety: {drive_watchdog: 2*ms}
 """  # noqa: E501
 
-SAID = [
+OF_NAMES = [
     "1: plant.parameters.mm: TwoMassSpring has no such parameter",
     "1: plant.parameters.k: a number is expected, 'x' is none",
-    "2: initial.v: expected a number, got 'fast'",
     "2: initial.q.x9: there is no coordinate 'x9'",
     "2: initial.q: no value for x2",
     "4: task.distance.holonomic: unknown word 'tt' (did you mean 't'?)",
-    "5: task.other.nonholonomic: no der() in a nonholonomic equation",
-    "7: law.correctoin: unknown key (did you mean 'correction'?)",
     "8: law.limits.G: there is no actuator 'G' (known: F)",
-    "9: run.duration: expected a positive time [s], got -1",
-    "10: realism.delay: 1 s is 1000 periods of 0.001 s",
     "10: realism.noise.q.x7: there is no coordinate 'x7'",
-    "15: hil.drives[0].torque_limit: missing",
     "15: hil.drives[0].bus: there is no bus 'mian' (did you mean 'main'?)",
     "15: hil.drives[0].protocol: no protocol 'odriv' (did you mean 'odrive'?)",
     "17: hil.sensors[0].coordinate: there is no coordinate 'x3'",
     "17: hil.sensors[0].encodr_bits: no such option (did you mean 'encoder_bits'?)",
-    "18: hil.safety.drive_watchdg: unknown key (did you mean 'drive_watchdog'?)",
     "18: hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s",
+]
+GRAMMAR = {
+    "initial: {q: {x1: 0, x9: 0.5}}": "initial: {q: {x1: 0, x9: 0.5}, v: fast}",
+    'name: other, holonomic: "x1"': 'name: other, nonholonomic: "x1"',
+    "correction: {baumgarte": "correctoin: {baumgarte",
+    "duration: 1,": "duration: -1,",
+    "delay: 0.001": "delay: 1",
+    "torque_limit: 9, ": "",
+    "safety: {": "safety: {drive_watchdg: 50*ms, ",
+}
+"""Text -> the same with a mistake that the grammar alone shows."""
+
+OF_GRAMMAR = [
+    "2: initial.v: expected a number, got 'fast'",
+    "5: task.other.nonholonomic: no der() in a nonholonomic equation",
+    "7: law.correctoin: unknown key (did you mean 'correction'?)",
+    "9: run.duration: expected a positive time [s], got -1",
+    "10: realism.delay: 1 s is 1000 periods of 0.001 s",
+    "15: hil.drives[0].torque_limit: missing",
+    "18: hil.safety.drive_watchdg: unknown key (did you mean 'drive_watchdog'?)",
     "19: tune.trials: expected an integer >= 1, got 0",
 ]
 OF_DRIVES = (
@@ -105,11 +117,24 @@ def told(command: str, text: str, folder: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("command", ["check", "hil", "run"])
-def test_mistakes_of_every_stage_are_told_at_once_each_once(
+def test_mistakes_of_the_grammar_are_told_at_once_and_alone(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = [each for each in SAID if command != "run" or not any(word in each for word in OF_DRIVES)]
-    lines = told(command, MANY, tmp_path, capsys)
+    text = WRONG + "tune: {trials: 0, search: {law.damping: [1, 2]}}\n"
+    for right, wrong in GRAMMAR.items():
+        assert right in text
+        text = text.replace(right, wrong)
+    lines = told(command, text, tmp_path, capsys)
+    assert [line[: len(each)] for line, each in zip(lines, OF_GRAMMAR, strict=True)] == OF_GRAMMAR
+
+
+@pytest.mark.parametrize("command", ["check", "hil", "run"])
+def test_wrong_names_are_told_at_once_each_once(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = {"run": OF_DRIVES, "hil": ("realism",), "check": ()}[command]  # on drives the machine is real
+    said = [each for each in OF_NAMES if not any(word in each for word in unknown)]
+    lines = told(command, WRONG, tmp_path, capsys)
     assert [line[: len(each)] for line, each in zip(lines, said, strict=True)] == said
 
 
@@ -129,11 +154,10 @@ def test_names_are_not_checked_against_a_plant_whose_names_depend_on_an_error(
 ) -> None:
     (tmp_path / "row.py").write_text(ROW)
     text = RIGHT.replace("plants.two_mass_spring:TwoMassSpring", "row.py:Row").replace("{k: 12}", "{n: two}")
-    text = text[: text.index("realism:")].replace("alpha: 8", "alpha: x")
+    text = text[: text.index("realism:")].replace("{F: 5}", "{G: 5}")
     lines = told("check", text, tmp_path, capsys)
     assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
         "plant.parameters.n",
-        "law.correction.baumgarte.alpha",
     ]
 
 

@@ -136,13 +136,12 @@ def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "
     Raises:
         ConfigError: The config is wrong, or the rig does not fit the plant; every problem at once.
     """
-    return prepare(load_config(config, overrides, partly=True), engine)
+    return prepare(load_config(config, overrides), engine)
 
 
 def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     """Makes a loaded config ready for drives; see `load`."""
-    if not (loaded.wrong or loaded.refused):
-        loaded = _for_drives(loaded)
+    loaded = _for_drives(loaded)
     problems = Problems(loaded)
     if not isinstance(loaded.config.law, LawConfig):
         problems.add("none: a run on drives needs a law (an open loop is for simulation)", "law")

@@ -106,24 +106,24 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
         for _, node in nodes
         if node.name in values.emulation.drives
     ]
-    law, timed = loaded.config.law, not problems.touch("hil.period")
+    law = loaded.config.law
     limits = law_limits(law, plant, problems) if isinstance(law, LawConfig) else {}
     wrong_buses, wrong_names = list(bus_problems(buses)), list(_wrong_names(values, plant))
     problems.extend(
         [
             *wrong_buses,
             *wrong_names,
-            *([] if wrong_names or problems.touch("hil.drives") else _absurd_gears(drives)),
+            *([] if wrong_names else _absurd_gears(drives)),
             *_missing_drives(values, plant),
             *_limits_beyond_stops(values),
             *_wrong_turns(values),
-            *([] if wrong_buses or problems.touch("hil.buses") else node_problems(nodes, buses)),
-            *_wrong_options(nodes, values.period if timed else None),
+            *([] if wrong_buses else node_problems(nodes, buses)),
+            *_wrong_options(nodes, values.period),
             *_wrong_options(true_nodes, None),
             *_unknown_nodes(values, nodes),
             *_limits_above_drives(isinstance(law, LawConfig) and law.limits == "robot", limits, drives),
             *_unmeasured_bases(plant, values),
-            *(_wrong_times(values) if timed else ()),
+            *_wrong_times(values),
             *_wrong_faults(values, nodes, buses),
             *_unknown_parameters(values, plant),
         ]

@@ -53,7 +53,7 @@ def build_bounds(
             of = _bound(entry, path, plant, problems, signals)
         if isinstance(of, Constraint):
             for sentence in of.problems(plant):
-                problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind or "name")
+                problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind)
             of = of.standing() if on_drives else of
         if of is not None:
             entries[entry.name] = Bound(of, entry.rate, entry.acceleration, entry.margin or 0.0)
@@ -86,8 +86,7 @@ def _bound(
         return _coordinates(entry, path, plant, problems)
     most = entry.at_most is not None
     limit = entry.at_most if most else entry.at_least
-    if limit is None:
-        return None  # it was wrong and has been left out
+    assert limit is not None
     if entry.reaction is not None:
         return ReactionBound(entry.reaction, limit, most)
     if entry.distance is not None and isinstance(plant, Robot):

@@ -99,10 +99,8 @@ def _armature(given: Any, plant: Plant, problems: Problems) -> list[float]:
 
 def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     values = loaded.config.plant
-    if values.class_ is None:
-        return None  # it was wrong and has been left out
     try:
-        kind = load_class(values.class_, loaded.folder, Plant)
+        kind = load_class(str(values.class_), loaded.folder, Plant)
     except ConfigError as error:
         problems.add(error, "plant", "class")
         return None
@@ -174,10 +172,9 @@ def build_task(
     """Name -> constraint, in order, without those that are wrong; `start` is what a posture may keep."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
-        constraint: Constraint | None = None  # if its equation was wrong and has been left out
         if entry.form is not None and isinstance(plant, Robot):
             constraint = FrameTask(entry, ("task", index), plant, start, problems, signals).build()
-        elif entry.class_ is not None or entry.holonomic is not None or entry.nonholonomic is not None:
+        else:
             constraint = _constraint(loaded, plant, entry, index, problems, signals)
             if constraint is not None and entry.unit is not None:
                 constraint = constraint.with_unit(entry.unit)

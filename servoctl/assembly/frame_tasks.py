@@ -52,12 +52,12 @@ class FrameTask:
         """The constraint; None, and problems noted, if it is wrong."""
         form = self._entry.form
         assert form is not None
-        make: Mapping[str, Callable[[], Constraint | None]] = {
+        make: Mapping[str, Callable[[Any], Constraint | None]] = {
             "pose": self._pose, "position": self._position, "orientation": self._orientation, "axis": self._axis,
             "distance": self._distance, "com": self._com, "posture": self._posture,
         }  # fmt: skip
         try:
-            constraint = make[form]()
+            constraint = make[form](getattr(self._entry, form))
         except TaskError as error:
             for line in str(error).splitlines():
                 self._note(line.partition(": ")[2], form)
@@ -67,48 +67,36 @@ class FrameTask:
             self._note(sentence, form)
         return None if wrong else constraint
 
-    def _pose(self) -> Constraint | None:
-        entry, xyz = self._entry, self._xyz()
+    def _pose(self, frame: str) -> Constraint | None:
+        xyz, rotation = self._xyz(), self._rotation()
+        if xyz is None or rotation is None:
+            return None
+        return Pose(frame, xyz, **rotation, relative_to=self._entry.relative_to)
+
+    def _position(self, frame: str) -> Constraint | None:
+        xyz = self._xyz()
+        return None if xyz is None else Position(frame, xyz, self._entry.relative_to)
+
+    def _orientation(self, frame: str) -> Constraint | None:
         rotation = self._rotation()
-        if entry.pose is None or xyz is None or rotation is None:
-            return None
-        return Pose(entry.pose, xyz, **rotation, relative_to=entry.relative_to)
+        return None if rotation is None else Orientation(frame, **rotation, relative_to=self._entry.relative_to)
 
-    def _position(self) -> Constraint | None:
-        entry, xyz = self._entry, self._xyz()
-        return None if entry.position is None or xyz is None else Position(entry.position, xyz, entry.relative_to)
+    def _axis(self, axis_of_frame: tuple[str, Any]) -> Constraint:
+        frame, axis = axis_of_frame
+        return Axis(frame, axis, self._equations(self._entry.along or ()), self._entry.relative_to)
 
-    def _orientation(self) -> Constraint | None:
-        entry, rotation = self._entry, self._rotation()
-        if entry.orientation is None or rotation is None:
-            return None
-        return Orientation(entry.orientation, **rotation, relative_to=entry.relative_to)
-
-    def _axis(self) -> Constraint | None:
-        entry = self._entry
-        if entry.axis is None or entry.along is None:
-            return None
-        frame, axis = entry.axis
-        return Axis(frame, axis, self._equations(entry.along), entry.relative_to)
-
-    def _distance(self) -> Constraint | None:
-        entry = self._entry
-        if entry.distance is None or entry.value is None:
-            return None
-        (first, second), (value,) = entry.distance, self._equations(entry.value)
+    def _distance(self, pair: tuple[str, Any]) -> Constraint:
+        (first, second), (value,) = pair, self._equations(self._entry.value or ())
         return Distance(first, second if isinstance(second, str) else self._equations(second), value)
 
-    def _com(self) -> Constraint | None:
-        entry = self._entry
-        if entry.com is None or entry.value is None:
-            return None
-        return CentreOfMass(entry.com, self._equations(entry.value))
+    def _com(self, axes: tuple[str, ...]) -> Constraint:
+        return CentreOfMass(axes, self._equations(self._entry.value or ()))
 
-    def _posture(self) -> Constraint | None:
-        entry, q = self._entry, dict(zip(self._plant.coordinates, self._start.q, strict=True))
-        if isinstance(entry.posture, Mapping):
-            return Posture(dict(zip(entry.posture, self._equations(tuple(entry.posture.values())), strict=True)))
-        if entry.posture == "initial":
+    def _posture(self, posture: str | Mapping[str, str]) -> Constraint | None:
+        q = dict(zip(self._plant.coordinates, self._start.q, strict=True))
+        if isinstance(posture, Mapping):
+            return Posture(dict(zip(posture, self._equations(tuple(posture.values())), strict=True)))
+        if posture == "initial":
             return HeldPosture(tuple(self._joints()), tuple(float(q[name]) for name in self._joints()))
         return self._guided()
 
@@ -151,7 +139,7 @@ class FrameTask:
         there = [signal.column for signal in self._signals.values() if signal.reference == reference]
         missing = [name for name in names if name not in there]
         if reference is None or not there:
-            return None  # it was wrong and has been left out
+            return None  # the reference is wrong
         if missing:
             what = f"'{reference}' has no column {', '.join(missing)} (columns: {', '.join(there)})"
             self._problems.add(what, *self._path, "reference")

@@ -109,7 +109,7 @@ def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "
     Raises:
         ConfigError: The config is wrong; lists all problems.
     """
-    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides, partly=True)
+    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides)
     if engine not in ENGINES:
         raise ConfigError(f"--engine {engine}: no such engine (auto, c, vm or numpy)")
     return make_run(loaded, engine, strict)
@@ -148,14 +148,13 @@ def make_run(
             problems.add(what, "initial", "project", "fix")
     check_realism(loaded, ground.plant, problems)
     check_uncertainty(loaded, ground.plant, problems)
-    if problems.touch("plant", "initial", "references", "task", "bounds", "law", "inputs"):
+    if problems.found:
         machine_of(loaded, ground.plant, problems)  # its problems belong to the list
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
     if found is not None:
         check_smoothness(loaded, ground.task, found.model.task_rows, problems)
-    if found is None or problems.touch("run", "realism", "references"):
-        problems.check()
+    problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
     if isinstance(ground.plant, Robot) and start is not ground.start:
@@ -167,8 +166,7 @@ def make_run(
     if found.machine is not None and settings.period is None and not waiting:
         problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
     found = estimating(found, loaded, start, problems, waiting)
-    if problems.touch("initial", "realism", "estimation"):
-        problems.check()
+    problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     if loop is None:
         problems.check()
@@ -180,7 +178,7 @@ def make_run(
         task_map = None if found.law is None else _reach(found, start, brief=like is not None)
         _check_start(loaded, loop, start, task_map, ground.levels, problems)
     check_start_error(loaded, found.law, found.model, start, problems)
-    if strict or loaded.wrong or loaded.refused:
+    if strict:
         problems.check()
     found_problems = tuple(problems.found)
     ready = Run(
@@ -192,14 +190,11 @@ def make_run(
 
 
 def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signals, on_drives: bool) -> Law | None:
-    """The law; None for an open loop or a wrong law, of which only the names are checked."""
+    """The law; None for an open loop, or a class of one's own with problems."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
     check_actuators(values, plant, problems)
-    if problems.touch("law", "task"):
-        build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals)
-        return None
     return build_law(loaded, plant, problems, signals, on_drives)
 
 

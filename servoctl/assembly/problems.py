@@ -8,30 +8,25 @@ from servoctl.errors import ConfigError
 
 
 class Problems:
-    """Problems of a config so far, including those that were found while reading it.
-
-    Design: a wrong field was removed or replaced by `config.repair`. A later problem of that field, of its parts or of
-    the section around it is not about what the user wrote, so it is dropped.
+    """Problems of a config so far: names, files and classes that do not fit, or a start that is impossible.
 
     Args:
         loaded: The config.
     """
 
     def __init__(self, loaded: LoadedConfig) -> None:
-        self._document, self._refused = loaded.document, loaded.refused
-        self._repaired = [problem.path for problem in loaded.wrong]
-        self._all = list(loaded.wrong)
+        self._document = loaded.document
+        self._all: list[Problem] = []
 
     @property
     def found(self) -> list[str]:
         """One sentence per problem, with file and line, in order of lines."""
-        return [*self._document.report(self._all), *self._refused]
+        return self._document.report(self._all)
 
     def add(self, what: object, *path: str | int) -> None:
         """Notes what is wrong at a field; each line is a problem."""
         path = self._document.indexed(path)
-        if not any(_along(path, repaired) for repaired in self._repaired):
-            self._all += [Problem(path, line) for line in str(what).splitlines()]
+        self._all += [Problem(path, line) for line in str(what).splitlines()]
 
     def extend(self, found: Iterable[Problem]) -> None:
         """Notes several problems."""
@@ -44,7 +39,7 @@ class Problems:
 
     def check(self) -> None:
         """Raises ConfigError with all problems, if there are any."""
-        if self._all or self._refused:
+        if self._all:
             raise ConfigError(self.found)
 
 

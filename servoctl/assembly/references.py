@@ -25,8 +25,6 @@ def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> 
     """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported."""
     signals: dict[str, Signal] = {}
     for reference, values in loaded.config.references.items():
-        if problems.touch(f"references.{reference}"):
-            continue
         names, curve = _curve(loaded, reference, values, problems)
         if curve is None:
             continue
@@ -43,8 +41,7 @@ def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> 
 
 def _stand_ins(loaded: LoadedConfig, problems: Problems) -> dict[str, Signal]:
     """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
-    given = loaded.document.values.get("references")
-    wrong = [str(name) for name in given if problems.touch(f"references.{name}")] if isinstance(given, Mapping) else []
+    wrong = [name for name in loaded.config.references if problems.touch(f"references.{name}")]
     if not wrong:
         return {}
     text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
@@ -64,8 +61,6 @@ def _curve(
             problems.add(what, "references", reference, field)
         return names, curve
     points = values.waypoints or ()
-    if not points:
-        return (), None  # they were wrong and have been left out
     columns = tuple(name for name in points[0] if name != "t")
     places = np.array([[point[name] for name in columns] for point in points])
     if values.extrapolate == "periodic" and not np.array_equal(places[0], places[-1]):
@@ -113,7 +108,7 @@ def check_smoothness(
 def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Problems) -> None:
     """Notes a run that reaches beyond a reference with extrapolation `error`."""
     duration = loaded.config.run.duration
-    if problems.touch("run.duration") or (curve.covers(0.0) and curve.covers(duration)):
+    if curve.covers(0.0) and curve.covers(duration):
         return
     span = f"it goes from t = {curve.start:g} to {curve.end:g} s, the run from 0 to {duration:g} s"
     problems.add(f"{span} (shorten the run, or extrapolate: hold)", "references", reference, "extrapolate")

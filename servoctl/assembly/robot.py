@@ -36,7 +36,7 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
             motors = None if robot.motors == "all" else robot.motors
             for each in (builder, bare):
                 each.add(description, prefix, placement(robot.at), robot.base, motors)
-    if len(problems.found) > before or problems.touch("plant.robot", "plant.robots", *(f"plant.{p}" for p in PARTS)):
+    if len(problems.found) > before:
         return None
     _add_parts(builder, values)
     gravity = values.gravity or GRAVITY
@@ -110,9 +110,7 @@ def _placed(line: str, values: PlantConfig) -> tuple[Any, ...]:
 def _description(robot: RobotConfig, folder: Path, problems: Problems, path: FieldPath) -> Description | None:
     """What the robot's file says; None if it is wrong."""
     kind = "mjcf" if robot.urdf is None else "urdf"
-    name = robot.urdf or robot.mjcf
-    if name is None:
-        return None  # it was wrong and has been left out
+    name = str(robot.urdf or robot.mjcf)
     file = folder / name
     try:
         return _read(kind, file, _stamp(file))

@@ -29,7 +29,7 @@ def build_shapes(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict
         found[name] = _shape(shape, None)
     for name, shape in (values.shapes or {}).items():
         made = _shape(shape, name)
-        wrong = [] if made is None else link_problems(plant, name, (made.shape.start, made.shape.end))
+        wrong = link_problems(plant, name, (made.shape.start, made.shape.end))
         for sentence in wrong:
             problems.add(sentence, "plant", "shapes", name)
         found[name] = None if wrong else made
@@ -63,7 +63,7 @@ def build_clearance(
     """
     first, second = (shapes.get(name) for name in entry.clearance or ("", ""))
     if first is None or second is None:
-        return None  # it was wrong and has been left out
+        return None  # one is wrong
     try:
         return Clearance(first.shape, second.shape, first.link, second.link, entry.at_least or 0.0)
     except TaskError as error:
@@ -71,13 +71,12 @@ def build_clearance(
         return None
 
 
-def _shape(values: ShapeConfig, link: str | None) -> ShapeOfLink | None:
+def _shape(values: ShapeConfig, link: str | None) -> ShapeOfLink:
     if values.sphere is not None:
         return ShapeOfLink(link, SweptSphere(_point(values.sphere.at), _point(values.sphere.at), values.sphere.radius))
-    if values.capsule is not None:
-        ends = _point(values.capsule.from_), _point(values.capsule.to)
-        return ShapeOfLink(link, SweptSphere(*ends, values.capsule.radius))
-    return None  # it was wrong and has been left out
+    assert values.capsule is not None
+    ends = _point(values.capsule.from_), _point(values.capsule.to)
+    return ShapeOfLink(link, SweptSphere(*ends, values.capsule.radius))
 
 
 def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:

@@ -27,7 +27,7 @@ def check(
     from servoctl.config import load_config
     from servoctl.errors import ConfigError
 
-    loaded = load_config(config, changes_of(set_file, overrides), partly=not no_import)
+    loaded = load_config(config, changes_of(set_file, overrides))
     values = loaded.config
     if no_import:
         if as_json:

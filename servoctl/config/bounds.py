@@ -111,9 +111,9 @@ class BoundConfig(Section):
     )
 
     @property
-    def kind(self) -> str | None:
-        """Its kind among `KEYS`; None if its value was wrong and has been left out."""
-        return next((kind for kind in KEYS if getattr(self, kind) is not None), None)
+    def kind(self) -> str:
+        """Its kind among `KEYS`."""
+        return next(kind for kind in KEYS if getattr(self, kind) is not None)
 
 
 def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,90 +1,17 @@
-"""Reads and checks a config, from a file or by the name of a shipped config.
+"""Reads and checks a config, from a file or by the name of a shipped config."""
 
-A config with wrong values is repaired, so that its other values can be checked too.
-
-Design: a wrong value is removed; a field without a default gets a substitute. Problems found in the result are reported
-only for fields that were not wrong. The result must never run.
-"""
-
-import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from servoctl.config.document import Document, FieldPath, Problem
+from servoctl.config.document import Document, FieldPath
 from servoctl.config.dump import dump
-from servoctl.config.fields import LIST, MAPPING, SCALAR
 from servoctl.config.file_reader import read_document, shown
 from servoctl.config.files import find_config, with_absolute_files
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.errors import ConfigError
-
-ROUNDS = 4  # repeated checks: removing a value can uncover another problem
-
-_LARGE = 1e300
-_SUBSTITUTES: dict[str, Any] = {
-    "name": "nameless", "q": 0.0, "law": "none", "duration": 1.0, "initial": {"q": 0.0}, "run": {"duration": 1.0},
-    "fix": [], "actuator": "nothing", "coordinate": "nothing", "bus": "nothing", "protocol": "nothing", "node": 0,
-    "torque_limit": _LARGE, "torque_rate_limit": _LARGE, "speed_limit": _LARGE, "position_limits": [-_LARGE, _LARGE],
-    "period": 0.001, "buses": {}, "drives": [],
-}  # fmt: skip
-"""Field without a default -> a valid value."""
-
-
-def repaired(values: Mapping[str, Any], wrong: Iterable[FieldPath]) -> Config | None:
-    """The config without its wrong values; None if too little is left.
-
-    Args:
-        values: Top level of a config.
-        wrong: Fields that are known to be wrong, including those that break a rule.
-    """
-    left = copy.deepcopy(dict(values))
-    for path in sorted(set(wrong), key=len, reverse=True):
-        _remove(left, path)
-    for _ in range(ROUNDS):
-        try:
-            return Config.model_validate(left)
-        except ValidationError as errors:
-            for error in errors.errors(include_url=False):
-                path = tuple(part for part in error["loc"] if part not in (SCALAR, LIST, MAPPING))
-                if error["type"] == "missing":
-                    _substitute(left, path)
-                else:
-                    _remove(left, (*path, *error.get("ctx", {}).get("at", ())))
-    return None
-
-
-def _remove(values: Any, path: FieldPath) -> None:
-    """Removes a value; an entry of a list becomes an empty mapping, so that the others keep their index."""
-    node = values
-    for part in path[:-1]:
-        node = _under(node, part)
-    if path and isinstance(node, dict):
-        node.pop(path[-1], None)
-    elif path and isinstance(node, list) and isinstance(path[-1], int) and path[-1] < len(node):
-        node[path[-1]] = {}
-
-
-def _substitute(values: Any, path: FieldPath) -> None:
-    """Fills a missing field, or removes its section if there is no substitute."""
-    node = values
-    for part in path[:-1]:
-        node = _under(node, part)
-    if isinstance(node, dict) and path[-1] in _SUBSTITUTES:
-        node[path[-1]] = copy.deepcopy(_SUBSTITUTES[str(path[-1])])
-    elif len(path) > 1:
-        _remove(values, path[:-1])
-
-
-def _under(node: Any, part: str | int) -> Any:
-    if isinstance(node, dict):
-        return node.get(part)
-    return node[part] if isinstance(node, list) and isinstance(part, int) and part < len(node) else None
 
 
 @dataclass(frozen=True)
@@ -94,9 +21,6 @@ class LoadedConfig:
     path: Path  # the file
     config: Config  # checked values, with all defaults
     document: Document  # values as written, with their lines
-    wrong: tuple[Problem, ...] = ()  # its problems; empty unless loaded with `partly=True`
-    # messages about `--set` arguments that do not fit; empty unless loaded with `partly=True`
-    refused: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -164,32 +88,23 @@ class LoadedConfig:
         return self.document.where(*self.document.indexed(path))
 
 
-def load_config(source: str | Path, overrides: Sequence[Override] = (), partly: bool = False) -> LoadedConfig:
+def load_config(source: str | Path, overrides: Sequence[Override] = ()) -> LoadedConfig:
     """Read and check a config.
 
     Args:
         source: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`; the last one wins.
-        partly: Whether to return a wrong config if most of it can be read, so that later checks can add to its
-            problems. Such a config must never run.
 
     Raises:
         ConfigError: The config is wrong; lists all problems in order of lines, those of overrides last.
     """
     path = find_config(source)
-    return _checked(path, *apply_overrides(read_document(path, shown(path)), overrides), partly=partly)
+    return _checked(path, *apply_overrides(read_document(path, shown(path)), overrides))
 
 
-def _checked(
-    path: Path, document: Document, refused: Sequence[str], like: LoadedConfig | None = None, partly: bool = False
-) -> LoadedConfig:
+def _checked(path: Path, document: Document, refused: Sequence[str], like: LoadedConfig | None = None) -> LoadedConfig:
     config, problems = validate(document.values, None if like is None else (like.document.values, like.config))
-    problems = [*document.problems, *problems]
-    sentences = [*document.report(problems), *refused]
-    if not sentences and config is not None:
-        return LoadedConfig(path, config, document)
-
-    config = repaired(document.values, [problem.path for problem in problems]) if partly else None
-    if config is None:
+    sentences = [*document.report([*document.problems, *problems]), *refused]
+    if sentences or config is None:
         raise ConfigError(sentences)
-    return LoadedConfig(path, config, document, tuple(problems), tuple(refused))
+    return LoadedConfig(path, config, document)
