@@ -22,6 +22,8 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dtrsm, dtrsv
+from scipy.linalg.lapack import dgesdd, dpotrf
 
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
@@ -89,10 +91,11 @@ class Contacts:
         """
         self._matrices, self._displacements = matrices, displacements
         self._coulomb, self._viscous = coulomb, viscous
-        self._rubs = bool(coulomb.any() or viscous.any())
+        self._rubs, self._damps = bool(coulomb.any() or viscous.any()), bool(viscous.any())
         # joint -> torque or force at which each of its brakes slides [actuator unit]; infinite: never
         self.pressed: dict[int, list[float]] = {}
         self._places: dict[int, float] = {}
+        self._set_limits()
 
     @property
     def active(self) -> bool:
@@ -103,6 +106,7 @@ class Contacts:
         """Opens all brakes."""
         self.pressed.clear()
         self._places.clear()
+        self._set_limits()
 
     def brake(self, index: int, closed: bool, strength: float, q: Array) -> None:
         """Closes or opens a brake of this strength at the joint of an actuator [actuator unit]; q: the pose now."""
@@ -113,6 +117,13 @@ class Contacts:
             self.pressed[index].remove(strength)
             if not self.pressed[index]:
                 del self.pressed[index], self._places[index]
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        limits = self._coulomb + [sum(self.pressed.get(index, ())) for index in range(len(self._coulomb))]
+        self._grips = np.flatnonzero(limits)  # joints with dry friction or a closed brake
+        self._limits = limits[self._grips]
+        self._braked = [k for k, index in enumerate(self._grips.tolist()) if index in self.pressed]
 
     def __call__(self, before: Array, x: Array, t: float, h: float, keep: bool = True) -> Settled:
         """The state at the end of a step.
@@ -127,18 +138,19 @@ class Contacts:
         n = len(x) // 2
         q, v = x[:n], x[n:]
         M, B, A = self._matrices(q, v, t)
-        limits = self._coulomb + [sum(self.pressed.get(index, ())) for index in range(len(B))]
-        grips = np.flatnonzero(limits)
-        braked = [k for k, index in enumerate(grips) if index in self.pressed]
-        w = B @ v
-        L = np.linalg.cholesky(M + h * (B.T * self._viscous) @ B)
-        rows = np.linalg.solve(L, np.vstack([B[grips], A]).T).T
-        damped = np.linalg.solve(L, h * B.T @ (self._viscous * w))
-        bounds = np.array([inf if limit == inf else h * limit for limit in limits[grips]])
-        target = np.concatenate([w[grips], np.zeros(len(A))]) - rows @ damped
+        grips = self._grips
+        bounds = h * self._limits if h else np.where(self._limits == inf, inf, 0.0)
+        gripped = B[grips]
+        L = _cholesky(M + h * (B.T * self._viscous) @ B if self._damps else M)
+        rows = dtrsm(1.0, L, np.concatenate([gripped, A]).T, lower=1).T
+        target = np.concatenate([gripped.dot(v), np.zeros(len(A))])
+        damped = np.zeros(n)
+        if self._damps:
+            damped = dtrsv(L, h * B.T @ (self._viscous * (B @ v)), lower=1)
+            target -= rows @ damped
         active = _ActiveSet(rows, target, bounds)
-        change = np.linalg.solve(L.T, damped + active.change)
-        stuck = [k for k in braked if not active.sliding[k]]
+        change = dtrsv(L, damped + active.change, lower=1, trans=1)
+        stuck = [k for k in self._braked if not active.sliding[k]]
         stands = active.full and not active.sliding.any()
         if stands and not before[n:].any():
             return Settled(before, True)
@@ -147,15 +159,34 @@ class Contacts:
             v[:] = 0.0
         q = q - h / 2 * change  # the position that belongs to the mean speed of the step
         if stuck:
-            slip = np.zeros(len(rows))
-            moved = self._displacements.motors(q)
-            slip[stuck] = [moved[grips[k]] - self._places[grips[k]] for k in stuck]
             pinned = [*stuck, *range(len(grips), len(rows))]
-            q = q - np.linalg.solve(L.T, np.linalg.pinv(rows[pinned], rcond=RANK_TOLERANCE) @ slip[pinned])
-        if keep:
+            slip = np.zeros(len(pinned))
             moved = self._displacements.motors(q)
-            self._places.update({int(grips[k]): float(moved[grips[k]]) for k in braked if active.sliding[k]})
+            slip[: len(stuck)] = [moved[grips[k]] - self._places[grips[k]] for k in stuck]
+            U, sizes, V = _decomposed(rows[pinned])
+            q = q - dtrsv(L, V.T.dot(U.T.dot(slip) / sizes), lower=1, trans=1)
+        if keep and len(stuck) < len(self._braked):
+            moved = self._displacements.motors(q)
+            self._places.update({int(grips[k]): float(moved[grips[k]]) for k in self._braked if active.sliding[k]})
         return Settled(np.concatenate([q, v]), False)
+
+
+# NumPy's own functions take three times as long for the few rows of a machine, in checking their arguments
+
+
+def _cholesky(M: Array) -> Array:
+    """The lower factor L of L L' = M."""
+    L, failed = dpotrf(M, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("the mass matrix is not positive definite")
+    return np.asarray(L)
+
+
+def _decomposed(rows: Array) -> tuple[Array, Array, Array]:
+    """U, singular values and V' of `rows` = U diag(sizes) V', without what is zero but for rounding."""
+    U, sizes, V, _ = dgesdd(rows, full_matrices=0)
+    rank = int((sizes > RANK_TOLERANCE * sizes[0]).sum())
+    return U[:, :rank], sizes[:rank], V[:rank]
 
 
 class _ActiveSet:
@@ -174,6 +205,8 @@ class _ActiveSet:
         multipliers = self._solve()
         for _ in range(4 * count + 4):
             beyond = np.abs(multipliers[:count]) > bounds * (1 + ROUNDING)
+            if not (beyond.any() or self.sliding.any()):
+                break
             left = target[:count] - rows[:count] @ self.change  # what remains of the motion
             turned = self.sliding * left < 0
             if not (beyond & (self.sliding == 0)).any() and not turned.any():
@@ -185,19 +218,29 @@ class _ActiveSet:
 
     def _solve(self) -> Array:
         """Computes `change` and `full`; returns the multipliers of all rows."""
-        rows, count = self._rows, len(self._bounds)
-        met = np.concatenate([self.sliding == 0, np.ones(len(rows) - count, dtype=bool)])
-        multipliers = np.zeros(len(rows))
+        if not self.sliding.any():
+            self.change, met, rank = self._met(self._rows, self._target)
+            self.full = rank == self._rows.shape[1]
+            return met
+        count = len(self._bounds)
+        free = np.concatenate([self.sliding == 0, np.ones(len(self._rows) - count, dtype=bool)])
+        multipliers = np.zeros(len(self._rows))
         at_bound = np.flatnonzero(self.sliding)
         multipliers[at_bound] = self.sliding[at_bound] * self._bounds[at_bound]
-        pushed = rows.T @ multipliers
-        U, sizes, V = np.linalg.svd(rows[met], full_matrices=False)
-        kept = sizes > RANK_TOLERANCE * sizes.max(initial=0.0)
-        parts = (U.T[kept] @ (self._target[met] - rows[met] @ pushed)) / sizes[kept]
-        multipliers[met] = U[:, kept] @ (parts / sizes[kept])
-        self.full = int(kept.sum()) == rows.shape[1]
-        self.change: Array = pushed + V[kept].T @ parts
+        pushed = self._rows.T @ multipliers
+        rows = self._rows[free]
+        change, multipliers[free], rank = self._met(rows, self._target[free] - rows @ pushed)
+        self.change, self.full = pushed + change, rank == rows.shape[1]
         return multipliers
+
+    @staticmethod
+    def _met(rows: Array, target: Array) -> tuple[Array, Array, int]:
+        """The shortest y with `rows` y = target, its multipliers, and the rank of the rows."""
+        if not len(rows):
+            return np.zeros(rows.shape[1]), target, 0
+        U, sizes, V = _decomposed(rows)
+        parts = U.T.dot(target) / sizes
+        return V.T.dot(parts), U.dot(parts / sizes), len(sizes)
 
 
 class Loads:
@@ -237,7 +280,8 @@ class Loads:
         others[braking] = 0.0
         motors = self._motors[:, braking]
         missing = list(self._wanted.values()) - motors.T @ (self._force + self._motors @ others)
-        torques = np.linalg.pinv(motors.T @ motors, rcond=RANK_TOLERANCE, hermitian=True) @ missing
+        U, sizes, V = _decomposed(motors.T @ motors)
+        torques = V.T @ (U.T @ missing / sizes)
         return float(torques[braking.index(index)])
 
     def _update(self, now: int) -> None:
@@ -245,9 +289,9 @@ class Loads:
         if self._now == now:
             return
         M, B, A, force = self._terms(now)
-        L = np.linalg.cholesky(M)
-        free = np.linalg.solve(L, np.column_stack([B.T, force]))
+        L = _cholesky(M)
+        free = dtrsm(1.0, L, np.column_stack([B.T, force]), lower=1)
         if len(A):
-            held = np.linalg.solve(L, A.T)
-            free -= held @ (np.linalg.pinv(held, rcond=RANK_TOLERANCE) @ free)
+            held, *_ = _decomposed(dtrsm(1.0, L, A.T, lower=1))
+            free -= held @ (held.T @ free)
         self._motors, self._force, self._now = free[:, :-1], free[:, -1], now

@@ -23,7 +23,7 @@ class Rows:
 
     def dense(self) -> "Rows":
         """The same rows, with A as an array."""
-        return replace(self, A=np.asarray(self.A))
+        return self if isinstance(self.A, np.ndarray) else replace(self, A=np.asarray(self.A))
 
     @classmethod
     def stack(cls, parts: "list[Rows]", n: int) -> "Rows":
