@@ -22,8 +22,6 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dtrsm, dtrsv
-from scipy.linalg.lapack import dgesdd, dpotrf
 
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
@@ -142,14 +140,14 @@ class Contacts:
         bounds = h * self._limits if h else np.where(self._limits == inf, inf, 0.0)
         gripped = B[grips]
         L = _cholesky(M + h * (B.T * self._viscous) @ B if self._damps else M)
-        rows = dtrsm(1.0, L, np.concatenate([gripped, A]).T, lower=1).T
+        rows = _forward(L, np.concatenate([gripped, A]).T).T
         target = np.concatenate([gripped.dot(v), np.zeros(len(A))])
         damped = np.zeros(n)
         if self._damps:
-            damped = dtrsv(L, h * B.T @ (self._viscous * (B @ v)), lower=1)
+            damped = _forward(L, (h * B.T @ (self._viscous * (B @ v)))[:, None])[:, 0]
             target -= rows @ damped
         active = _ActiveSet(rows, target, bounds)
-        change = dtrsv(L, damped + active.change, lower=1, trans=1)
+        change = _backward(L, damped + active.change)
         stuck = [k for k in self._braked if not active.sliding[k]]
         stands = active.full and not active.sliding.any()
         if stands and not before[n:].any():
@@ -164,26 +162,45 @@ class Contacts:
             moved = self._displacements.motors(q)
             slip[: len(stuck)] = [moved[grips[k]] - self._places[grips[k]] for k in stuck]
             U, sizes, V = _decomposed(rows[pinned])
-            q = q - dtrsv(L, V.T.dot(U.T.dot(slip) / sizes), lower=1, trans=1)
+            q = q - _backward(L, V.T.dot(U.T.dot(slip) / sizes))
         if keep and len(stuck) < len(self._braked):
             moved = self._displacements.motors(q)
             self._places.update({int(grips[k]): float(moved[grips[k]]) for k in self._braked if active.sliding[k]})
         return Settled(np.concatenate([q, v]), False)
 
 
-# NumPy's own functions take three times as long for the few rows of a machine, in checking their arguments
+# LAPACK itself: NumPy's functions take five times as long for the few rows of a machine. SciPy is imported where it is
+# needed, since commands without an emulator start faster without it.
 
 
 def _cholesky(M: Array) -> Array:
     """The lower factor L of L L' = M."""
+    from scipy.linalg.lapack import dpotrf
+
     L, failed = dpotrf(M, lower=1)
     if failed:
         raise np.linalg.LinAlgError("the mass matrix is not positive definite")
     return np.asarray(L)
 
 
+def _forward(L: Array, columns: Array) -> Array:
+    """L^-1 `columns`."""
+    from scipy.linalg.blas import dtrsm
+
+    return np.asarray(dtrsm(1.0, L, columns, lower=1))
+
+
+def _backward(L: Array, y: Array) -> Array:
+    """L'^-1 y."""
+    from scipy.linalg.blas import dtrsv
+
+    return np.asarray(dtrsv(L, y, lower=1, trans=1))
+
+
 def _decomposed(rows: Array) -> tuple[Array, Array, Array]:
     """U, singular values and V' of `rows` = U diag(sizes) V', without what is zero but for rounding."""
+    from scipy.linalg.lapack import dgesdd
+
     U, sizes, V, _ = dgesdd(rows, full_matrices=0)
     rank = int((sizes > RANK_TOLERANCE * sizes[0]).sum())
     return U[:, :rank], sizes[:rank], V[:rank]
@@ -290,8 +307,8 @@ class Loads:
             return
         M, B, A, force = self._terms(now)
         L = _cholesky(M)
-        free = dtrsm(1.0, L, np.column_stack([B.T, force]), lower=1)
+        free = _forward(L, np.column_stack([B.T, force]))
         if len(A):
-            held, *_ = _decomposed(dtrsm(1.0, L, A.T, lower=1))
+            held, *_ = _decomposed(_forward(L, A.T))
             free -= held @ (held.T @ free)
         self._motors, self._force, self._now = free[:, :-1], free[:, -1], now
