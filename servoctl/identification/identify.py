@@ -30,7 +30,7 @@ def identify(
         runs: A run folder, or several of one plant.
         parameters: Names such as `m1`, `tool_m`, `friction`, `friction.viscous.u1`; None: all parameters in which the
             equations of motion are linear, and the friction that the logs show.
-        bandwidth: Cut-off frequency of the positions [Hz]; None: where their spectrum sinks into noise.
+        bandwidth: Cut-off frequency of the positions [Hz]; None: eight times the bandwidth of the motion.
         classes: Folder of Python files such as `arm.py:Arm` in the config of a run; None: where they were.
 
     Raises:

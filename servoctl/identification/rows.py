@@ -1,9 +1,9 @@
 """The rows of the fit: the equations of motion along filtered logs, thinned to the bandwidth.
 
 Design: positions alone are differentiated, by central differences of eighth order, and filtered forwards and backwards,
-so that nothing is delayed. The bandwidth comes from the log itself: it ends where the spectrum of the positions sinks
-into its own noise. Regressor and torques are then filtered by the same filter and thinned to its bandwidth, so that the
-rows of the fit are nearly independent and the standard deviations hold.
+so that nothing is delayed. The bandwidth comes from the motion in the log, not from the noise of its encoders.
+Regressor and torques are then filtered by the same filter and thinned to its bandwidth, so that the rows of the fit are
+nearly independent and the standard deviations hold.
 
 Source: Gautier 1997 (parallel filtering and decimation); Gautier, Khalil 1992.
 """
@@ -29,7 +29,9 @@ _SECOND = np.array([-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 
 
 HALF = len(_FIRST) // 2
 
-ABOVE_NOISE = 10.0  # the spectrum counts as motion where it is this many times its noise
+MOST = 0.95  # share of the power of the speed that lies below the bandwidth of the motion
+TIMES = 8.0  # the cut-off frequency is so many times the bandwidth of the motion
+CLEAR = 1000.0  # the spectrum of the positions counts as motion where it is this many times its noise
 SHARE = 0.4  # highest cut-off frequency, relative to half the sampling rate
 CYCLES = 24.0  # shortest log [periods of the cut-off frequency]; the lowest cut-off frequency makes it this long
 
@@ -63,29 +65,24 @@ def low_pass(x: Array, cutoff: float, h: float) -> Array:
 
 
 def bandwidth(q: Array, h: float) -> float:
-    """The cut-off frequency up to which positions are motion and not noise [Hz].
+    """The cut-off frequency of positions [Hz]: `TIMES` that below which lies most of the power of the speed.
+
+    Only what stands clear of the noise of the positions counts, so that neither the steps of an encoder nor a hum
+    decide. Source: Gautier 1997: five times the bandwidth of the motion or more.
 
     Args:
         q: Samples, shape (rows, n).
         h: Spacing [s].
     """
     rows, longest = len(q), 0.0
-    ramp = np.linspace(0.0, 1.0, rows)[:, None]
-    flat = q - q[0] - ramp * (q[-1] - q[0])
-    window = signal.windows.nuttall(rows)[:, None]
-    power = np.abs(np.fft.rfft(flat * window, axis=0)) ** 2
+    flat = q - q[0] - np.linspace(0.0, 1.0, rows)[:, None] * (q[-1] - q[0])
+    power = np.abs(np.fft.rfft(flat * signal.windows.nuttall(rows)[:, None], axis=0)) ** 2
     frequency = np.fft.rfftfreq(rows, h)
-    width = max(3, rows // 500) | 1
     for one in power.T:
-        smooth = signal.convolve(one, np.ones(width) / width, mode="same")
-        noise = float(np.median(one[len(one) // 2 :])) / np.log(
-            2.0
-        )  # the median of a chi-square of two is its mean ln 2
-        over = np.flatnonzero(smooth > ABOVE_NOISE * noise)
-        if noise > 0.0 and len(over):
-            longest = max(longest, float(frequency[over[-1]]))
-        elif len(over):
-            longest = float(frequency[-1])
+        motion = np.where(one > CLEAR * np.median(one[len(one) // 2 :]), one, 0.0)
+        speed = np.cumsum(frequency**2 * motion)
+        if speed[-1] > 0.0:
+            longest = max(longest, TIMES * float(frequency[np.searchsorted(speed, MOST * speed[-1])]))
     lowest, highest = CYCLES / (rows * h), SHARE * 0.5 / h
     return float(np.clip(longest, min(lowest, highest), highest))
 

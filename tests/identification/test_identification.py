@@ -22,7 +22,7 @@ from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
 from servoctl.identification.inertias import _eta, _moments, is_physical, physical_fit
 from servoctl.identification.log import Log, read_logs
-from servoctl.identification.rows import Raw, cutoff_of, raw_rows
+from servoctl.identification.rows import Raw, bandwidth, cutoff_of, raw_rows
 from servoctl.identification.selection import select
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array, State
@@ -190,6 +190,34 @@ def test_a_log_of_an_arm_with_friction_gives_its_parameters_within_a_percent(arm
     error = _torque_error(found.plant_parameters, truth)
     assert error < 1e-3
     assert _torque_error({}, truth) > 100 * error  # what the law's model lacks falls by 100 times
+
+
+def moves(rate: float, time: float) -> tuple[Array, Array]:
+    """Moves from rest to rest of 0.7 to 2 s with quintic polynomials, of three axes: times and positions."""
+    random, t = np.random.default_rng(5), np.arange(time * rate) / rate
+    q = np.zeros((len(t), 3))
+    for axis in range(3):
+        begin = 0.0
+        while begin < time:
+            duration = random.uniform(0.7, 2.0)
+            s = np.clip((t - begin) / duration, 0.0, 1.0)
+            q[:, axis] += random.uniform(-1.0, 1.0) * s**3 * (10 - 15 * s + 6 * s**2)
+            begin += duration
+    return t, q
+
+
+def test_the_bandwidth_depends_on_the_motion_and_not_on_encoder_rate_or_length_of_the_log() -> None:
+    """A spectrum that is compared with its own noise gives 6 to 200 Hz here."""
+    found = []
+    for rate in (100.0, 250.0, 1000.0):
+        for time in (20.0, 60.0):
+            t, exact = moves(rate, time)
+            for bits in (12, 14, 20, None):
+                for hum in (0.0, 1e-5):
+                    q = exact + hum * np.sin(2 * np.pi * 45.0 * t)[:, None]
+                    q = q if bits is None else np.rint(q * 2**bits / (2 * np.pi)) * 2 * np.pi / 2**bits
+                    found.append(bandwidth(q, 1 / rate))
+    assert max(found) < 1.2 * min(found)
 
 
 def test_intervals_of_95_percent_cover_the_truth(arm_log: Path) -> None:
