@@ -37,7 +37,7 @@ from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import MissedTicks, OutlierReports, Reporter
-from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
+from hil.session.summary import bus_states, drive_states, outcome, save_drawing, timing_figures
 from hil.session.tick_choice import tick_in_c
 from hil.tick.rig import TickRig
 from hil.tick.stretch import Stretch
@@ -366,11 +366,12 @@ class HilRun:
         self.reporter.pass_on()
         trajectory = self._close_folder(self._summary(buses) | more)
         folder = self.recorder.path if isinstance(self.recorder, Recorder) else None
-        drawn = with_drawing(trajectory, self.setup.loop.system.model, folder)
+        if folder is not None:
+            save_drawing(trajectory, self.setup.loop.system.model, folder)
         code, events = self.monitor.exit_code, tuple(self.monitor.events)
         if self._hand is None:
-            return RunResult(code, events, self.unconfirmed, drawn)
-        return RunResult(code, events, self.unconfirmed, drawn, tuple(self._hand.axes), self._hand.write(folder))
+            return RunResult(code, events, self.unconfirmed, trajectory)
+        return RunResult(code, events, self.unconfirmed, trajectory, tuple(self._hand.axes), self._hand.write(folder))
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
         """What the summary says."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +66,8 @@ def timing_figures(timing: Timing, parts: Mapping[str, Distribution], cpu_time: 
     return figures if cpu_time is None else figures | {"cpu_per_tick_s": cpu_time}
 
 
-def with_drawing(trajectory: Trajectory, model: Model, folder: Path | None) -> Trajectory:
-    """The run with its drawing, which is also written to its folder; an error of the plant leaves it out."""
-    run = trajectory
+def save_drawing(run: Trajectory, model: Model, folder: Path) -> None:
+    """Adds the drawing of a run to its folder; an error of the plant leaves it out."""
     with suppress(BaseException):
-        frames = drawing(model, run.t, run.q, run.v, run.columns.get("task_time"))
-        run = replace(run, drawing=frames)
-        if frames and folder is not None:
+        if frames := drawing(model, run.t, run.q, run.v, run.columns.get("task_time")):
             write_drawing(folder, frames)
-    return run
