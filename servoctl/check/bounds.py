@@ -16,6 +16,7 @@ Source: |h''| D^2 / 8 is the most by which a parabola passes between two samples
 under a disturbance of 2 e / D^2 (see `laws.barrier`).
 """
 
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
@@ -25,6 +26,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions
 from servoctl.check.bound_rate import hurries
+from servoctl.check.sections import Section, shortened
 from servoctl.laws import barrier
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -73,11 +75,11 @@ def return_time(kind: Kind, h: float, rate: float, p: float, braking: float, per
 STATES, CORNERS = 6, 4  # random states near the start; random corners of the limits of the inputs at each
 
 
-def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
-    """Lines, the same as values, and warnings; empty without bounds."""
+def bound_section(run: Run) -> Iterator[Section]:
+    """Start, rate and accuracy of each bound."""
     law = run.system.law
-    if not isinstance(law, BoundConstraintFollowing) or law.bounds is None:
-        return [], {}, []
+    if run.problems or not isinstance(law, BoundConstraintFollowing) or law.bounds is None:
+        return
     held, period = law.bounds, law.bounds.period
     h = _values(run, run.start)
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
@@ -124,7 +126,7 @@ def bound_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         )
     if late:
         lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
-    return lines, values, warnings
+    yield Section("bounds", "bounds", shortened(lines), values, warnings)
 
 
 def _returning(run: Run, law: BoundConstraintFollowing, name: str, facts: dict[str, Any]) -> str:

@@ -4,12 +4,14 @@ A row with its own estimator is one axis: phi'' = (1 + E) u + d, one period of d
 its correction. The loop is linear, so its matrix is its step applied to unit vectors, and the step calls the estimator.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.check.sections import Section, shortened
 from servoctl.estimation.bound import BoundEstimator, PlantFunctions
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.rows import Rows
@@ -105,14 +107,13 @@ def _noise_of_inputs(run: Run, one: BoundEstimator) -> dict[str, float]:
     return dict(zip(model.plant.actuators, sigma.tolist(), strict=True))
 
 
-def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
-    """Lines, the same as values, and errors; empty without an estimator."""
+def estimation_section(run: Run) -> Iterator[Section]:
+    """Gains of the estimator, and what they cost."""
     estimator, law = run.system.estimator, run.system.law
     if estimator is None:
-        return [], {}, []
+        return
     lines = [f"kind {estimator.kind}, delay {estimator.commands.delay:g} s met by prediction"]
     values: dict[str, Any] = {"kind": estimator.kind, "delay": estimator.commands.delay}
-    errors: list[str] = []
     h, units = estimator.commands.period, list(run.system.model.plant.coordinates.values())
     for i, name in enumerate(estimator.coordinates):
         gains = [getattr(estimator, field)[i] for field in ("gain_q", "gain_v", "gain_d")]
@@ -127,9 +128,14 @@ def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
             values[name]["sigma"] = estimator.sigma[i]
             line += f"; disturbance to {estimator.sigma[i]:.2g} {units[i] or '1'}/s^2 (1 sigma)"
         lines.append(line)
-    if not isinstance(law, BoundConstraintFollowing):
-        return lines, values, errors
-    # each row with the estimator of the fastest coordinate
+    errors = _of_rows(run, law, lines, values) if isinstance(law, BoundConstraintFollowing) else []
+    yield Section("estimation", "estimation", shortened(lines), values, errors=errors)
+
+
+def _of_rows(run: Run, law: BoundConstraintFollowing, lines: list[str], values: dict[str, Any]) -> list[str]:
+    """Adds what each row bears with the estimator of the fastest coordinate; returns why the run is refused."""
+    estimator, errors = run.system.estimator, list[str]()
+    assert estimator is not None
     one = of_one_axis(estimator, int(np.argmax(estimator.gain_v)))
     for i, row in enumerate(law.rows):
         if row.degree != 2:
@@ -151,7 +157,7 @@ def estimation_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
             f"{name} {x:.2g} {unit}".rstrip() for (name, x), unit in zip(noise.items(), units, strict=True)
         )
         lines.append(f"noise of the positions moves the inputs by (1 sigma): {shown}")
-    return lines, values, errors
+    return errors
 
 
 def _largest_gain(one: BoundEstimator, damping: float, stiffness: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.robot_checks import JointUse, joint_uses
-from servoctl.check.sections import CheckReport, counted, shortened
+from servoctl.check.sections import Section, counted, shortened
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.constraint_rows import Row
@@ -24,17 +24,17 @@ from servoctl.mechanics.spatial.task import CentreOfMass
 from servoctl.mechanics.terms import assemble
 
 
-def robot_section(run: Run) -> tuple[list[str], dict[str, Any]]:
-    """Lines and values; empty if the plant is no robot."""
+def robot_section(run: Run) -> Iterator[Section]:
+    """Joints at the start against their limits, and what the files of a robot say."""
     plant = run.system.model.plant
     if not isinstance(plant, Robot):
-        return [], {}
+        return
     joints = joint_uses(run.loop, run.start)
     lines = [*_nearest_limit(joints), *_largest_share(joints)]
     notes = [*plant.tree.notes, *_frictionless(plant), *_weighed(run, plant)]
     lines += [note for note in notes if IMPOSSIBLE not in note]  # which is a warning
     values = {joint.name: _values(joint) for joint in joints}
-    return lines, {"joints": values, "notes": notes}
+    yield Section("robot", "robot", lines, {"joints": values, "notes": notes})
 
 
 def _weighed(run: Run, plant: Robot) -> Iterator[str]:
@@ -88,7 +88,8 @@ def _values(joint: JointUse) -> dict[str, Any]:
     return {"q": joint.q, "limits": limits, "u": joint.u, "effort": joint.effort}
 
 
-def add_plant(run: Run, report: CheckReport) -> None:
+def plant_section(run: Run) -> Iterator[Section]:
+    """Size, mass matrix and parts of the plant."""
     model = run.system.model
     plant = model.plant
     M = model.matrices(run.start).M
@@ -106,18 +107,11 @@ def add_plant(run: Run, report: CheckReport) -> None:
     parts = model.parts
     if len(parts) > 1:
         lines.append(parts_in_words(parts, list(plant.coordinates)))
-    report.sections.append(("plant", lines))
-    report.values["plant"] = {
+    values = {
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
         "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": len(parts),
     }  # fmt: skip
-
-
-def add_robot(run: Run, report: CheckReport) -> None:
-    lines, values = robot_section(run)
-    if values:
-        report.sections.append(("robot", lines))
-        report.values["robot"] = values
+    yield Section("plant", "plant", lines, values)
 
 
 def _named(units: Any) -> str:
@@ -125,7 +119,8 @@ def _named(units: Any) -> str:
     return ", ".join(listed) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
 
 
-def add_passive(run: Run, report: CheckReport) -> None:
+def passive_section(run: Run) -> Iterator[Section]:
+    """Rank and violation of the plant's own constraints."""
     model = run.system.model
     if not model.passive_rows:
         return
@@ -139,21 +134,20 @@ def add_passive(run: Run, report: CheckReport) -> None:
         *_violations(run, model.passive_rows),
     ]
     lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
-    report.sections.append(("passive constraints", lines))
-    report.values["passive"] = {
-        "rows": [row.name for row in model.passive_rows], "rank": rank, "inconsistency": np.abs(terms.consistency).max()
-    }  # fmt: skip
+    names = [row.name for row in model.passive_rows]
+    values = {"rows": names, "rank": rank, "inconsistency": np.abs(terms.consistency).max()}
+    yield Section("passive constraints", "passive", lines, values)
 
 
-def add_hierarchy(run: Run, report: CheckReport) -> None:
+def hierarchy_section(run: Run) -> Iterator[Section]:
+    """The levels of the plant's own constraints, one after the other."""
     if not run.levels:
         return
     model, tolerance = run.system.model, run.system.passive.rank_tolerance
     try:
         free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
     except ServoctlError as error:
-        report.sections.append(("hierarchy", [f"cannot be enforced: {error}"]))
-        report.values["hierarchy"] = {"reason": str(error)}
+        yield Section("hierarchy", "hierarchy", [f"cannot be enforced: {error}"], {"reason": str(error)})
         return
     levels = level_reports(model.plant.coordinates, [free, *enforced])
     at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
@@ -163,12 +157,12 @@ def add_hierarchy(run: Run, report: CheckReport) -> None:
         *shortened([str(level) for level in levels]),
         f"difference from all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
     ]
-    report.sections.append(("hierarchy", lines))
-    report.values["hierarchy"] = {
+    values = {
         "free": dict(zip(model.plant.coordinates, free.acceleration, strict=True)),
         "levels": {level.name: level.to_dict() for level in levels},
         "off_all_at_once": np.abs(apart).max(),
     }
+    yield Section("hierarchy", "hierarchy", lines, values)
 
 
 def _violations(run: Run, rows: list[Row]) -> list[str]:
@@ -181,32 +175,28 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
     return shortened(lines)
 
 
-def add_task(run: Run, report: CheckReport) -> None:
+def task_section(run: Run) -> Iterator[Section]:
+    """Kind and violation of each task."""
     model = run.system.model
     if not model.task:
         return
-    lines, values = [], {}
+    lines, values, warnings = [], {}, []
     for name, constraint in model.task.items():
         try:
             kind = classify(constraint, model.plant, run.start)
             lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
-            values[name] = {
-                "kind": constraint.kind,
-                "time": kind.time,
-                "integrable": kind.integrable,
-                "reason": kind.reason,
-            }
+            values[name] = {"kind": constraint.kind} | dataclasses.asdict(kind)
         except ServoctlError as error:
             lines.append(f"{name}: {constraint.kind}; not classified: {error}")
         equation = getattr(constraint, "equation", None)
         if equation is not None and equation.kinked and constraint.kind == "holonomic":
             words = ", ".join(equation.kinked)
-            report.warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
-    report.sections.append(("task", lines + _violations(run, model.task_rows)))
-    report.values["task"] = values
+            warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
+    yield Section("task", "task", lines + _violations(run, model.task_rows), values, warnings)
 
 
-def add_reach(run: Run, report: CheckReport) -> None:
+def reach_section(run: Run) -> Iterator[Section]:
+    """How the actuators act on each row of the task, and the motions that it leaves free."""
     task_map = run.task_map
     if task_map is None:
         return
@@ -215,7 +205,7 @@ def add_reach(run: Run, report: CheckReport) -> None:
     motions = run.motions
     if motions is not None:
         lines.append(motions.line)
-        report.values["motions"] = dataclasses.asdict(motions)
+        yield Section(key="motions", values=dataclasses.asdict(motions))
     rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
     for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""
@@ -226,11 +216,11 @@ def add_reach(run: Run, report: CheckReport) -> None:
         elif row in dependent:
             remark = ": dependent: cannot be controlled independently of the rows above"
         rows.append(f"{row.name}: relative degree {task_map.degree(row)}, gain {gain:.3g}{remark}")
-    report.sections.append(("controllability of the task", lines + shortened(rows)))
-    report.values["reach"] = {
+    values = {
         "rank": task_map.rank, "generic_rank": task_map.generic_rank, "pivot": task_map.pivot,
         "rows": {
             row.name: {"degree": task_map.degree(row), "gain": gain, "reachable": row not in unreachable}
             for row, gain in zip(task_map.rows, task_map.gain, strict=True)
         },
     }  # fmt: skip
+    yield Section("controllability of the task", "reach", lines + shortened(rows), values)

@@ -1,11 +1,13 @@
 """How far the rate of the disturbance observer is from the limit of stability, row by row."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.observer import largest_lateness, rate_refusals, stable_rates
+from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
@@ -16,8 +18,8 @@ from servoctl.laws.uncertainty import ModelError
 OFF = 1.0  # relative error of the model's task map at which the limit is given too
 
 
-def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[str], dict[str, Any], list[str]]:
-    """Lines, the same as values, and errors; empty without an observer.
+def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
+    """The rate of the observer of each row against its limit.
 
     Args:
         run: The run.
@@ -26,7 +28,7 @@ def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[st
     """
     law = run.system.law
     if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
-        return [], {}, []
+        return
     rate, lines, later = law.observer_rate, [], largest_lateness(run.loaded)
     limits = stable_rates(law, error, later)
     errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error, later)]
@@ -45,7 +47,7 @@ def observer_section(run: Run, error: ModelError | None = None) -> tuple[list[st
         lines.append(line)
     if error is not None and not errors:
         lines += _bound(law, error, values)
-    return lines, values, errors
+    yield Section("disturbance observer", "observer", shortened(lines), values, errors=errors)
 
 
 def _bound(law: BoundConstraintFollowing, error: ModelError, values: dict[str, Any]) -> list[str]:

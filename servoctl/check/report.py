@@ -1,6 +1,7 @@
 """The report of `servoctl check`: model, constraints, controllability, gains, internal dynamics and start of a run."""
 
 import timeit
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,20 @@ from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spaci
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.bounds import bound_section
 from servoctl.check.estimation import estimation_section
-from servoctl.check.model import add_hierarchy, add_passive, add_plant, add_reach, add_robot, add_task
+from servoctl.check.model import (
+    hierarchy_section,
+    passive_section,
+    plant_section,
+    reach_section,
+    robot_section,
+    task_section,
+)
 from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
-from servoctl.check.sections import SHOWN, CheckReport, counted, shortened, together
+from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
 from servoctl.check.task_path import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.signal import Signal
 from servoctl.reference.speed import jumps, peak_rate
@@ -30,8 +37,10 @@ from servoctl.types import Status
 AWAY = 1e-6  # [units of the row] violation at the start above which a reference starts away from the machine
 
 
-def reference_lines(run: Run) -> tuple[list[str], dict[str, Any]]:
-    """Lines to print, and the same as values: the span of each reference, value and largest rate of each column."""
+def _references(run: Run) -> Iterator[Section]:
+    """The span of each reference, value and largest rate of each column."""
+    if not run.signals:
+        return
     lines, values = [], dict[str, Any]()
     for name in dict.fromkeys(signal.reference for signal in run.signals.values()):
         columns = [signal for signal in run.signals.values() if signal.reference == name]
@@ -45,10 +54,11 @@ def reference_lines(run: Run) -> tuple[list[str], dict[str, Any]]:
             fastest = f"fastest {peak.rate:.4g} per s at t = {peak.t:.4g} s"
             lines.append(f"  {signal.name}: {first:.6g} at the start, {fastest}")
             values[name]["columns"][signal.column] = {"at_start": first, "peak_rate": peak.rate, "peak_time": peak.t}
-    return lines, values
+    warnings = [*_reference_warnings(run), *speed_warnings(run)]
+    yield Section("references", "references", shortened(lines), values, warnings)
 
 
-def reference_warnings(run: Run) -> list[str]:
+def _reference_warnings(run: Run) -> list[str]:
     """Sentences about references that start away from the machine, or begin or end with a velocity."""
     sentences = []
     at = consistency(run.system.model, run.start)
@@ -68,11 +78,10 @@ def reference_warnings(run: Run) -> list[str]:
     return sentences
 
 
-def funnel_section(run: Run) -> tuple[list[str], dict[str, Any]]:
-    """Lines, and the same as values; empty without a funnel."""
+def _funnels(run: Run) -> Iterator[Section]:
     law = run.system.law
     if not isinstance(law, BoundConstraintFollowing) or law.funnel is None:
-        return [], {}
+        return
     term, lines, values = law.funnel, [], {}
     task, period = run.system.model.matrices(run.start).task, term.period or 0.0
     betas = term.beta(task, law.funnel_numbers)
@@ -102,7 +111,7 @@ def funnel_section(run: Run) -> tuple[list[str], dict[str, Any]]:
             parts.append("nothing is guaranteed: the slope is too large for the period, or the start too near the edge")
         lines.append("; ".join(parts))
         values[name] = facts
-    return lines, values
+    yield Section("funnels", "funnels", shortened(lines), values)
 
 
 def check(run: Run) -> CheckReport:
@@ -113,27 +122,18 @@ def check(run: Run) -> CheckReport:
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
     for part in PARTS:
-        part(run, report)
+        for section in part(run):
+            report.add(section)
     return report
 
 
-def _references(run: Run, report: CheckReport) -> None:
-    if not run.signals:
-        return
-    lines, report.values["references"] = reference_lines(run)
-    report.sections.append(("references", shortened(lines)))
-    report.warnings += [*reference_warnings(run), *speed_warnings(run)]
-
-
-def _realism(run: Run, report: CheckReport) -> None:
+def _realism(run: Run) -> Iterator[Section]:
     values = None if run.loaded is None else run.loaded.config.realism
-    if values is None or run.system.realism is None:
-        return
-    report.sections.append(("realism", in_words(run.system, values)))
-    report.values["realism"] = facts(run.system, values)
+    if values is not None and run.system.realism is not None:
+        yield Section("realism", "realism", in_words(run.system, values), facts(run.system, values))
 
 
-def _gains(run: Run, report: CheckReport) -> None:
+def _gains(run: Run) -> Iterator[Section]:
     settings = run.settings
     task = list(task_gains(run.system, task_spacing(run.system, settings)))
     passive = list(passive_gains(run.system, passive_spacing(settings)))
@@ -145,109 +145,68 @@ def _gains(run: Run, report: CheckReport) -> None:
         lines = shortened(together([gain.line for gain in passive]))
     lines += shortened(together([gain.line for gain in task]))
     lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
-    report.sections.append(("corrections", lines))
-    report.values["gains"] = {gain.name: gain.to_dict() for gain in task}
-    report.values["passive_gains"] = {gain.row.name: gain.to_dict() for gain in passive}
-    _recommended(report, "recommended corrections", "recommended", recommend(run))
+    yield Section("corrections", "gains", lines, {gain.name: gain.to_dict() for gain in task})
+    yield Section(key="passive_gains", values={gain.row.name: gain.to_dict() for gain in passive})
+    yield _recommended("recommended corrections", "recommended", recommend(run))
     spacing = None if run.loaded is None else drives_spacing(run.loaded)
     if run.loaded is None or spacing is None or not task:
         return
-    task = list(task_gains(run.system, spacing))
-    report.sections.append((f"corrections on drives: {spacing}", shortened(together([gain.line for gain in task]))))
-    report.values["hil_gains"] = {gain.name: gain.to_dict() for gain in task}
-    _recommended(report, "recommended on drives", "hil_recommended", recommend(run, spacing))
-    where = run.loaded.where("hil", "period")
-    report.errors += [f"{where}: {gain.problem}" for gain in task if gain.problem is not None]
-    report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
+    task, where = list(task_gains(run.system, spacing)), run.loaded.where("hil", "period")
+    yield Section(
+        f"corrections on drives: {spacing}",
+        "hil_gains",
+        shortened(together([gain.line for gain in task])),
+        {gain.name: gain.to_dict() for gain in task},
+        [f"{where}: {gain.warning}" for gain in task if gain.warning is not None],
+        [f"{where}: {gain.problem}" for gain in task if gain.problem is not None],
+    )
+    yield _recommended("recommended on drives", "hil_recommended", recommend(run, spacing))
 
 
-def _fast_motion(run: Run, report: CheckReport) -> None:
-    """Adds a pole of the machine that the run's steps cannot follow."""
-    found = None if run.problems else fast_motion(run.loop, run.start, run.settings)
-    report.values["fast_motion"] = None if found is None else found.to_dict()
-    report.warnings += [] if found is None else [found.text]
-
-
-def _funnels(run: Run, report: CheckReport) -> None:
-    lines, values = funnel_section(run)
-    if lines:
-        report.sections.append(("funnels", shortened(lines)))
-        report.values["funnels"] = values
-
-
-def _uncertainty(run: Run, report: CheckReport) -> None:
-    uncertain, error = uncertainty_section(run)
-    robust = robust_section(run, error)
-    for title, key, section in (("model error", "uncertainty", uncertain), ("robust term", "robust", robust)):
-        report.warnings += section.warnings
-        report.errors += section.errors
-        if section.lines:
-            report.sections.append((title, section.lines))
-            report.values[key] = section.values
-    _observer(run, report, error)
-
-
-def _observer(run: Run, report: CheckReport, error: ModelError | None) -> None:
-    lines, values, errors = observer_section(run, error)
-    if not lines:
-        return
-    report.sections.append(("disturbance observer", shortened(lines)))
-    report.values["observer"] = values
-    report.errors += errors
-
-
-def _estimation(run: Run, report: CheckReport) -> None:
-    lines, values, errors = estimation_section(run)
-    if not lines:
-        return
-    report.sections.append(("estimation", shortened(lines)))
-    report.values["estimation"] = values
-    report.errors += errors
-
-
-def _bounds(run: Run, report: CheckReport) -> None:
-    lines, values, warnings = ([], {}, []) if run.problems else bound_section(run)
-    if not lines:
-        return
-    report.sections.append(("bounds", shortened(lines)))
-    report.values["bounds"] = values
-    report.warnings += warnings
-
-
-def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
+def _recommended(title: str, key: str, found: list[Recommendation]) -> Section:
     lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
-    if found:
-        report.sections.append((title, shortened(lines)))
-    report.values[key] = [one.to_dict() for one in found]
+    return Section(title, key, shortened(lines), [one.to_dict() for one in found])
 
 
-def _internal(run: Run, report: CheckReport) -> None:
-    if run.system.law is None or run.problems:
+def _fast_motion(run: Run) -> Iterator[Section]:
+    """A pole of the machine that the run's steps cannot follow."""
+    found = None if run.problems else fast_motion(run.loop, run.start, run.settings)
+    values, warnings = (None, []) if found is None else (found.to_dict(), [found.text])
+    yield Section(key="fast_motion", values=values, warnings=warnings)
+
+
+def _uncertainty(run: Run) -> Iterator[Section]:
+    box, error = uncertainty_section(run)
+    yield box
+    yield from robust_section(run, error)
+    yield from observer_section(run, error)
+
+
+def _internal(run: Run) -> Iterator[Section]:
+    if run.system.law is None or run.problems or run.internal is None:
         return
     internal = run.internal
-    if internal is None:
-        return
     lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + poles_text(internal.modes[:SHOWN]))
-    report.sections.append(("internal dynamics", lines))
-    report.values["internal"] = {
+    values = {
         "dimension": internal.dimension, "stable": internal.stable,
         "modes": [[mode.real, mode.imag] for mode in internal.modes],
     }  # fmt: skip
-    report.warnings += [finding.text for finding in of_internal(run.system, internal)]
+    warnings = [finding.text for finding in of_internal(run.system, internal)]
+    yield Section("internal dynamics", "internal", lines, values, warnings)
 
 
-def _diagnosis(run: Run, report: CheckReport) -> None:
+def _diagnosis(run: Run) -> Iterator[Section]:
     """Faults that no gain, step or period can repair; their sentences are among the warnings already."""
     if run.system.law is None:
         return
     findings = of_task(run.system, run.start, run.task_map)
     findings += of_internal(run.system, run.internal) if not run.problems else []
-    report.values["diagnosis"] = [finding.to_dict() for finding in findings]
+    yield Section(key="diagnosis", values=[finding.to_dict() for finding in findings])
 
 
-def _start(run: Run, report: CheckReport) -> None:
+def _start(run: Run) -> Iterator[Section]:
     loop, start = run.loop, run.start
     plant = run.system.model.plant
     lines = [
@@ -266,19 +225,16 @@ def _start(run: Run, report: CheckReport) -> None:
         else:
             lines.append("the law is a class of your own: tasks are only measured against it")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}
-    report.sections.append(("start", lines))
-    report.values["start"] = values
+    yield Section("start", "start", lines, values)
 
 
-def _engine(run: Run, report: CheckReport) -> None:
+def _engine(run: Run) -> Iterator[Section]:
     loop, start = run.loop, run.start
-    x = np.concatenate([start.q, start.v, loop.memory_start])
-    cost = _cost(loop, start.t, x)
+    cost = _cost(loop, start.t, np.concatenate([start.q, start.v, loop.memory_start]))
     lines = [f"{loop.engine}: {cost:.3g} us per evaluation" + (f" ({loop.note})" if loop.note else "")]
     if run.system.model.opaque is not None:
         lines.append("a plant that can be compiled is about ten times faster")
-    report.sections.append(("engine", lines))
-    report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
+    yield Section("engine", "engine", lines, {"name": loop.engine, "microseconds": cost, "note": loop.note})
 
 
 def _cost(loop: Any, t: float, x: Any) -> float:
@@ -289,7 +245,8 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 
 PARTS = (
-    add_plant, add_robot, add_passive, add_hierarchy, _references, add_task, add_reach, _realism, _gains,
-    _fast_motion, _funnels, _uncertainty, _estimation, _bounds, _internal, _diagnosis, _start, _engine,
+    plant_section, robot_section, passive_section, hierarchy_section, _references, task_section, reach_section,
+    _realism, _gains, _fast_motion, _funnels, _uncertainty, estimation_section, bound_section, _internal, _diagnosis,
+    _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

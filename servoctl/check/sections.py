@@ -10,6 +10,18 @@ SHOWN = 10  # largest number of printed lines of one kind; JSON has all
 
 
 @dataclass
+class Section:
+    """A part of the report."""
+
+    title: str = ""  # printed above its lines
+    key: str = ""  # of its values in JSON; empty: it has none
+    lines: list[str] = field(default_factory=list)  # to print; without any the title is not printed either
+    values: Any = None  # the same as plain values
+    warnings: list[str] = field(default_factory=list)  # the run is possible
+    errors: list[str] = field(default_factory=list)  # reasons why the run is refused
+
+
+@dataclass
 class CheckReport:
     """The findings, as text and as values."""
 
@@ -17,6 +29,15 @@ class CheckReport:
     values: dict[str, Any] = field(default_factory=dict)  # the same as plain values, for JSON
     warnings: list[str] = field(default_factory=list)  # warnings; the run is possible
     errors: list[str] = field(default_factory=list)  # reasons why the run is refused
+
+    def add(self, section: Section) -> None:
+        """Adds a part at the end."""
+        if section.lines:
+            self.sections.append((section.title, section.lines))
+        if section.key:
+            self.values[section.key] = section.values
+        self.warnings += section.warnings
+        self.errors += section.errors
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -1,13 +1,13 @@
 """What the law's guarantees rest on: errors of the model over a box of machines, and ultimate bounds of its terms."""
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.uncertainty import Machines, machines, refusal
+from servoctl.check.sections import Section
 from servoctl.check.task_path import task_state, task_states
 from servoctl.errors import ServoctlError
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -26,16 +26,6 @@ NOT_COVERED = (
 )
 
 
-@dataclass
-class ReportSection:
-    """A section of the report."""
-
-    lines: list[str] = field(default_factory=list)  # to print
-    values: dict[str, Any] = field(default_factory=dict)  # the same for JSON
-    warnings: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)  # reasons why the run is refused
-
-
 def path_states(run: Run) -> tuple[list[State], list[State]]:
     """States on the task, and of each one a short time later; the start alone if it cannot be followed to its end."""
     step = LATER * run.settings.duration
@@ -47,9 +37,9 @@ def path_states(run: Run) -> tuple[list[State], list[State]]:
     return states, [state for state in later if state is not None]
 
 
-def uncertainty_section(run: Run) -> tuple[ReportSection, ModelError | None]:
+def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     """Errors of the model over the box of `law.uncertainty`; empty without one."""
-    law, section = run.system.law, ReportSection()
+    law, section = run.system.law, Section("model error")
     if run.loaded is None or run.problems or not isinstance(law, BoundConstraintFollowing):
         return section, None
     problems = Problems(run.loaded)
@@ -71,7 +61,7 @@ def uncertainty_section(run: Run) -> tuple[ReportSection, ModelError | None]:
 
 
 def _describe(
-    section: ReportSection, law: BoundConstraintFollowing, box: Machines, states: list[State], error: ModelError
+    section: Section, law: BoundConstraintFollowing, box: Machines, states: list[State], error: ModelError
 ) -> None:
     spans = [f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items()]
     corners = "every corner" if box.corners else "random corners"
@@ -93,7 +83,7 @@ def _describe(
     ]
     if not error.reached:
         section.lines.append("the inputs do not reach every row at some pose: what they miss there stays")
-    section.values |= {
+    section.key, section.values = "uncertainty", {
         "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": dict(box.errors[error.at[1]]),
         "box": {name: list(ends) for name, ends in box.box.items()}, "machines": len(box.models),
         "poses": len(states), "disturbance": error.disturbance, "disturbance_rate": error.rate,
@@ -101,20 +91,22 @@ def _describe(
     }  # fmt: skip
 
 
-def robust_section(run: Run, error: ModelError | None) -> ReportSection:
-    """Ultimate bounds of a robust or adaptive term, its gain in sampled time, and the premise; empty without one."""
-    law, section = run.system.law, ReportSection()
+def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
+    """Ultimate bounds of a robust or adaptive term, its gain in sampled time, and the premise."""
+    law = run.system.law
     if not isinstance(law, BoundConstraintFollowing) or law.robust is None or (error is not None and error.rho <= -1.0):
-        return section
+        return
     members, numbers = law.robust.members, RobustNumbers(*law.robust_numbers)
     rho_E = 0.0 if error is None else error.rho
     kappa = min(law.decay(i) for i in members) if error is None else error.decay / (1.0 + rho_E)
     needed = None if error is None else error.disturbance / (1.0 + rho_E)
-    section.values |= {"kappa": kappa, "rho_E": None if error is None else rho_E, "needed": needed}
+    values = {"kappa": kappa, "rho_E": None if error is None else rho_E, "needed": needed}
+    section = Section("robust term", "robust", values=values)
     if not kappa > 0.0:
         section.lines.append("no bound: the corrections of the rows differ too much for this box (use equal ones)")
         section.values["bound"] = None
-        return section
+        yield section
+        return
     if law.robust.adaptive:
         reach = _adaptive(section, law, numbers, kappa, rho_E, needed)
     else:
@@ -122,10 +114,10 @@ def robust_section(run: Run, error: ModelError | None) -> ReportSection:
     if reach is not None:
         _per_row(section, law, reach)
     _gain(run, section, law, numbers, 0.0 if error is None else error.upper)
-    return section
+    yield section
 
 
-def _robust(section: ReportSection, numbers: RobustNumbers, kappa: float, needed: float | None) -> float:
+def _robust(section: Section, numbers: RobustNumbers, kappa: float, needed: float | None) -> float:
     rho, eps = numbers.bound, numbers.layer
     R, tight = radius(eps, kappa), settled(rho, eps, kappa)
     section.values |= {"rho": rho, "boundary_layer": eps, "R": R, "R_tight": tight}
@@ -151,7 +143,7 @@ def _robust(section: ReportSection, numbers: RobustNumbers, kappa: float, needed
 
 
 def _adaptive(
-    section: ReportSection,
+    section: Section,
     law: BoundConstraintFollowing,
     n: RobustNumbers,
     kappa: float,
@@ -181,7 +173,7 @@ def _adaptive(
     return n.width if needed is not None else None
 
 
-def _per_row(section: ReportSection, law: BoundConstraintFollowing, beta: float) -> None:
+def _per_row(section: Section, law: BoundConstraintFollowing, beta: float) -> None:
     assert law.robust is not None
     bounds = {}
     for i in law.robust.members:
@@ -198,9 +190,7 @@ def _per_row(section: ReportSection, law: BoundConstraintFollowing, beta: float)
     section.values["bounds"] = bounds
 
 
-def _gain(
-    run: Run, section: ReportSection, law: BoundConstraintFollowing, numbers: RobustNumbers, upper: float
-) -> None:
+def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: RobustNumbers, upper: float) -> None:
     """The gain inside the boundary layer beside the limit of the sampled loop."""
     assert law.robust is not None
     layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer
