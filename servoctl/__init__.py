@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
     from servoctl.assembly.evaluate import evaluate as evaluate
+    from servoctl.assembly.evaluate import fundamental_acceleration as fundamental_acceleration
     from servoctl.engine.linalg import pinv as pinv
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
     from servoctl.mechanics.coordinate_bounds import CoordinateRange as CoordinateRange
     from servoctl.mechanics.coordinate_bounds import CoordinateSpeed as CoordinateSpeed
-    from servoctl.mechanics.fundamental import fundamental_acceleration as fundamental_acceleration
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.model import Model as Model
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
@@ -124,7 +124,7 @@ _HOME = {
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "evaluate": "servoctl.assembly.evaluate",
-    "fundamental_acceleration": "servoctl.mechanics.fundamental",
+    "fundamental_acceleration": "servoctl.assembly.evaluate",
     "identify": "servoctl.identification",
     "law": "servoctl.laws.feedback",
     "linearize": "servoctl.linear.convert",

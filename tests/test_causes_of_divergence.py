@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.assembly.fast_motion import fast_motion
+from servoctl.assembly.diagnosis import fast_motion
 from servoctl.cli import main
 
 FINGER = """

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from servoctl.assembly.build import build_law
 from servoctl.assembly.gains import RowGains, Spacing
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing

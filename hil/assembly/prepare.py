@@ -28,8 +28,8 @@ from hil.sensing.sensing import Sensing
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.gains import Spacing, task_gains
 from servoctl.assembly.make import make_run
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.run import Run
+from servoctl.assembly.values import Problems
 from servoctl.config import load_config
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig

@@ -13,7 +13,7 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.protocols.nodes import build, node_class, options_problems, twins
 from hil.protocols.nodes import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.document import Problem
 from servoctl.config.hil import DriveConfig, Hil, NodeConfig
 from servoctl.config.load import LoadedConfig

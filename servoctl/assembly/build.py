@@ -6,16 +6,14 @@ from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import load_class
-from servoctl.assembly.corrections import build_correction, build_robust, correction_timing
+from servoctl.assembly.corrections import build_correction, build_observer, build_robust, correction_timing
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
-from servoctl.assembly.observer import build_observer
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
+from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
-from servoctl.config.robot_rules import PoseConfig
+from servoctl.config.robot import PoseConfig
 from servoctl.config.schema import LawConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields

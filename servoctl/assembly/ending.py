@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.diagnosis import SMALLER, Finding, growth_of, of_task
-from servoctl.assembly.fast_motion import fast_motion
+from servoctl.assembly.diagnosis import SMALLER, Finding, fast_motion, growth_of, of_task
 from servoctl.assembly.gains import all_gains
 from servoctl.engine.linalg import decompose
 from servoctl.mechanics.model import Model

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly.following import following
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_realism
-from servoctl.assembly.values import one_per_name
+from servoctl.assembly.values import Problems, one_per_name
 from servoctl.config.estimation import EstimationConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError

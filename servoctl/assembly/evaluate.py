@@ -1,10 +1,15 @@
-"""Every term of a loop at a state, by name, from the functions that a run evaluates."""
+"""Every term of a loop at a state, by name, from the functions that a run evaluates; or of a plant without inputs."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from servoctl.assembly.run import Run
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
-from servoctl.types import Array
+from servoctl.types import Array, State
 
 PARTS = ("u", "rank", "residual", "pivot_min", "status")  # of a command
 
@@ -49,3 +54,30 @@ def _command(loop: Loop, t: float, x: Array) -> dict[str, Array]:
     command, slices, n = loop.control(t, x), loop.layout.slices, loop.system.model.n
     found = {name: command[slices[name]] for name in PARTS}
     return found | {"acceleration": loop.motion(t, x, command)[0][n : 2 * n]}
+
+
+@dataclass(frozen=True)
+class ConstrainedMotion:
+    """An acceleration, with rank and residual."""
+
+    acceleration: Array  # q'', shape (n,)
+    constraint_force: Array  # qc, shape (n,)
+    rank: int
+    inconsistency: Array  # (I - A A^+) b in the mass-weighted norm, shape (r,): zero if the rows can all hold
+
+
+def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float = 1e-6) -> ConstrainedMotion:
+    """The acceleration of a plant under its own passive constraints, without inputs.
+
+    Args:
+        plant: The plant.
+        state: Time, coordinates and velocities.
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+
+    Raises:
+        PlantError: A matrix of the plant has a wrong shape or value, or the motion is not unique.
+    """
+    model = Model(plant, {}, state)
+    terms, u = assemble(state, model.matrices(state), rank_tolerance), np.zeros(model.m)
+    a = terms.acceleration(u)
+    return ConstrainedMotion(a, terms.passive_force(a, u), terms.passive.rank, terms.consistency)

@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from servoctl.assembly.siblings import siblings
+from servoctl.assembly.classes import siblings
 from servoctl.config.files import class_files, data_files
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError
-from servoctl.mechanics.spatial.mesh_files import mesh_file
+from servoctl.mechanics.spatial.urdf import mesh_file
 from servoctl.mechanics.spatial.xml_file import read_xml
 
 XML = (".xml", ".urdf", ".mjcf")  # suffixes of files that may name other files

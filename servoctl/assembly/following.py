@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from servoctl.assembly.gains import DRIVES_DELAY
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_realism
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.realism import Realism

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.tasks import Task
 from servoctl.errors import TaskError

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.engine.parameters import annotated, parameter_fields
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression import constant

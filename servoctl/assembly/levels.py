@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig
 from servoctl.config.rules import in_order

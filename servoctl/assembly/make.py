@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from servoctl.assembly import start as starts
-from servoctl.assembly.arguments import ENGINES
 from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
     build_law,
@@ -22,18 +21,17 @@ from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
 from servoctl.assembly.levels import build_levels, place_of
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, machine_of, realistic
 from servoctl.assembly.references import Signals, build_references, check_smoothness
-from servoctl.assembly.run import Run
+from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
-from servoctl.assembly.values import build_equations
+from servoctl.assembly.values import Problems, build_equations
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.plant import Passive
-from servoctl.config.robot_rules import Fixed
+from servoctl.config.robot import Fixed
 from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression

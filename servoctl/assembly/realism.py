@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from servoctl.assembly.problems import Problems
-from servoctl.assembly.values import Collector, limit_pair, one_per_name
+from servoctl.assembly.values import Collector, Problems, limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import FrictionConfig
 from servoctl.config.realism import MachineConfig, RealismConfig

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.engine.parameters import parameter_fields

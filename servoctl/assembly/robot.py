@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from servoctl.assembly.instance import replaced_parameters
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, FrictionConfig, PlantConfig

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly import realism, robot_checks
+from servoctl.assembly import realism
+from servoctl.assembly.bounds import unused_shapes
 from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
-from servoctl.assembly.shapes import unused_shapes
-from servoctl.assembly.start_warnings import start_warnings
-from servoctl.assembly.unit_words import unit_word_warnings
+from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.laws.bound_following import BoundConstraintFollowing
@@ -38,6 +37,8 @@ from servoctl.simulation.simulate import simulate_loop
 from servoctl.simulation.system import System
 from servoctl.types import State
 from servoctl.version import VERSION
+
+ENGINES = ("auto", "c", "vm", "numpy")
 
 SMALLEST = ("minimum_norm", "weighted")  # allocations that ask nothing of the free motions
 
@@ -142,7 +143,7 @@ class Run:
         return [
             *start_warnings(self.loop, self.start, self.task_map),
             *self._motion_warnings(),
-            *robot_checks.warnings(self.loop, self.start),
+            *robot_warnings(self.loop, self.start),
             *self.system.model.doubts,
             *unreached(self.signals.values(), self.start.t, self.start.t + self.settings.duration),
             *self._gain_warnings(),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.assembly.observer import largest_lateness, rate_refusals
-from servoctl.assembly.problems import Problems
+from servoctl.assembly.corrections import largest_lateness, rate_refusals
 from servoctl.assembly.realism import changed_parameters, retuned_model
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ServoctlError

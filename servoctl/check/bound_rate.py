@@ -17,7 +17,7 @@ from servoctl.laws import barrier
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.types import Array, State
 
-TIMES = 240  # number of times along the run
+RATE_TIMES = 240  # number of times along the run
 DETERMINED = 1e-6  # the task determines h if what is left of its gradient is less than this share of it
 FASTEST = 1e4  # [1/s] largest rate that is suggested for a law without a period
 
@@ -50,14 +50,14 @@ def hurries(run: Run) -> dict[str, Hurry]:
     if not isinstance(law, BoundConstraintFollowing) or law.bounds is None or not model.task_rows:
         return {}
     rows = [i for i, row in enumerate(law.bounds.rows) if row.kind == "barrier"]
-    states = list(task_states(run, TIMES)) if rows else []
-    if len(states) < TIMES:
+    states = list(task_states(run, RATE_TIMES)) if rows else []
+    if len(states) < RATE_TIMES:
         return {}
     t = np.array([state.t for state in states])
     h = np.array([model.rows_of_bounds(state).violation for state in states])
     found: dict[str, Hurry] = {}
     for i in rows:
-        if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: TIMES // 8], i):
+        if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: RATE_TIMES // 8], i):
             continue
         path, period = CubicSpline(t, h[:, i]), law.bounds.period
         late = _late(path, t, law.bound_rates[i], period)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.robot_checks import JointUse, joint_uses
+from servoctl.assembly.start_warnings import JointUse, joint_uses
 from servoctl.check.sections import Section, counted, shortened
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.classification import classify
@@ -17,7 +17,7 @@ from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.hierarchy import largest, level_reports, motions
 from servoctl.mechanics.initial import consistency
-from servoctl.mechanics.spatial.inertial_values import IMPOSSIBLE
+from servoctl.mechanics.spatial.description import IMPOSSIBLE
 from servoctl.mechanics.spatial.model import WORLD
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import CentreOfMass

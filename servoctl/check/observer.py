@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.observer import largest_lateness, rate_refusals, stable_rates
+from servoctl.assembly.corrections import largest_lateness, rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing

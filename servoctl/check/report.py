@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.diagnosis import of_internal, of_task
-from servoctl.assembly.fast_motion import fast_motion
+from servoctl.assembly.diagnosis import fast_motion, of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.bounds import bound_section

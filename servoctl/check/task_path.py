@@ -45,7 +45,7 @@ def task_state(run: Run, near: State, t: float) -> State | None:
     return state if np.abs(counted).max(initial=0.0) < LOST else None
 
 
-SAMPLES = 60  # number of times at which the speeds are computed
+SPEED_SAMPLES = 60  # number of times at which the speeds are computed
 
 
 def speed_warnings(run: Run) -> list[str]:
@@ -71,7 +71,7 @@ def _needed(run: Run, joints: list[str]) -> dict[str, tuple[float, float]]:
     """Joint -> its largest least speed along the required tasks, and when; up to where the robot cannot follow."""
     index = [list(run.system.model.plant.coordinates).index(name) for name in joints]
     found = dict.fromkeys(joints, (0.0, run.start.t))
-    for state in task_states(run, SAMPLES):
+    for state in task_states(run, SPEED_SAMPLES):
         for name, i in zip(joints, index, strict=True):
             speed = abs(float(state.v[i]))
             if speed > found[name][0]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.uncertainty import Machines, machines, refusal
+from servoctl.assembly.values import Problems
 from servoctl.check.sections import Section
 from servoctl.check.task_path import task_state, task_states
 from servoctl.errors import ServoctlError

@@ -38,7 +38,7 @@ def check(
     say_imports(values, note if as_json else say)
 
     from servoctl.assembly.make import make_run
-    from servoctl.assembly.problems import Problems
+    from servoctl.assembly.values import Problems
     from servoctl.check.report import check as examine
 
     problems = Problems(loaded)

@@ -6,9 +6,8 @@ which builds the plant; `LoadedConfig.where` tells it file and line of each fiel
 """
 
 from servoctl.config.document import FieldPath, Problem
-from servoctl.config.dump import dump
 from servoctl.config.files import first_line, shipped_configs
-from servoctl.config.load import LoadedConfig, load_config
+from servoctl.config.load import LoadedConfig, dump, load_config
 from servoctl.config.problems import json_schema, validate
 from servoctl.config.schema import Config
 

@@ -15,6 +15,7 @@ from servoctl.config.fields import (
     SCALAR,
     Equation,
     EquationText,
+    FramePair,
     Interval,
     Limit,
     Name,
@@ -25,9 +26,8 @@ from servoctl.config.fields import (
     Section,
 )
 from servoctl.config.references import wrong_rates
-from servoctl.config.robot_rules import NEEDS_ROBOT
+from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.config.shapes import TwoShapes, clearance_problems
-from servoctl.config.vectors import FramePair
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy

@@ -17,11 +17,11 @@ from servoctl.config.fields import (
     Positive,
     ScalarOr,
     Section,
+    Xyz,
     fault,
 )
 from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.config.shapes import ShapeConfig
-from servoctl.config.vectors import Xyz
 
 
 class FrictionConfig(Section):

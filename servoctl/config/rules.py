@@ -14,11 +14,10 @@ from servoctl.config.document import FieldPath, Problem, given, mapping, task_en
 from servoctl.config.estimation import estimation_problems
 from servoctl.config.realism import realism_problems
 from servoctl.config.references import reference_problems
-from servoctl.config.robot_rules import robot_problems
+from servoctl.config.robot import robot_problems
 from servoctl.config.schema import ADAPTIVE, LawConfig
 from servoctl.config.shapes import shape_problems
-from servoctl.config.task_rules import row_count, task_problems
-from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS
+from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, row_count, task_problems
 from servoctl.expression.suggest import remedy
 
 

@@ -33,7 +33,7 @@ from servoctl.config.hil import Hil
 from servoctl.config.plant import PlantConfig
 from servoctl.config.realism import RealismConfig
 from servoctl.config.references import ReferenceConfig
-from servoctl.config.robot_rules import Initial
+from servoctl.config.robot import Initial
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from servoctl.config.document import FieldPath, Problem, given, mapping
-from servoctl.config.fields import NumberField, Section
-from servoctl.config.vectors import Xyz, exactly
+from servoctl.config.fields import NumberField, Section, Xyz, exactly
 from servoctl.expression.suggest import remedy
 
 KINDS = ("sphere", "capsule")

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from servoctl.assembly import Run
-from servoctl.config.dump import dump
 from servoctl.config.files import moved
+from servoctl.config.load import dump
 from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
 from servoctl.identification.pictures import pictures

@@ -154,9 +154,7 @@ def free_motion(M: Array | Sparse, Q: Array) -> Enforced:
     L, positive = cholesky(M)
     if not positive:
         least = f"smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e}"
-        raise PlantError(
-            f"mass matrix: not positive definite ({least}; if it is singular, see mechanics.singular_mass)"
-        )
+        raise PlantError(f"mass matrix: not positive definite ({least}; if it is singular, see mechanics.terms)")
     return Enforced(L, solve_lower(L, Q), np.eye(len(M)), 0)
 
 

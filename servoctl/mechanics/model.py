@@ -33,13 +33,11 @@ from servoctl.mechanics.audit import (
 from servoctl.mechanics.constraint import LARGE, Constraint
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.division import Part, connected_parts
-from servoctl.mechanics.numpy_plant import NumpyPlant
 from servoctl.mechanics.passive import passive_groups
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.singular_mass import require_unique
-from servoctl.mechanics.terms import Matrices
-from servoctl.mechanics.traced_plant import compiled_plant, opaque_form, traced_matrices
+from servoctl.mechanics.terms import Matrices, require_unique
+from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, opaque_form, traced_matrices
 from servoctl.types import Array, State
 
 

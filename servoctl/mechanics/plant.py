@@ -39,7 +39,7 @@ class Plant(ABC):
     def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
         """M(q, t), shape (n, n), symmetric and positive definite: an array, or of structure `Diagonal`.
 
-        It may be singular where the passive constraints complete it; see `mechanics.singular_mass`.
+        It may be singular where the passive constraints complete it; see `mechanics.terms`.
         """
 
     @abstractmethod

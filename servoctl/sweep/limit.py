@@ -17,9 +17,9 @@ from servoctl.assembly.build import build_law
 from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.assembly.make import settings_of
-from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import realistic
 from servoctl.assembly.run import Run
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ServoctlError
 from servoctl.laws.corrections import for_passive, resolve

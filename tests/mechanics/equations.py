@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from servoctl.assembly.evaluate import ConstrainedMotion
 from servoctl.engine.linalg import cholesky, decompose, frobenius, solve_lower, solve_upper
 from servoctl.engine.structured import Sparse
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import ConstrainedMotion
-from servoctl.mechanics.singular_mass import RANK_TOLERANCE, require_unique
+from servoctl.mechanics.terms import RANK_TOLERANCE, require_unique
 from servoctl.types import Array
 
 

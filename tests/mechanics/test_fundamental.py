@@ -12,8 +12,8 @@ from scipy.linalg import sqrtm
 import servoctl
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.assembly import simulate
+from servoctl.assembly.evaluate import fundamental_acceleration
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_acceleration
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.types import Array, State

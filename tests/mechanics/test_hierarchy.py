@@ -323,7 +323,7 @@ def test_a_level_that_is_not_finite_is_refused_by_name() -> None:
 
 
 def test_a_mass_matrix_that_is_not_positive_definite_or_finite_is_refused() -> None:
-    text = "not positive definite (smallest eigenvalue 0.0e+00; if it is singular, see mechanics.singular_mass)"
+    text = "not positive definite (smallest eigenvalue 0.0e+00; if it is singular, see mechanics.terms)"
     with pytest.raises(PlantError, match=re.escape(text)):
         free_motion(np.diag([1.0, 0.0]), np.zeros(2))
     with pytest.raises(PlantError, match="mass matrix or force: not finite"):

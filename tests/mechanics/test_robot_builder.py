@@ -13,8 +13,7 @@ import servoctl
 from servoctl.engine.parameters import parameter_names, structure
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
-from servoctl.mechanics.spatial.inertial_values import inertia_note
+from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription, inertia_note
 from servoctl.mechanics.spatial.placement import Inertial, Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import State

@@ -8,7 +8,7 @@ from multipliers import multiplier_equation
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
-from servoctl.mechanics.singular_mass import null_direction, regular_form, require_unique
+from servoctl.mechanics.terms import null_direction, regular_form, require_unique
 from servoctl.types import Array
 from tests.mechanics.equations import fundamental_equation, singular_mass_equation
 

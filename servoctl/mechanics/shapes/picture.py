@@ -11,7 +11,7 @@ from servoctl.mechanics.shapes.clearance import Clearance, Point
 from servoctl.mechanics.shapes.link_poses import link_poses
 from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.task.distance import Distance, DistanceBound
+from servoctl.mechanics.spatial.task.pose import Distance, DistanceBound
 from servoctl.mechanics.spatial.task.target import numbers
 from servoctl.types import Array
 

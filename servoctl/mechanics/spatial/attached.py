@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from servoctl.expression import RESERVED
-from servoctl.mechanics.spatial.description import Shape
-from servoctl.mechanics.spatial.inertial_values import box_gyration, inertia_note
+from servoctl.mechanics.spatial.description import Shape, box_gyration, inertia_note
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement
 
 PARAMETERS = ("m", "com", "I")  # parameters of a link: its mass, centre of mass and inertia, as in `link7_m`

@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.spatial.attached import PARAMETERS, Attached, NameTable, identifier, payload
-from servoctl.mechanics.spatial.description import Description, JointDescription
-from servoctl.mechanics.spatial.inertial_values import is_massive
+from servoctl.mechanics.spatial.description import Description, JointDescription, is_massive
 from servoctl.mechanics.spatial.model import (
     FREE_BASE,
     WORLD,

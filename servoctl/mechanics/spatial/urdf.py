@@ -8,11 +8,13 @@ used in the end if there is a problem.
 Source: https://wiki.ros.org/urdf/XML; attributes that a file leaves out have the defaults given there.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, get_args
+from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -26,9 +28,8 @@ from servoctl.mechanics.spatial.description import (
     JointKind,
     LinkDescription,
     Shape,
+    inertial_in_link,
 )  # fmt: skip
-from servoctl.mechanics.spatial.inertial_values import inertial_in_link
-from servoctl.mechanics.spatial.mesh_files import mesh_file
 from servoctl.mechanics.spatial.placement import SNAP, Inertial, Placement, Vector3
 from servoctl.mechanics.spatial.tree_order import in_order
 from servoctl.mechanics.spatial.xml_file import read_xml
@@ -350,3 +351,42 @@ def _hint(word: str) -> str:
     if word.lower().lstrip("+-") in ("inf", "infinity", "nan"):
         return " (expected finite numbers; a limit that is left out does not exist)"
     return ""
+
+
+SCHEMES = ("package", "model")  # schemes of an address that names a package, then a path in it
+
+
+def mesh_file(address: str, robot_file: Path) -> Path | None:
+    """The file of a mesh; None if there is none. Nothing is fetched from a network.
+
+    Args:
+        address: `package://name/path`, `model://name/path`, `file:///path`, or a path relative to the robot file.
+        robot_file: The file that names the mesh.
+    """
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        places = iter([robot_file.parent / address])
+    elif scheme in SCHEMES:
+        places = _in_packages(rest, robot_file)
+    else:
+        places = iter([Path(unquote(rest))] if scheme == "file" else [])
+    return next((place for place in places if os.path.isfile(place)), None)
+
+
+def _in_packages(path: str, robot_file: Path) -> Iterator[Path]:
+    """Yields where a package's file may be: above the robot file, then in ROS 1 and ROS 2 search paths."""
+    package, _, inside = path.partition("/")
+    for folder in robot_file.absolute().parents:
+        yield folder / package / inside
+        if folder.name == package:
+            yield folder / inside
+    for folder in _search_path("ROS_PACKAGE_PATH"):
+        yield folder / package / inside
+        if folder.name == package:
+            yield folder / inside
+    for folder in _search_path("AMENT_PREFIX_PATH"):
+        yield folder / "share" / package / inside
+
+
+def _search_path(variable: str) -> list[Path]:
+    return [Path(folder) for folder in os.environ.get(variable, "").split(os.pathsep) if folder]

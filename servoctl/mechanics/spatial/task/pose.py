@@ -1,25 +1,50 @@
-"""Tasks on the pose of a frame: position, orientation, and both.
+"""Tasks on frames: position, orientation, both, the direction of an axis, a distance.
 
     Position      y - xyz(t),   y = R_a^T (p - p_a)       a is the frame `relative_to`, or the world
     Orientation   rotation vector of R_ref(t)^T R_a^T R
 
 Design: A and b are in closed form and exact, so a violation obeys the polynomial of its correction from any start below
 half a turn. Only targets are differentiated, with respect to time.
+
+Of an `Axis`, with unit vectors a of the axis and d of the direction, `c = R^T d` in the frame's axes and
+`k = a.c = cos(angle)`:
+
+    phi = f(k) (c x a),   f = angle/sin(angle)
+
+Its two components at right angles to a are the rows: the rotation vector of the shortest turn from d to a.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from servoctl.engine.symbol import where
+from servoctl.errors import TaskError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
-from servoctl.mechanics.spatial.rotation import far_turn, relative_motion, rotation_vector
+from servoctl.mechanics.spatial.placement import rotation_to
+from servoctl.mechanics.spatial.rotation import (
+    HALF_TURN,
+    far_turn,
+    half_angle_ratio,
+    relative_motion,
+    rotation_vector,
+    skew,
+)
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
-from servoctl.mechanics.spatial.task.target import TargetValues, naming, numbers, rotation_course, values_at
+from servoctl.mechanics.spatial.task.target import (
+    TargetValue,
+    TargetValues,
+    direction_course,
+    naming,
+    numbers,
+    read,
+    rotation_course,
+    values_at,
+)
 from servoctl.types import Array
 
 
@@ -190,3 +215,140 @@ class EulerZYZ(OneFrame):
         off = np.array(found) - np.array(values_at(self.angles, 3, plant, t))
         rows: Array = np.arctan2(np.sin(off), np.cos(off))
         return rows
+
+
+LETTERS = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
+LETTERS |= {f"-{name}": (-x, -y, -z) for name, (x, y, z) in LETTERS.items()}
+
+
+@dataclass(frozen=True)
+class Axis(OneFrame):
+    """An axis of a frame points in a direction: two rows [rad].
+
+    Attributes:
+        frame: Its name.
+        axis: `x`, `y`, `z`, `-x`, `-y`, `-z`, or three numbers: a direction in the frame's axes.
+        along: The wanted direction, of any length but 0.
+        relative_to: The frame in whose axes `along` is; None: the world.
+    """
+
+    frame: str
+    axis: str | Sequence[float]
+    along: TargetValues
+    relative_to: str | None = None
+
+    target_fields: ClassVar = {"along": 3}
+    singularity = "its axis points opposite to its direction"
+
+    def warnings(self, violation: Array) -> list[str]:
+        return far_turn(violation)
+
+    def field_problems(self) -> list[str]:
+        found = super().field_problems()
+        along = numbers(self.along)
+        if along is not None and not any(along):
+            found.append("along: all three components are 0 (give a direction)")
+        try:
+            object.__setattr__(self, "axis", _direction(self.axis))
+        except TaskError as error:
+            found.append(f"axis: {error}")
+        return found
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("rad",)
+
+    def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
+        motion = self.motion(motions)
+        with naming("along"):
+            d = direction_course(self.along, plant, t, self._time(t))
+        axis = LETTERS[self.axis] if isinstance(self.axis, str) else self.axis
+        w, seen = motion.angular_velocity, rotation_to(axis).T @ motion.rotation.T
+        # c = R^T d, so c' = R^T (d' - w x d) and c'' = R^T (d'' + d x w' - w x d' - w x (d' - w x d))
+        rate = d.velocity - np.cross(w, d.position)
+        drift = d.drift + np.cross(d.position, motion.angular_drift) - np.cross(w, d.velocity) - np.cross(w, rate)
+        toward = seen @ d.position
+        known = np.array([where(1.0 + toward[2] > 2.0 * HALF_TURN**2, part, np.nan) for part in toward])
+        c = PointMotion(known, seen @ skew(d.position) @ motion.angular, seen @ rate, seen @ drift)
+        return c.mapped(_turn).rows
+
+
+def _direction(axis: Any) -> str | tuple[float, ...]:
+    """A letter, or three numbers."""
+    if isinstance(axis, str):
+        if axis not in LETTERS:
+            raise TaskError(f"expected one of {', '.join(LETTERS)} or three numbers, got {axis!r}")
+        return axis
+    components = numbers(read(axis, 3))
+    if components is None:
+        raise TaskError(f"expected one of {', '.join(LETTERS)} or three numbers, got {axis!r}")
+    if not any(components):
+        raise TaskError("all three components are 0 (give a direction)")
+    return tuple(components)
+
+
+def _turn(c: Array) -> Array:
+    """The two rows from the direction c in axes whose third one is to point along it."""
+    s = (1.0 - c[2]) / 2.0
+    turn: Array = half_angle_ratio(s) / np.sqrt(1.0 - s) * np.array([c[1], -c[0]])
+    return turn
+
+
+NEAREST = 1e-9  # [m] points closer than this have no direction from one to the other
+
+
+@dataclass(frozen=True)
+class Distance(FrameConstraint):
+    """The distance of the origin of a frame to another frame's or to a point has a value: one row [m].
+
+    Attributes:
+        first: Name of a frame.
+        second: Name of another one, or three targets: a point in world axes [m].
+        value: The distance [m], above 0.
+    """
+
+    first: str
+    second: str | TargetValues
+    value: TargetValue
+
+    target_fields: ClassVar = {"second": 3, "value": None}
+    singularity = "its two points are in one place, so the distance has no direction"
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        return (self.first, self.second) if isinstance(self.second, str) else (self.first,)
+
+    def is_target(self, field: str) -> bool:
+        return field == "value" or not isinstance(self.second, str)
+
+    def field_problems(self) -> list[str]:
+        found = [] if self.first != self.second else [f"second: '{self.first}' is the first frame (name another)"]
+        if isinstance(self.value, float) and not self.value > 0.0:
+            hint = "to bring two points together use Position" if self.value == 0.0 else "in metres"
+            found.append(f"value: expected a distance above 0, got {self.value:g} ({hint})")
+        return found
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
+    def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
+        second = self.second
+        other = motions[second] if isinstance(second, str) else self.course("second", plant, t)
+        gap = motions[self.first].minus(other)
+        known = [where(gap.position @ gap.position > NEAREST**2, part, np.nan) for part in gap.position]
+        length = replace(gap, position=np.array(known)).mapped(lambda d: np.sqrt(d @ d))
+        return length.minus(self.course("value", plant, t)).rows
+
+
+@dataclass(frozen=True)
+class DistanceBound(Distance):
+    """The distance of a frame to another frame or to a point stays at or above a value, or below: one row [m].
+
+    Attributes:
+        most: Whether the value is the largest distance; else the smallest.
+    """
+
+    most: bool = False
+
+    def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
+        rows = super().frame_rows(motions, plant, t)
+        return Rows(-rows.A, -rows.b, -rows.violation, -rows.violation_rate) if self.most else rows
