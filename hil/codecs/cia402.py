@@ -11,9 +11,8 @@ references of the AMP8000 and EL72x1, the rst tables of CiA402 implementations, 
 
 from enum import Enum
 from struct import Struct
-from typing import NamedTuple
 
-from hil.codecs.field import Field, layout
+from hil.codecs.field import Field
 
 NODES = range(1, 128)
 
@@ -80,15 +79,13 @@ STATE = Field(0, 1)  # the byte of a heartbeat
 
 WARNING = Field(0, 1, shift=7)
 """The bit of the statusword by which the drive warns: a temperature, a voltage or a load is near its limit."""
+OBEYS = 0x200  # bit of the statusword: the drive obeys the controlword
 LIMITED = 0x800  # bit of the statusword: an internal limit is active, so that the torque is less than the target
 STATE_BITS = 0x6F  # bits of the statusword by which the states differ
 WORKING = 0x27  # those bits while the drive is enabled
 NMT_BITS = 0x7F  # bits of a heartbeat that hold the state
 
-_COMMAND = layout(CONTROLWORD, TARGET)
-_FEEDBACK = layout(POSITION, VELOCITY)
-_STATUS = layout(STATUSWORD, TORQUE, ERROR)
-FEEDBACK_SIZE, STATUS_SIZE = _FEEDBACK.size, _STATUS.size
+COMMAND_SIZE, FEEDBACK_SIZE, STATUS_SIZE = 4, 8, 6
 HEAD = Field(0, 4)  # command and object of an SDO frame
 _EMERGENCY = Struct("<HB5s")
 _SDO = Struct("<BHBI")
@@ -127,55 +124,9 @@ def _decoded(word: int) -> Cia402State | None:
 _STATES = tuple(_decoded(word) for word in range(0x80))
 
 
-class Cia402Status(NamedTuple):
-    """Content of TPDO2."""
-
-    state: Cia402State  # state of the drive
-    remote: bool  # whether the drive obeys the controlword (statusword bit 9)
-    limited: bool  # whether an internal limit is active, so that the torque is less than the target (statusword bit 11)
-    torque: int  # [1/1000 of the rated torque] actual torque
-    error: int  # error code of the last fault
-
-
 def state_of(statusword: int) -> Cia402State | None:
     """The state in a statusword; None if no state has this pattern."""
     return _STATES[statusword & STATE_BITS]
-
-
-def per_mille(torque: float, rated: float) -> int:
-    """A torque [N m] in thousandths of the rated torque [N m], rounded towards zero.
-
-    Raises:
-        ValueError: It is not finite, or does not fit in 16 bits.
-    """
-    try:
-        thousandths = int(1000 * torque / rated)
-    except (OverflowError, ValueError) as error:
-        raise ValueError(f"torque {torque} N m is not finite") from error
-    if not -0x8000 <= thousandths <= 0x7FFF:
-        raise ValueError(
-            f"torque {torque} N m is {thousandths} thousandths of {rated} N m (at most 16 bits go on the wire)"
-        )
-    return thousandths
-
-
-def command(controlword: int, torque: int) -> bytes:
-    """Payload of RPDO1: controlword, target torque [1/1000 of the rated torque]."""
-    return _COMMAND.pack(controlword, torque)
-
-
-def feedback(data: bytes) -> tuple[int, int] | None:
-    """Decodes TPDO1: position [count], velocity [drive's unit]."""
-    return _FEEDBACK.unpack(data) if len(data) == FEEDBACK_SIZE else None
-
-
-def status(data: bytes) -> Cia402Status | None:
-    """Decodes TPDO2; None if the statusword is of no state."""
-    if len(data) != STATUS_SIZE:
-        return None
-    word, torque, error = _STATUS.unpack(data)
-    state = _STATES[word & STATE_BITS]
-    return Cia402Status(state, bool(word & 0x200), bool(word & LIMITED), torque, error) if state else None
 
 
 def emergency(data: bytes) -> tuple[int, int, bytes] | None:

@@ -8,9 +8,8 @@ Sources: mjbots/moteus, docs/protocol/diagnostic.md; fw/moteus_controller.cc for
 """
 
 from math import ceil, nan
-from typing import NamedTuple
 
-from hil.codecs.field import Field, layout, single_towards_zero
+from hil.codecs.field import Field
 from hil.codecs.moteus_registers import (
     COMMAND_POSITION,
     FAULT,
@@ -22,7 +21,6 @@ from hil.codecs.moteus_registers import (
     INT16,
     INT32,
     KP_SCALE,
-    LARGEST_TORQUE,
     MAX_TORQUE,
     MAX_TORQUE_STEP,
     MODE,
@@ -88,16 +86,6 @@ LIMITING = {
 """Codes of the fault register in a working mode: what limits the torque."""
 
 
-class MoteusState(NamedTuple):
-    """Content of the answer to `QUERY`."""
-
-    mode: int  # mode, an index of `MODES`
-    position: float  # [rev] position of the output shaft
-    velocity: float  # [rev/s] its velocity
-    torque: float  # [N m] torque at the output shaft
-    fault: int  # key of `FAULTS` or `LIMITING`; 0: none
-
-
 def identifier(node: int, source: int = 0, reply: bool = True) -> int:
     """Arbitration id of a frame to a node; ids above 0x7FF are sent with 29 bits."""
     return (REPLY_WANTED if reply else 0) | source << 8 | node
@@ -115,7 +103,7 @@ def reply_identifier(node: int, source: int = 0) -> int:
 
 
 QUERY = read(MODE, 1, INT8) + read(POSITION, 3, FLOAT) + read(FAULT, 1, INT8)
-"""Asks for the content of `MoteusState`. The answer has 20 bytes.
+"""Asks for mode, position, velocity, torque and fault. The answer has 20 bytes.
 
 Floats, because a position of 16 bits has steps of 0.6 mrad and ends at 3.3 turns; the answer would have 16 bytes.
 """
@@ -147,12 +135,10 @@ def query() -> bytes:
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"
 COMMAND_TORQUE = Field(len(_TORQUE_HEAD), 4, "float")  # the torque in a torque command
-TORQUE_BYTES = slice(COMMAND_TORQUE.first, COMMAND_TORQUE.first + COMMAND_TORQUE.size)
-"""Where a torque command holds its torque."""
 
 
-def torque_tail(max_torque: float, watchdog: float) -> bytes:
-    """What follows the torque in a torque command: gains of 0, limit, watchdog, query, padding.
+def torque_command(max_torque: float, watchdog: float) -> bytes:
+    """Payload of a command of zero torque, 32 bytes: torque, gains of 0, limit, watchdog, query, padding.
 
     Args:
         max_torque: Largest torque that the drive may make [N m], rounded up to its step.
@@ -165,34 +151,15 @@ def torque_tail(max_torque: float, watchdog: float) -> bytes:
     if steps < 1:  # 0 would mean servo.default_timeout_s
         raise ValueError(f"a watchdog of {watchdog} s is less than {WATCHDOG_STEP} s")
     limit = ceil(max_torque / MAX_TORQUE_STEP - 1e-9) * MAX_TORQUE_STEP
-    tail = (
-        write(KP_SCALE, [0.0, 0.0], INT8)
+    return padded(
+        _TORQUE_HEAD
+        + bytes(COMMAND_TORQUE.size)
+        + write(KP_SCALE, [0.0, 0.0], INT8)
         + write(MAX_TORQUE, [limit], INT16)
         + write(WATCHDOG, [watchdog], INT8)
         + write(ILIMIT_SCALE, [0.0], INT8)
         + QUERY
     )
-    return padded(bytes(TORQUE_BYTES.stop) + tail)[TORQUE_BYTES.stop :]
-
-
-def torque_command(torque: float, tail: bytes) -> bytes:
-    """Payload of a torque command, 32 bytes; the torque is rounded towards zero.
-
-    Args:
-        torque: Torque at the output shaft [N m].
-        tail: The rest of it, by `torque_tail`.
-
-    Raises:
-        ValueError: The torque is not finite, or too large.
-    """
-    if not -LARGEST_TORQUE <= torque <= LARGEST_TORQUE:
-        raise ValueError(f"torque {torque} N m is not finite and within +-{LARGEST_TORQUE} N m")
-    return _TORQUE_HEAD + single_towards_zero(torque) + tail
-
-
-def is_torque_command(data: bytes) -> bool:
-    """Whether a payload is one of `torque_command`."""
-    return data.startswith(_TORQUE_HEAD)
 
 
 STATE_MODE, STATE_FAULT = Field(2, 1, "signed"), Field(19, 1, "signed")
@@ -200,20 +167,7 @@ STATE_POSITION, STATE_VELOCITY, STATE_TORQUE = (Field(first, 4, "float") for fir
 STATE_HEADS = {Field(0, 2): 0x0021, Field(3, 2): 0x012F, Field(17, 2): 0x0F21}
 """First bytes of the three subframes in the answer to `QUERY`, as numbers."""
 
-_STATE = layout(*sorted([*STATE_HEADS, STATE_MODE, STATE_POSITION, STATE_VELOCITY, STATE_TORQUE, STATE_FAULT]))
-STATE_SIZE = _STATE.size
-_HEADS = tuple(STATE_HEADS.values())
-
-
-def state(data: bytes) -> MoteusState | None:
-    """Decodes the answer to `QUERY`; None for any other payload. Position, velocity and torque may be NaN."""
-    if len(data) != STATE_SIZE:
-        return None
-    first, mode, second, position, velocity, torque, third, fault = _STATE.unpack(data)
-    if (first, second, third) != _HEADS:
-        return None
-    return MoteusState(mode, position, velocity, torque, fault)
-
+STATE_SIZE = 20
 
 GAUGE_VOLTAGE, GAUGE_TEMPERATURE, GAUGE_MOTOR = (Field(first, 4, "float") for first in (2, 6, 12))
 GAUGE_HEADS = {Field(0, 2): 0x0D2E, Field(10, 2): 0x0A2D}
@@ -221,11 +175,9 @@ GAUGE_HEADS = {Field(0, 2): 0x0D2E, Field(10, 2): 0x0A2D}
 GAUGE_SIZE = 16
 
 
-def holds_gauges(data: bytes) -> bool:
-    """Whether a payload is the answer to `GAUGES`."""
-    return len(data) == GAUGE_SIZE and all(
-        int.from_bytes(data[field.first : field.first + 2], "little") == head for field, head in GAUGE_HEADS.items()
-    )
+def has_heads(data: bytes, heads: dict[Field, int]) -> bool:
+    """Whether a payload has these first bytes of subframes."""
+    return all(field.read(data) == head for field, head in heads.items())
 
 
 def console_write(text: str) -> bytes:

@@ -6,9 +6,8 @@ package odrive-can contains it, and the error words of `odrive.enums` 0.6.11.
 
 from math import isfinite
 from struct import Struct
-from typing import NamedTuple
 
-from hil.codecs.field import Field, layout, single_towards_zero
+from hil.codecs.field import Field
 
 NODES = range(0x3F)
 PROTOCOL = 2  # number of this protocol in Get_Version
@@ -64,38 +63,20 @@ ERRORS = {
     0x4000_0000: "CALIBRATION_ERROR",
 }
 
-_VERSION = Struct("<8B")
+PROTOCOL_NUMBER = Field(0, 1)  # in Get_Version, whose bytes 4 to 6 are the firmware
 POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")
+"""Encoder estimates [turn, turn/s]."""
 ERROR, STATE = Field(0, 4), Field(4, 1)
-TORQUE = Field(0, 4, "float")
+"""Active errors, bits of `ERRORS`, in Heartbeat and Get_Error; axis state, an index of `STATES`, in Heartbeat."""
+TORQUE = Field(0, 4, "float")  # [N m] at the shaft of the motor
 INVERTER, MOTOR = Field(0, 4, "float"), Field(4, 4, "float")
 """Temperatures in Get_Temperature [degree C]; NaN without a thermistor."""
 BUS_VOLTAGE = Field(0, 4, "float")
-SIZE = 8  # bytes of estimates, heartbeats, errors, temperatures and voltages
+SIZE = 8  # bytes of all these frames
 
-_HEARTBEAT = Struct("<IBBBx")
 _TWO_WORDS = Struct("<II")
 _TWO_FLOATS = Struct("<ff")
-_ESTIMATES = layout(POSITION, VELOCITY)
 _STATE = Struct("<I4x")
-
-
-class Version(NamedTuple):
-    """Content of the answer to Get_Version."""
-
-    protocol: int
-    hardware: tuple[int, int, int]
-    firmware: tuple[int, int, int]
-    unreleased: int
-
-
-class Heartbeat(NamedTuple):
-    """Content of Heartbeat."""
-
-    error: int  # active errors, bits of `ERRORS`
-    state: int  # axis state, an index of `STATES`
-    result: int  # result of the last procedure
-    done: bool  # whether the trajectory is done
 
 
 def identifier(node: int, command: int) -> int:
@@ -116,33 +97,9 @@ def state_text(state: int) -> str:
     return STATES[state] if state < len(STATES) else f"unknown state {state}"
 
 
-def version(data: bytes) -> Version | None:
-    """Decodes Get_Version."""
-    if len(data) != 8:
-        return None
-    protocol, *rest = _VERSION.unpack(data)
-    return Version(protocol, (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]), rest[6])
-
-
-def heartbeat(data: bytes) -> Heartbeat | None:
-    """Decodes Heartbeat."""
-    if len(data) != 8:
-        return None
-    error, state, result, flags = _HEARTBEAT.unpack(data)
-    return Heartbeat(error, state, result, bool(flags & 1))
-
-
-def errors(data: bytes) -> tuple[int, int] | None:
-    """Decodes Get_Error: active errors, and the errors that disarmed the axis last."""
-    return _TWO_WORDS.unpack(data) if len(data) == 8 else None
-
-
-def estimates(data: bytes) -> tuple[float, float] | None:
-    """Decodes Get_Encoder_Estimates: position [turn], velocity [turn/s]; None if one is not finite."""
-    if len(data) != SIZE:
-        return None
-    position, velocity = _ESTIMATES.unpack(data)
-    return (position, velocity) if isfinite(position) and isfinite(velocity) else None
+def firmware(data: bytes) -> tuple[int, ...]:
+    """The version of the firmware in Get_Version, the most significant number first."""
+    return tuple(data[4:7])
 
 
 def axis_state(state: int) -> bytes:
@@ -153,20 +110,6 @@ def axis_state(state: int) -> bytes:
 def controller_mode(control: int, entry: int) -> bytes:
     """Payload of Set_Controller_Mode: control 1 torque, 2 velocity, 3 position; entry 1 passthrough, 6 torque ramp."""
     return _TWO_WORDS.pack(control, entry)
-
-
-def input_torque(torque: float) -> bytes:
-    """Payload of Set_Input_Torque, at the shaft of the motor [N m], rounded towards zero.
-
-    Raises:
-        ValueError: The torque is not finite, or too large for single precision.
-    """
-    if not isfinite(torque):
-        raise ValueError(f"torque {torque} N m is not finite")
-    try:
-        return single_towards_zero(torque) + bytes(4)
-    except OverflowError as error:
-        raise ValueError(f"torque {torque} N m is too large for single precision") from error
 
 
 def limits(velocity: float, current: float) -> bytes:

@@ -13,8 +13,7 @@ Sources: manual of CyberGear (belovictor/cybergear-docs), RobStride's SampleProg
 from struct import Struct
 from typing import NamedTuple
 
-from hil.codecs.field import Field, layout
-from hil.codecs.mit import MOST_16, Ranges, gain_bits, number_of, torque_bits
+from hil.codecs.field import Field
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
@@ -40,28 +39,17 @@ FAULTS = {
 KIND_AND_TARGET = 0x1F00_00FF  # bits of an id that do not depend on its data
 FEEDBACK_BITS = 0x1F00_FFFF  # bits of the id of feedback that do not depend on mode and faults
 COMMAND_TORQUE = Field(-3, 2, big=True)  # the torque in a command: bits 8 to 23 of its id
-MODE = Field(-3, 1, shift=6)  # the mode in feedback: bits 22 and 23 of its id
+COMMAND_DAMPING = Field(6, 2, big=True)  # kd in a command
+NO_MOTION = bytes.fromhex("7fff7fff00000000")
+"""A command without gains; position and velocity are half a step below 0, and have no effect without gains."""
 POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first in range(0, 8, 2))
 
-_FOUR = layout(POSITION, VELOCITY, TORQUE, TEMPERATURE)
-SIZE = _FOUR.size
+SIZE = 8  # bytes of every frame
 BUS_VOLTAGE = 0x701C  # parameter: bus voltage [V], a float
 PARAMETER, VALUE = Field(0, 4), Field(4, 4, "float")
 """The parameter in the answer to a read, with two zero bytes, and its value."""
 TEMPERATURE_STEP = 10.0  # steps of the temperature in a degree
 _PARAMETER = Struct("<HHI")
-_MIDDLE = 0x7FFF  # position and velocity of a torque command: half a step below zero; without gains they have no effect
-
-
-class FeedbackFrame(NamedTuple):
-    """Content of a feedback frame."""
-
-    mode: int  # index of `MODES`
-    faults: int  # bits of `FAULTS`
-    position: float  # [rad] position
-    velocity: float  # [rad/s] velocity
-    torque: float  # [N m] torque
-    temperature: float  # [degree C] temperature
 
 
 class Parameter(NamedTuple):
@@ -77,36 +65,14 @@ def identifier(kind: int, data: int, target: int) -> int:
     return kind << 24 | data << 8 | target
 
 
-def torque_command(ranges: Ranges, node: int, torque: float, damping: float = 0.0) -> tuple[int, bytes]:
-    """Id and payload of a command of torque, rounded towards zero, and of damping, kd, with velocity zero.
-
-    Zero lies between the steps 32767 and 32768; it is sent as 32767, half a step below zero.
-
-    Raises:
-        ValueError: The torque is not finite, or out of range.
-    """
-    bits = torque_bits(ranges.torque, torque, MOST_16)
-    return identifier(MOTION, bits, node), _FOUR.pack(_MIDDLE, _MIDDLE, 0, gain_bits(ranges.kd, damping, MOST_16))
-
-
 def feedback_identifier(node: int, host: int, mode: int = RESET) -> int:
     """Arbitration id of feedback without faults."""
     return identifier(FEEDBACK, mode << 14 | node, host)
 
 
-def feedback(identity: int, data: bytes, ranges: Ranges) -> FeedbackFrame | None:
-    """Decodes a feedback frame; None if it is not 8 bytes."""
-    if len(data) != SIZE:
-        return None
-    position, velocity, torque, temperature = _FOUR.unpack(data)
-    return FeedbackFrame(
-        identity >> 22 & 3,
-        identity >> 16 & 0x3F,
-        number_of(position, ranges.position, MOST_16),
-        number_of(velocity, ranges.velocity, MOST_16),
-        number_of(torque, ranges.torque, MOST_16),
-        temperature / TEMPERATURE_STEP,
-    )
+def mode_and_faults(identity: int) -> tuple[int, int]:
+    """Mode, an index of `MODES`, and bits of `FAULTS` in the id of feedback."""
+    return identity >> 22 & 3, identity >> 16 & 0x3F
 
 
 def read_parameter(number: int) -> bytes:
@@ -121,7 +87,7 @@ def write_parameter(number: int, value: int) -> bytes:
 
 def parameter(identity: int, data: bytes) -> Parameter | None:
     """Decodes the answer to a read; None if it is not 8 bytes."""
-    if len(data) != 8:
+    if len(data) != SIZE:
         return None
     number, _, value = _PARAMETER.unpack(data)
     return Parameter(number, not identity >> 16 & 0xFF, value)

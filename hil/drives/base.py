@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from hil.bus.load import FrameTraffic
 from hil.drives.quantities import GAUGES, Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import Feeds, GaugeReads, Wire
+from hil.drives.wire import Feeds, FrameReads, Unwrapping, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -44,22 +44,6 @@ class Sample(NamedTuple):
     velocity: float  # speed [joint unit/s]; NaN if the node does not measure it
     torque: float  # torque or force [actuator unit]; NaN if the node does not measure it
     time: int  # [ns] time at which the frame was received
-
-
-class Unwrapping:
-    """Follows a position over the ends of its range, from `-most` to `most` [rad]."""
-
-    def __init__(self, most: float) -> None:
-        self.span = 2 * most  # [rad] length of the range
-        self.last: float | None = None  # last position in the range [rad]; None before the first
-        self.added = 0.0  # [rad] what is added to it
-
-    def __call__(self, position: float) -> float:
-        """Motor angle without the jumps from one end of its range to the other [rad]."""
-        if self.last is not None and abs(position - self.last) > self.span / 2:
-            self.added += self.span if position < self.last else -self.span
-        self.last = position
-        return position + self.added
 
 
 class DriveError(RigError):
@@ -280,7 +264,7 @@ class Drive(Node):
     ramp_needs_encoder: ClassVar[bool] = True
     ramps_alone: ClassVar[bool] = False
     holds_while_braking: ClassVar[bool] = False
-    gauge_frames: Sequence[GaugeReads] = ()
+    gauge_frames: Sequence[FrameReads] = ()
     polls: tuple[Feeds, ...] = ()
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {}
     stop_steps: ClassVar[StopSteps] = StopSteps(

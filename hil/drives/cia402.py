@@ -14,33 +14,34 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, Drive, DriveError, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.cia402_encoder import Cia402Encoder
 from hil.drives.cia402_monitor import MonitoredObjects
 from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
-from hil.drives.guard import after, begin_enabling, motor_torque, refuse_fault, silent
+from hil.drives.guard import after, begin_enabling, refuse_fault, silent
 from hil.drives.options import options_of
 from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
+from hil.drives.table import TableDrive
 from hil.drives.wire import (
     Encoding,
     Expects,
     Feeds,
-    GaugeReads,
+    FrameReads,
     Message,
     Operation,
     Reads,
     Rounding,
     Wire,
     joint_torque,
+    motor_torque,
 )
-from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
-WARNING = GaugeReads(Reads(codec.WARNING, Quantity.WARNING, ()))  # bit 7 of the statusword
+WARNING = FrameReads(Reads(codec.WARNING, Quantity.WARNING, ()))  # bit 7 of the statusword
 OWN_OBJECT = "monitor_period and the maker's object in monitor_objects"
 
 BOOT_TIME = 1.0  # [s] longest time for the boot-up message after NMT reset communication
@@ -67,7 +68,7 @@ STATE_TRANSITIONS = (
 """Controlwords that lead to operation, and the state that confirms each (transitions 2, 3 and 4 of CiA 402)."""
 
 
-class Cia402Drive(Cia402Encoder, Drive):
+class Cia402Drive(Cia402Encoder, TableDrive):
     """A CiA 402 drive in torque mode.
 
     Args:
@@ -103,14 +104,20 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._rated = settings.rated_torque or nan
         self._period = period
+        rated = settings.rated_torque or nan
+        torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
+        self._actual_torque = FrameReads(Reads(codec.TORQUE, Quantity.TORQUE, torque))
+        self.encoding = Encoding(
+            Frame(codec.RPDO1 + settings.node, bytes(codec.COMMAND_SIZE)),
+            codec.TARGET, (*motor_torque(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated)),
+            Rounding.INTEGER, -0x8000, 0x7FFF, torque,
+        )  # fmt: skip
         self._objects = MonitoredObjects(settings.node, self._options.monitored)
         self.gauge_frames = [WARNING, *self._objects.frames]
         self.polls = self._questions()
-        self._command_id = codec.RPDO1 + settings.node
-        self._controlword = codec.DISABLE_VOLTAGE
-        self._status: codec.Cia402Status | None = None
+        self._state: Cia402State | None = None  # by the last statusword; None: there was none since it was reset
+        self._obeys, self._error = True, 0  # whether it obeys the controlword; error code in the last status
         self.watchdog = self._options.drive_watchdog
         self._statuses = 0
         self._told_off: int | None = None  # number of statuses when it was first told to stop; None: it was not
@@ -176,14 +183,15 @@ class Cia402Drive(Cia402Encoder, Drive):
         return True
 
     def _on_status(self, frame: Frame) -> bool:
-        status = codec.status(frame.data)
-        if status is None:
+        word = codec.STATUSWORD.read(frame.data)
+        state = codec.state_of(word) if len(frame.data) == codec.STATUS_SIZE else None
+        if state is None:
             return False
         WARNING.take(frame.data, self.gauges)
-        self._status = status
+        self._state, self._obeys, self._error = state, bool(word & codec.OBEYS), codec.ERROR.read(frame.data)
         self._statuses += 1
-        self._torque = self.settings.joint_torque(status.torque * self._rated / 1000)
-        self.saturated = status.limited
+        self._torque = self._actual_torque.values(frame.data)[Quantity.TORQUE]
+        self.saturated = bool(word & codec.LIMITED)
         self._judge()
         return True
 
@@ -193,8 +201,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._objects.take(frame.data, self.gauges)
         state = codec.read_status(frame.data) if self._asked else None
         if state is not None:
-            before = self._status
-            self._status = codec.Cia402Status(state, True, False, 0, before.error if before else 0)
+            self._state, self._obeys = state, True
             self._statuses += 1
             self.alive = frame.time
             self._judge()
@@ -220,8 +227,8 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def _judge(self) -> None:
         """Sets condition and fault from the last heartbeat, emergency and status."""
-        status = self._status
-        self.condition = CONDITIONS[status.state] if status else Condition.UNKNOWN
+        state = self._state
+        self.condition = CONDITIONS[state] if state else Condition.UNKNOWN
         self.fault = ""
         if self._started and self._nmt != codec.OPERATIONAL:
             self.fault = f"left NMT state operational: is {codec.NMT_STATES[self._nmt or 0]}"
@@ -229,8 +236,8 @@ class Cia402Drive(Cia402Encoder, Drive):
             self.fault = "restarted, its configuration is lost (bring it up again)"
         if self._emergency:
             self.fault = f"emergency: {codec.error_text(self._emergency)}"
-        elif status and self.condition is Condition.FAULT:
-            self.fault = f"{status.state.value}: {codec.error_text(status.error) or 'no error code'}"
+        elif state and self.condition is Condition.FAULT:
+            self.fault = f"{state.value}: {codec.error_text(self._error) or 'no error code'}"
         # An emergency may be a mere warning (0x8120, error passive) that leaves the drive on. As long as its status
         # says that it is on, it has to be commanded, and then disabled.
         warning = self._emergency and self._nmt == codec.OPERATIONAL and not self._restarted
@@ -246,46 +253,32 @@ class Cia402Drive(Cia402Encoder, Drive):
     @property
     def confirmed_off(self) -> bool:
         """Whether a statusword says so; of a drive that this run has enabled, one that came after the order to stop."""
-        state = None if self._status is None else self._status.state
+        state = self._state
         if not self.enable_requested:
             return super().confirmed_off and state is not Cia402State.FAULT_REACTION
         return self._told_off is not None and self._statuses > self._told_off and state in OFF
 
-    def command(self, torque: float) -> Frame:
-        target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
-        return Frame(self._command_id, codec.command(self._controlword, target))
+    @property
+    def _controlword(self) -> int:
+        return codec.CONTROLWORD.read(self.encoding.frame.data)
+
+    @_controlword.setter
+    def _controlword(self, word: int) -> None:
+        """Commands hold this controlword from now on."""
+        frame = self.encoding.frame
+        self.encoding = self.encoding._replace(frame=Frame(frame.id, codec.CONTROLWORD.written(frame.data, word)))
 
     def wire(self) -> Wire | None:
         received = super().wire()
         assert received is not None
-        settings, rated = self.settings, self._rated
-        torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
         enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
-        status = Message(
-            codec.TPDO2 + settings.node,
-            codec.STATUS_SIZE,
-            (Reads(codec.TORQUE, Quantity.TORQUE, torque), *WARNING.reads),
-            (enabled,),
-        )
-        target = (*motor_torque_chain(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated))
-        command = Encoding(self.command(0.0), codec.TARGET, target, Rounding.INTEGER, -0x8000, 0x7FFF, torque)
+        reads = self._actual_torque.reads + WARNING.reads
+        status = Message(codec.TPDO2 + self.settings.node, codec.STATUS_SIZE, reads, (enabled,))
         feeds = Feeds(self._heartbeat_frame, self._heartbeat_every), *self.polls
-        return Wire((*received.messages, status, *self._objects.messages), command, feeds)
-
-    def torque_bytes(self, frame: Frame) -> bytes | None:
-        """The target torque, which follows the controlword; None where the drive stops by itself."""
-        return frame.data[2:4] if frame.data[:2] == codec.ENABLE_OPERATION.to_bytes(2, "little") else None
+        return Wire((*received.messages, status, *self._objects.messages), self.encoding, feeds)
 
     def take_as_enabled(self) -> None:
         self._controlword = codec.ENABLE_OPERATION
-
-    def carried(self, torque: float) -> float:
-        target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
-        return self.settings.joint_torque(target * self._rated / 1000)
-
-    def quantum(self) -> tuple[float, float, float]:
-        position, velocity, _ = super().quantum()
-        return position, velocity, abs(self.settings.joint_torque(self._rated / 1000))
 
     def alive_frames(self) -> Sequence[Frame]:
         """Our heartbeat, three times within the watchdog of the drive."""
@@ -308,8 +301,8 @@ class Cia402Drive(Cia402Encoder, Drive):
     def configure(self) -> Steps:
         """Resets the communication, sets everything and reads it back, starts the node, and clears its fault."""
         objects, node, options = self._sdo, self.settings.node, self._options
-        self._configured, self._started, self._restarted, self._status = True, False, False, None
-        self._controlword, self._told_off, self._asked = codec.DISABLE_VOLTAGE, None, 0
+        self._configured, self._started, self._restarted, self._state = True, False, False, None
+        self._controlword, self._told_off, self._asked, self._error = codec.DISABLE_VOLTAGE, None, 0, 0
         booted = after(lambda: self._boots, 1)
         boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
         # After a lost heartbeat an EPOS4 ignores the fault reset until its communication is reset (EPOS4 firmware
@@ -323,7 +316,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._reports_ramp = not any(setup.STAYS in doubt for doubt in self.doubts)
         yield from setup.set_mode(objects, self.settings)
         yield from setup.set_heartbeats(objects, options, self.settings.watchdog)
-        running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
+        running = lambda: self._nmt == codec.OPERATIONAL and self._state is not None  # noqa: E731
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
         yield from self.reset()
@@ -352,9 +345,8 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def _noticed_loss(self) -> bool:
         """Whether the drive reports that our heartbeat is lost, or has left NMT state operational because of it."""
-        status = self._status
         emergency = self._emergency == codec.HEARTBEAT_LOST
-        fault = status is not None and status.state is Cia402State.FAULT and status.error == codec.HEARTBEAT_LOST
+        fault = self._state is Cia402State.FAULT and self._error == codec.HEARTBEAT_LOST
         return emergency or fault or self._nmt == codec.PRE_OPERATIONAL
 
     def enable(self, torque: float) -> Steps:
@@ -366,7 +358,7 @@ class Cia402Drive(Cia402Encoder, Drive):
                 self.commanded_on = controlword == codec.ENABLE_OPERATION
                 yield HandshakeStep([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
                 refuse_fault(self)
-                if self._status and not self._status.remote:  # a local operator panel has the drive
+                if not self._obeys:  # a local operator panel has the drive
                     raise DriveError("its remote bit (statusword 9) is clear: it does not obey the controlword")
         finally:
             self.commanded_on = False
@@ -375,7 +367,7 @@ class Cia402Drive(Cia402Encoder, Drive):
 
     def _is(self, state: Cia402State) -> bool:
         """Whether the drive is in a state, or in fault, so that it will not get there."""
-        return self.condition is Condition.FAULT or (self._status is not None and self._status.state is state)
+        return self.condition is Condition.FAULT or self._state is state
 
     def reset(self) -> Steps:
         """Clears a fault by a rising edge of bit 7 of the controlword (transition 15); without one, nothing happens.
@@ -394,7 +386,7 @@ class Cia402Drive(Cia402Encoder, Drive):
     def _is_clear(self, came: Callable[[], bool], no_fault: bool) -> bool:
         """Whether new statuses came and, if `no_fault`, show no fault."""
         faults = (Cia402State.FAULT, Cia402State.FAULT_REACTION)
-        return came() and self._status is not None and not (no_fault and self._status.state in faults)
+        return came() and not (no_fault and self._state in faults)
 
     def disable_frames(self) -> Sequence[Frame]:
         """Disable voltage (transitions 7, 9, 10, 12); later commands keep this controlword."""

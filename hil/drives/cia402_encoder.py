@@ -7,18 +7,19 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Feedback, HandshakeStep, Ids, Node, Sample, Steps
+from hil.drives.base import Feedback, HandshakeStep, Ids, Steps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions
 from hil.drives.options import options_of
 from hil.drives.quantities import Quantity
 from hil.drives.sdo import Objects
 from hil.drives.settings import SensorSettings
-from hil.drives.wire import Expects, Message, Operation, Reads, Wire
+from hil.drives.table import TableNode
+from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
 
-class Cia402Encoder(Node):
+class Cia402Encoder(TableNode):
     """The encoder of a CiA 402 drive.
 
     Args:
@@ -32,8 +33,12 @@ class Cia402Encoder(Node):
     def __init__(self, settings: SensorSettings, period: float) -> None:
         super().__init__(settings, period)
         self._options = options_of(self.Options, settings)
-        self._count = settings.joint_rate(TURN / self._options.counts_per_turn)
-        self._rate = settings.joint_rate(self._options.velocity_unit)
+        count = settings.joint_rate(TURN / self._options.counts_per_turn)
+        rate = settings.joint_rate(self._options.velocity_unit)
+        self.motion = FrameReads(
+            Reads(codec.POSITION, Quantity.POSITION, ((Operation.TIMES, count), (Operation.PLUS, settings.offset))),
+            Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, rate),)),
+        )
         self._feedback_id = codec.TPDO1 + settings.node
         self._torque = nan
         self._nmt: int | None = None
@@ -69,11 +74,8 @@ class Cia402Encoder(Node):
             handler = self._handlers.get(frame.id)
             if handler is None or not handler(frame):
                 self.rejected += 1
-        elif (values := codec.feedback(frame.data)) is None:
+        elif len(frame.data) != codec.FEEDBACK_SIZE or not self._take_sample(frame):
             self.rejected += 1
-        else:
-            position = values[0] * self._count + self.settings.offset
-            self.sample = Sample(position, values[1] * self._rate, self._torque, frame.time)
 
     def _on_heartbeat(self, frame: Frame) -> bool:
         state = codec.nmt_state(frame.data)
@@ -99,13 +101,8 @@ class Cia402Encoder(Node):
         yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")
 
     def wire(self) -> Wire | None:
-        position = (Operation.TIMES, self._count), (Operation.PLUS, self.settings.offset)
-        reads = (
-            Reads(codec.POSITION, Quantity.POSITION, position),
-            Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, self._rate),)),
-        )
         operational = Expects(codec.STATE, codec.NMT_BITS, codec.OPERATIONAL)
-        feedback = Message(self._feedback_id, codec.FEEDBACK_SIZE, reads, sample=True)
+        feedback = Message(self._feedback_id, codec.FEEDBACK_SIZE, self.motion.reads, sample=True)
         return Wire((feedback, Message(codec.HEARTBEAT + self.settings.node, 1, expects=(operational,), alive=True)))
 
     @property
@@ -114,7 +111,3 @@ class Cia402Encoder(Node):
 
     def _nmt_frame(self, command: int) -> Frame:
         return Frame(codec.NMT, codec.nmt(command, self.settings.node))
-
-    def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: one count each."""
-        return abs(self._count), abs(self._rate), nan

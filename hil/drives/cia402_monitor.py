@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from hil.codecs import cia402 as codec
 from hil.drives.quantities import GAUGES, Quantity
-from hil.drives.wire import Expects, GaugeReads, Message, Operation, Reads
+from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import in_words
 from servoctl.config.fields import fault
@@ -61,7 +61,7 @@ class MonitoredObjects:
     """
 
     def __init__(self, node: int, objects: Mapping[Quantity, MonitoredObject]) -> None:
-        self._by_head: dict[int, GaugeReads] = {}
+        self._by_head: dict[int, FrameReads] = {}
         # quantities: what each holds
         # messages: their answers; the size of an object shows only in its answer
         self.quantities, self.messages = list(objects), list[Message]()
@@ -71,13 +71,13 @@ class MonitoredObjects:
         ]
         for quantity, (index, sub, unit) in objects.items():
             for head, field in codec.answer_heads(index, sub).items():
-                reads = GaugeReads(Reads(field, quantity, ((Operation.TIMES, unit),)))
+                reads = FrameReads(Reads(field, quantity, ((Operation.TIMES, unit),)))
                 self._by_head[head] = reads
                 selects = (Expects(codec.HEAD, codec.HEAD.mask, head),)
                 self.messages.append(Message(codec.SDO_ANSWER + node, 8, reads.reads, selects=selects))
 
     @property
-    def frames(self) -> list[GaugeReads]:
+    def frames(self) -> list[FrameReads]:
         """What the answers bring, by size."""
         return list(self._by_head.values())
 

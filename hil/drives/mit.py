@@ -12,27 +12,15 @@ from typing import ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives.base import (
-    Condition,
-    Drive,
-    DriveError,
-    Feedback,
-    FrameEnds,
-    HandshakeStep,
-    Ids,
-    Sample,
-    Steps,
-    StopSteps,
-    Unwrapping,
-)
+from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
-from hil.drives.guard import Feed, after, begin_enabling, damping_of, motor_torque, outlasted, refuse_fault, silent
-from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
+from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent
+from hil.drives.linear_ranges import LinearDrive, LinearFields, range_problems
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import Expects, GaugeReads, Message, Reads, Wire
+from hil.drives.wire import Expects, FrameReads, Message, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -44,16 +32,16 @@ LATEST = 100_000_000
 late, in a queue or on a busy bus, answer older commands."""
 
 TEMPERATURES = {
-    "none": GaugeReads(),
-    "cubemars": GaugeReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ())),
-    "damiao": GaugeReads(
+    "none": FrameReads(),
+    "cubemars": FrameReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ())),
+    "damiao": FrameReads(
         Reads(codec.ELECTRONICS, Quantity.TEMPERATURE, ()), Reads(codec.ROTOR, Quantity.MOTOR_TEMPERATURE, ())
     ),
 }
 """Kind of status -> temperatures in its replies."""
 
 
-class MitDrive(Drive):
+class MitDrive(LinearDrive):
     """An MIT drive; its position is followed over the ends of its range.
 
     Args:
@@ -61,13 +49,9 @@ class MitDrive(Drive):
         period: Period of the loop [s].
     """
 
-    feedback = Feedback.REPLY
-    test_enables = True
-    unwrapping: Unwrapping
+    fields = LinearFields(codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.COMMAND_TORQUE, codec.COMMAND_DAMPING)
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
-    unverified = UNREADABLE
-    ramps = True
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {
         Quantity.TEMPERATURE: "status: cubemars or damiao",
         Quantity.MOTOR_TEMPERATURE: "status: damiao",
@@ -82,10 +66,10 @@ class MitDrive(Drive):
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        super().__init__(settings, period)
+        command = Frame(settings.node, codec.NO_MOTION, fd=settings.fd, brs=settings.brs)
+        super().__init__(settings, period, command)
         options = options_of(MitOptions, settings)
-        self._ranges, self._status, self._host = options.table, options.status, options.host
-        self._period = period
+        self._status, self._host = options.status, options.host
         self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = codec.SIZES if options.status == "none" else (8,)
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
@@ -97,12 +81,9 @@ class MitDrive(Drive):
         if options.status == "damiao":
             self.unverified = ""
             self._registers = DamiaoRegisters(settings, self._ranges, options.drive_watchdog, period, self.frame)
-        self._feed = Feed()
-        self._zero = self.frame(settings.node, codec.torque_command(self._ranges, 0.0))
         self._requested = Condition.UNKNOWN
         self._replies = self._replies_since_request = 0
         self._first_reply = 0
-        self.unwrapping = Unwrapping(self._ranges.position)
 
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
@@ -117,11 +98,7 @@ class MitDrive(Drive):
         if options.drive_watchdog and options.status != "damiao":
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
-        return [*problems, *range_problems(settings, options, codec.MOST_12)]
-
-    @staticmethod
-    def ends(settings: DriveSettings) -> FrameEnds:
-        return linear_ends(options_of(MitOptions, settings).table, codec.MOST_12)
+        return [*problems, *range_problems(settings, options, codec.COMMAND_TORQUE)]
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
@@ -153,28 +130,23 @@ class MitDrive(Drive):
             self.rejected += 1
 
     def _reply(self, frame: Frame) -> None:
-        reply = codec.reply(frame.data, self._ranges) if len(frame.data) in self._lengths else None
-        if reply is None:
+        if len(frame.data) not in self._lengths:
             self.rejected += 1
             return
-        settings = self.settings
-        position = self.unwrapping(reply.position)
-        torque = settings.joint_torque(reply.torque)
-        self.sample = Sample(settings.joint(position), settings.joint_rate(reply.velocity), torque, frame.time)
+        self._take_sample(frame)
         self.alive = frame.time
         self._gauges.take(frame.data, self.gauges)
         self._replies += 1
         self._first_reply = self._first_reply if self._replies_since_request else frame.time
         self._replies_since_request += 1
-        self._judge(reply)
+        self._judge(frame.data)
 
-    def _judge(self, reply: codec.Reply) -> None:
+    def _judge(self, reply: bytes) -> None:
         """Sets condition and fault from a reply."""
         self.fault = ""
         if self._status == "damiao":
-            self._judge_damiao(reply.first >> 4)
-        elif self._status == "cubemars" and reply.rest[1]:  # temperature, then the fault
-            code = reply.rest[1]
+            self._judge_damiao(codec.FIRST.read(reply) >> 4)
+        elif self._status == "cubemars" and (code := codec.ERROR.read(reply)):
             self.condition = Condition.FAULT
             self.fault = f"{codec.CUBEMARS_FAULTS.get(code, 'unknown fault')} (error {code})"
         elif self._answered or self.condition is Condition.FAULT:
@@ -204,46 +176,16 @@ class MitDrive(Drive):
         size = 6 if options_of(MitOptions, settings).status == "none" else 8
         return [FrameTraffic(each, 1 / period, fd=settings.fd, brs=settings.brs) for each in (8, size)]
 
-    def command(self, torque: float) -> Frame:
-        self._feed.fed = True
-        return self._torque_frame(torque)
-
-    def _torque_frame(self, torque: float, damping: float = 0.0) -> Frame:
-        data = codec.torque_command(self._ranges, motor_torque(self.settings, torque), damping)
-        return self.frame(self.settings.node, data)
-
     def wire(self) -> Wire:
         """Replies of a motor that is enabled and without a fault."""
-        settings, ranges, most = self.settings, self._ranges, (codec.MOST_16, codec.MOST_12, codec.MOST_12)
-        reads = linear_sample(settings, ranges, most, (codec.POSITION, codec.VELOCITY, codec.TORQUE))
-        reads += self._gauges.reads
+        reads = self.motion.reads + self._gauges.reads
         working = {
             "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
             "cubemars": (Expects(codec.ERROR, 0xFF, 0),),
         }.get(self._status, ())
         own = Expects(codec.FIRST, self._first_mask, self._first)
         replies = [Message(self._host, size, reads, working, (own,), True, True) for size in self._lengths]
-        command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, codec.MOST_12)
-        return Wire(tuple(replies), command, ())
-
-    def torque_bytes(self, frame: Frame) -> bytes | None:
-        """All bytes of a command; None for a special command, and where the motor brakes by its own damping."""
-        others = self.command(0.0).data
-        alike = frame.data[:6] == others[:6] and frame.data[6:7] and frame.data[6] >> 4 == others[6] >> 4
-        return frame.data if alike and not codec.is_special(frame.data) else None
-
-    def carried(self, torque: float) -> float:
-        return self.settings.joint_torque(codec.carried(self._ranges, motor_torque(self.settings, torque)))
-
-    def quantum(self) -> tuple[float, float, float]:
-        settings, ranges = self.settings, self._ranges
-        position = abs(settings.joint_rate(2 * ranges.position / codec.MOST_16))
-        velocity = abs(settings.joint_rate(2 * ranges.velocity / codec.MOST_12))
-        return position, velocity, abs(settings.joint_torque(2 * ranges.torque / codec.MOST_12))
-
-    def alive_frames(self) -> Sequence[Frame]:
-        """Zero torque while the drive is not enabled: it replies only to commands."""
-        return self._feed.frames(self._zero, self)
+        return Wire(tuple(replies), self.encoding, ())
 
     def _special(self, code: int) -> Frame:
         return self.frame(self.settings.node, codec.special(code))
@@ -261,7 +203,7 @@ class MitDrive(Drive):
         rejected, replies = self.rejected, after(lambda: self._replies, 1)
         answered = lambda: replies() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
-        yield HandshakeStep([self._zero], answered, 0.5, f"a reply to a command of zero torque ({remedy})")
+        yield HandshakeStep([self.encoding.frame], answered, 0.5, f"a reply to a command of zero torque ({remedy})")
         if not replies():
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
@@ -306,14 +248,14 @@ class MitDrive(Drive):
             return
         yield from self.reset()
         with silent(self):
-            held = self._torque_frame(torque)
+            held = self._torque_frame(torque, self.encoding)
             frames = [held, self._special(codec.ENABLE), held]  # some begin without the torque that came before
             yield HandshakeStep(
                 frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the command to enable"
             )
             yield outlasted(self.settings.watchdog, self._period)
         news = after(lambda: self._replies, 1)
-        yield HandshakeStep([self._zero], news, 0.5, "a reply after its watchdog")
+        yield HandshakeStep([self.encoding.frame], news, 0.5, "a reply after its watchdog")
         if self.condition is Condition.ENABLED:
             yield HandshakeStep(
                 self.disable_frames(), lambda: self.condition is not Condition.ENABLED, 0.5, "an answer"
@@ -324,7 +266,7 @@ class MitDrive(Drive):
 
     def enable(self, torque: float) -> Steps:
         begin_enabling(self)
-        seed = self._torque_frame(torque)  # not as fed: on a full bus it may go out in a later tick
+        seed = self._torque_frame(torque, self.encoding)  # not as fed: on a full bus it may go out in a later tick
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed = seed
         try:
@@ -356,8 +298,3 @@ class MitDrive(Drive):
         self._request(Condition.DISABLED)
         self._feed.fed = True  # it is answered like a command of zero torque, which is not needed in this tick too
         return (self._special(codec.DISABLE),)
-
-    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
-        """Damping in the motor around the torque that holds the joint; no effect on a motor that is disabled."""
-        self._feed.fed = True
-        return (self._torque_frame(torque, damping_of(self.settings, torque)),)

@@ -10,25 +10,14 @@ next answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite, nan
+from math import nan
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs import moteus_registers as registers
-from hil.drives.base import (
-    Condition,
-    Drive,
-    DriveError,
-    Feedback,
-    FrameEnds,
-    HandshakeStep,
-    Ids,
-    Sample,
-    Steps,
-    StopSteps,
-)
-from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault, silent, tested_time
+from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.guard import after, begin_enabling, refuse_fault, silent, tested_time
 from hil.drives.moteus_console import Console, refuse_bounds
 from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, Identity, MoteusOptions, settings_problems
 from hil.drives.odrive_encoder import COARSE, TURN, single_step
@@ -37,18 +26,19 @@ from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.table import TableDrive
 from hil.drives.wire import (
     Encoding,
     Expects,
-    GaugeReads,
+    FrameReads,
     Message,
     Operation,
     Reads,
     Rounding,
     Wire,
     joint_torque,
+    motor_torque,
 )
-from hil.drives.wire import motor_torque as motor_torque_chain
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -66,10 +56,11 @@ _CONDITIONS = {
 }
 """Mode -> condition; in every other mode it is unknown what moves the shaft."""
 
-_STATE_REGISTERS = (registers.MODE, registers.POSITION, registers.VELOCITY, registers.TORQUE, registers.FAULT)
+_MOTION_REGISTERS = (registers.POSITION, registers.VELOCITY, registers.TORQUE)
+_mode, _fault = codec.STATE_MODE.reader(), codec.STATE_FAULT.reader()
 
 
-GAUGES = GaugeReads(
+GAUGES = FrameReads(
     Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),
     Reads(codec.GAUGE_TEMPERATURE, Quantity.TEMPERATURE, ()),
     Reads(codec.GAUGE_MOTOR, Quantity.MOTOR_TEMPERATURE, ()),
@@ -77,7 +68,7 @@ GAUGES = GaugeReads(
 """What the answer to `codec.GAUGES` brings."""
 
 
-class MoteusDrive(Drive):
+class MoteusDrive(TableDrive):
     """A moteus that is commanded by torque.
 
     Args:
@@ -107,15 +98,20 @@ class MoteusDrive(Drive):
         super().__init__(settings, period)
         self._options = options = options_of(MoteusOptions, settings)
         self._turn = settings.sign * TURN / settings.gear
-        self._tail = self._tail_with(settings.watchdog)
+        turn = (Operation.TIMES, self._turn)
+        self.motion = FrameReads(
+            Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
+            Reads(codec.STATE_VELOCITY, Quantity.VELOCITY, (turn,)),
+            Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings)),
+        )
         self._command_id = codec.identifier(settings.node, options.source)
         self._reply_id = codec.reply_identifier(settings.node, options.source)
         self._foreign_ids = codec.command_identifiers(settings.node, options.source)
+        self.encoding = self._encoding(settings.watchdog)
         self._query = self._frame(codec.query())
         self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
         self.gauge_frames = (GAUGES,) if self.polls else ()
         self._period = period
-        self._feed = Feed()
         self._mode, self._replies = codec.STOPPED, 0
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
@@ -123,9 +119,12 @@ class MoteusDrive(Drive):
         self._identity = Identity(self._frame, options.home)
         self._console = Console(self._frame)
 
-    def _tail_with(self, watchdog: float) -> bytes:
-        """What follows the torque in commands with this time of the watchdog [s]."""
-        return codec.torque_tail(abs(self.settings.motor_torque(self.settings.torque_limit)), watchdog)
+    def _encoding(self, watchdog: float) -> Encoding:
+        """How a torque is sent with this time of the watchdog [s]."""
+        settings, most = self.settings, registers.LARGEST_TORQUE
+        zero = codec.torque_command(abs(settings.motor_torque(settings.torque_limit)), watchdog)
+        torque = motor_torque(settings)
+        return Encoding(self._frame(zero), codec.COMMAND_TORQUE, torque, Rounding.SINGLE, -most, most, None)
 
     @staticmethod
     def speaks_fd(settings: SensorSettings) -> bool:
@@ -154,9 +153,9 @@ class MoteusDrive(Drive):
             self.rejected += 1
         elif frame.id != self._reply_id:
             self._other(frame)
-        elif (state := codec.state(frame.data)) is not None:
-            self._take(state, frame.time)
-        elif codec.holds_gauges(frame.data):
+        elif len(frame.data) == codec.STATE_SIZE and codec.has_heads(frame.data, codec.STATE_HEADS):
+            self._take(int(_mode(frame.data)), int(_fault(frame.data)), self.motion.values(frame.data), frame.time)
+        elif len(frame.data) == codec.GAUGE_SIZE and codec.has_heads(frame.data, codec.GAUGE_HEADS):
             GAUGES.take(frame.data, self.gauges)
         elif (text := codec.console_text(frame.data)) is not None:
             self._console.take(text)
@@ -173,26 +172,23 @@ class MoteusDrive(Drive):
             self.rejected += 1
 
     def _take_registers(self, frame: Frame) -> None:
-        """Takes a reply of another form than `codec.state` expects."""
+        """Takes a reply of another form than that to `codec.QUERY` alone."""
         read = registers.answered(frame.data)
         if read is None or not (read.values or read.unknown):
             self.rejected += 1
             return
         values = read.values
-        if all(register in values for register in _STATE_REGISTERS):
-            mode, position, velocity, torque, fault = (values[register] for register in _STATE_REGISTERS)
-            self._take(codec.MoteusState(int(mode), position, velocity, torque, int(fault)), frame.time)
+        if values.keys() >= {registers.MODE, *_MOTION_REGISTERS, registers.FAULT}:
+            motion = self.motion.scaled(values[register] for register in _MOTION_REGISTERS)
+            self._take(int(values[registers.MODE]), int(values[registers.FAULT]), motion, frame.time)
         self._identity.take(values | dict.fromkeys(read.unknown, nan))
 
-    def _take(self, state: codec.MoteusState, time: int) -> None:
+    def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:
+        """Takes its state; a drive with an encoder fault reports NaN: its fault counts, and the sample is missing."""
         self.alive = time
         self._replies += 1
-        self._judge(state.mode, state.fault)
-        # A drive with an encoder fault reports NaN: its fault counts, and the sample is missing.
-        if isfinite(state.position) and isfinite(state.velocity):
-            turn, settings = self._turn, self.settings
-            torque = settings.joint_torque(state.torque)
-            self.sample = Sample(state.position * turn + settings.offset, state.velocity * turn, torque, time)
+        self._judge(mode, fault)
+        self._take_values(motion, time)
 
     def out_of_touch(self) -> None:
         """A command of torque would enable a drive that has restarted, so it gets none any more, but a stop."""
@@ -235,36 +231,18 @@ class MoteusDrive(Drive):
         )
         return [*commands, *poll_traffic(questions, options_of(MoteusOptions, settings).monitor_period, period)]
 
-    def command(self, torque: float) -> Frame:
-        data = codec.torque_command(motor_torque(self.settings, torque), self._tail)
-        self._feed.fed = True
-        return self._frame(data)
-
     def _frame(self, data: bytes) -> Frame:
         settings = self.settings
         return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
 
     def wire(self) -> Wire:
-        """Answers in position mode without a fault, in the form of `codec.state`."""
-        settings, turn = self.settings, (Operation.TIMES, self._turn)
-        reads = (
-            Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
-            Reads(codec.STATE_VELOCITY, Quantity.VELOCITY, (turn,)),
-            Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings)),
-        )
+        """Answers in position mode without a fault, in the form of that to `codec.QUERY`."""
         working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
         expects = tuple(Expects(field, field.mask, value) for field, value in working.items())
-        command = Encoding(
-            self._frame(codec.torque_command(0.0, self._tail)), codec.COMMAND_TORQUE, motor_torque_chain(settings),
-            Rounding.SINGLE, -registers.LARGEST_TORQUE, registers.LARGEST_TORQUE, None,
-        )  # fmt: skip
-        state = Message(self._reply_id, codec.STATE_SIZE, reads, expects, sample=True, alive=True)
+        state = Message(self._reply_id, codec.STATE_SIZE, self.motion.reads, expects, sample=True, alive=True)
         heads = tuple(Expects(field, field.mask, value) for field, value in codec.GAUGE_HEADS.items())
         gauges = Message(self._reply_id, codec.GAUGE_SIZE, GAUGES.reads, heads)
-        return Wire((state, gauges), command, self.polls)
-
-    def torque_bytes(self, frame: Frame) -> bytes | None:
-        return frame.data[codec.TORQUE_BYTES] if codec.is_torque_command(frame.data) else None
+        return Wire((state, gauges), self.encoding, self.polls)
 
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps at the joint: of the encoder, or of single precision; at 1 rev/s, and at the torque limit."""
@@ -339,8 +317,8 @@ class MoteusDrive(Drive):
         with silent(self):
             sent = after(lambda: self._replies, 1)
             seconds = tested_time(self.settings)
-            data = codec.torque_command(motor_torque(self.settings, torque), self._tail_with(seconds))
-            yield HandshakeStep([self._frame(data)], sent, 0.5, "a reply to a command of torque")
+            command = self._torque_frame(torque, self._encoding(seconds))
+            yield HandshakeStep([command], sent, 0.5, "a reply to a command of torque")
             begun, limit = self.alive, seconds + LATE
             while self._mode != codec.TIMED_OUT:
                 yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")

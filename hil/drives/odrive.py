@@ -13,24 +13,24 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import Condition, Drive, DriveError, HandshakeStep, Steps, StopSteps
-from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault, silent
+from hil.drives.base import Condition, DriveError, HandshakeStep, Steps, StopSteps
+from hil.drives.guard import after, begin_enabling, refuse_fault, silent
 from hil.drives.odrive_encoder import RATE_TOLERANCE, TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import MonitorPeriod, options_of
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, GaugeReads, Message, Reads, Rounding, Wire
-from hil.drives.wire import motor_torque as motor_torque_chain
+from hil.drives.table import TableDrive
+from hil.drives.wire import LARGEST_SINGLE, Encoding, Expects, FrameReads, Message, Reads, Rounding, Wire, motor_torque
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
 
 GAUGES = {
-    codec.GET_TEMPERATURE: GaugeReads(
+    codec.GET_TEMPERATURE: FrameReads(
         Reads(codec.INVERTER, Quantity.TEMPERATURE, ()), Reads(codec.MOTOR, Quantity.MOTOR_TEMPERATURE, ())
     ),
-    codec.GET_BUS_VOLTAGE_CURRENT: GaugeReads(Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ())),
+    codec.GET_BUS_VOLTAGE_CURRENT: FrameReads(Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ())),
 }
 """Cyclic message -> what it brings."""
 RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_ms, or leave monitor_period out"
@@ -57,7 +57,7 @@ class OdriveOptions(OdriveEncoderOptions):
     vel_gain: Annotated[float, NumberField("a gain above 0 [N m per turn/s]", above=0.0)] = 1 / 6
 
 
-class OdriveDrive(OdriveEncoder, Drive):
+class OdriveDrive(OdriveEncoder, TableDrive):
     """An ODrive in torque mode; each torque command feeds its watchdog.
 
     Args:
@@ -87,11 +87,15 @@ class OdriveDrive(OdriveEncoder, Drive):
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
         self.heartbeat = self._options.heartbeat_period
-        self._torque_id = self._id(codec.SET_INPUT_TORQUE)
+        # Polling by remote frames would not do while it is off: firmware 0.5 feeds the watchdog by every frame to the
+        # node (do_command in its can_simple.cpp), so polling would keep a drive on whose commands have stopped.
+        self.encoding = Encoding(
+            self._frame(codec.SET_INPUT_TORQUE, bytes(codec.SIZE)), codec.TORQUE, motor_torque(settings),
+            Rounding.SINGLE, -LARGEST_SINGLE, LARGEST_SINGLE, None,
+        )  # fmt: skip
         self._heartbeats = 0
-        self._heartbeat = codec.Heartbeat(0, codec.IDLE, 0, False)
-        self._active = 0
-        self._feed = Feed()
+        self._state = codec.IDLE
+        self._error = self._active = 0  # errors by the last heartbeat, and by the last Get_Error
         self._gauges = {} if self._options.monitor_period is None else {self._id(c): g for c, g in GAUGES.items()}
         self.gauge_frames = tuple(self._gauges.values())
         self._voltage_times: list[int] = []
@@ -144,25 +148,28 @@ class OdriveDrive(OdriveEncoder, Drive):
         command = frame.id & 0x1F
         if frame.id >> 5 != self.settings.node:
             self.rejected += 1
-        elif command == codec.HEARTBEAT and (heartbeat := codec.heartbeat(frame.data)):
-            self._heartbeat, self.alive = heartbeat, frame.time
+        elif command in codec.MASTER_COMMANDS:
+            self.foreign = self.foreign or f"another master commands this drive: {frame}"
+        elif len(frame.data) != codec.SIZE:
+            self.rejected += 1
+        elif command == codec.HEARTBEAT:
+            self._error, self._state = codec.ERROR.read(frame.data), codec.STATE.read(frame.data)
+            self.alive = frame.time
             self._heartbeats += 1
             self._judge()
-        elif command == codec.GET_ERROR and (errors := codec.errors(frame.data)):
-            self._active = errors[0]
+        elif command == codec.GET_ERROR:
+            self._active = codec.ERROR.read(frame.data)
             self._judge()
-        elif frame.id in self._gauges and len(frame.data) == codec.SIZE:
+        elif frame.id in self._gauges:
             self._gauges[frame.id].take(frame.data, self.gauges)
             if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT) and len(self._voltage_times) < 3:
                 self._voltage_times.append(frame.time)
-        elif command in codec.MASTER_COMMANDS:
-            self.foreign = self.foreign or f"another master commands this drive: {frame}"
         else:
             super()._other(frame)
 
     def _judge(self) -> None:
         """Sets condition and fault from the last heartbeat and the last errors."""
-        error, state = self._heartbeat.error | self._active, self._heartbeat.state
+        error, state = self._error | self._active, self._state
         self.fault = codec.error_text(error)
         if error and state != codec.CLOSED_LOOP:  # an error in closed loop does not prove that it has disarmed
             self.condition = Condition.FAULT
@@ -179,13 +186,8 @@ class OdriveDrive(OdriveEncoder, Drive):
         """Its axis state and its errors, by its last heartbeat."""
         if not self._heartbeats:
             return ""
-        state = f"its axis state: {codec.state_text(self._heartbeat.state)}"
+        state = f"its axis state: {codec.state_text(self._state)}"
         return f"{state}, its errors: {self.fault}" if self.fault else state
-
-    def command(self, torque: float) -> Frame:
-        data = codec.input_torque(motor_torque(self.settings, torque))
-        self._feed.fed = True
-        return self.frame(self._torque_id, data)
 
     def wire(self) -> Wire | None:
         received = super().wire()
@@ -196,28 +198,13 @@ class OdriveDrive(OdriveEncoder, Drive):
         )
         heartbeat = Message(self._id(codec.HEARTBEAT), codec.SIZE, expects=working, alive=True)
         errors = Message(self._id(codec.GET_ERROR), codec.SIZE, expects=working[:1])
-        command = Encoding(
-            self._zero(), codec.TORQUE, motor_torque_chain(self.settings), Rounding.SINGLE,
-            -LARGEST_SINGLE, LARGEST_SINGLE, None,
-        )  # fmt: skip
         gauges = [Message(identity, codec.SIZE, frame.reads) for identity, frame in self._gauges.items()]
-        return Wire((*received.messages, heartbeat, errors, *gauges), command, ())
+        return Wire((*received.messages, heartbeat, errors, *gauges), self.encoding, ())
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
         settings = self.settings
         return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
-
-    def alive_frames(self) -> Sequence[Frame]:
-        """Zero torque before the drive is enabled, its first torque while it is being enabled.
-
-        Polling by remote frames would not do: firmware 0.5 feeds the watchdog by every frame to the node (do_command in
-        its can_simple.cpp), so polling would keep a drive on whose commands have stopped.
-        """
-        return self._feed.frames(self._zero(), self)
-
-    def _zero(self) -> Frame:
-        return self.frame(self._torque_id, codec.input_torque(0.0))
 
     def _frame(self, command: int, data: bytes) -> Frame:
         return self.frame(self._id(command), data)
@@ -230,8 +217,8 @@ class OdriveDrive(OdriveEncoder, Drive):
         """
         came = after(lambda: self._heartbeats, 1)
         yield HandshakeStep([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
-        if self._heartbeat.state not in (0, codec.IDLE):
-            state = codec.state_text(self._heartbeat.state)
+        if self._state not in (0, codec.IDLE):
+            state = codec.state_text(self._state)
             raise DriveError(f"is in state {state} already (disable it; is there another master?)")
         yield from super().identify()
         if self._options.monitor_period is not None:
@@ -255,10 +242,10 @@ class OdriveDrive(OdriveEncoder, Drive):
             *self.disable_frames(),
             self._frame(codec.SET_CONTROLLER_MODE, codec.controller_mode(1, 1)),
             *self._limit_frames(),
-            self._zero(),
+            self.encoding.frame,
         ]
         came = after(lambda: self._heartbeats, 2)
-        idle = lambda: came() and self._heartbeat.state in (0, codec.IDLE)  # noqa: E731
+        idle = lambda: came() and self._state in (0, codec.IDLE)  # noqa: E731
         yield HandshakeStep(frames, idle, 0.5, "axis state IDLE")
 
     def _limit_frames(self) -> Sequence[Frame]:
@@ -273,9 +260,9 @@ class OdriveDrive(OdriveEncoder, Drive):
         limit = 1.1 * settings.watchdog + 2.5 * self._options.heartbeat_period
         setting = f"set axis0.config.enable_watchdog and watchdog_timeout = {settings.watchdog}"
         with silent(self):
-            expired = lambda: bool((self._heartbeat.error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
+            expired = lambda: bool((self._error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
             yield HandshakeStep(
-                [self._zero()], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})"
+                [self.encoding.frame], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})"
             )
         yield from self.reset()
 
@@ -297,13 +284,13 @@ class OdriveDrive(OdriveEncoder, Drive):
         Raises:
             DriveError: They stay.
         """
-        frames = [self._zero(), self._frame(codec.CLEAR_ERRORS, codec.clear_errors())]
+        frames = [self.encoding.frame, self._frame(codec.CLEAR_ERRORS, codec.clear_errors())]
         for _ in range(ATTEMPTS):
             self._active = 0
             yield HandshakeStep(frames, after(lambda: self._heartbeats, 2), 0.5, "heartbeats after Clear_Errors")
             if self.condition is Condition.DISABLED:
                 return
-        state = codec.state_text(self._heartbeat.state)
+        state = codec.state_text(self._state)
         raise DriveError(f"is in state {state} after Clear_Errors: {self.fault or 'no error'}")
 
     def disable_frames(self) -> Sequence[Frame]:

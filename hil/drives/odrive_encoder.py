@@ -5,11 +5,12 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import DriveError, Feedback, HandshakeStep, Ids, Node, Sample, Steps
+from hil.drives.base import DriveError, Feedback, HandshakeStep, Ids, Steps
 from hil.drives.options import EncoderBits, Flag, options_of
 from hil.drives.quantities import Quantity
 from hil.drives.settings import SensorSettings
-from hil.drives.wire import Message, Operation, Reads, Wire
+from hil.drives.table import TableNode
+from hil.drives.wire import FrameReads, Message, Operation, Reads, Wire
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -30,7 +31,7 @@ class OdriveEncoderOptions(Section):
     fd: Flag = False  # whether it speaks CAN FD: `can.config.data_baud_rate` is set in it
 
 
-class OdriveEncoder(Node):
+class OdriveEncoder(TableNode):
     """The encoder of an ODrive, which sends by its own timer.
 
     Args:
@@ -46,7 +47,12 @@ class OdriveEncoder(Node):
         super().__init__(settings, period)
         self._options = options_of(self.Options, settings)
         self._turn = settings.sign * TURN / settings.gear
-        self._version: codec.Version | None = None
+        turn = (Operation.TIMES, self._turn)
+        self.motion = FrameReads(
+            Reads(codec.POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
+            Reads(codec.VELOCITY, Quantity.VELOCITY, (turn,)),
+        )
+        self._version = b""  # its answer to Get_Version
         self._times: list[int] = []
         self._estimates_id = self._id(codec.GET_ENCODER_ESTIMATES)
 
@@ -79,29 +85,21 @@ class OdriveEncoder(Node):
             self._on_request(frame)
         elif frame.id != self._estimates_id:
             self._other(frame)
-        elif (values := codec.estimates(frame.data)) is None:
+        elif len(frame.data) != codec.SIZE or not self._take_sample(frame):
             self.rejected += 1
-        else:
-            turn = self._turn
-            self.sample = Sample(values[0] * turn + self.settings.offset, values[1] * turn, nan, frame.time)
-            if len(self._times) <= INTERVALS:
-                self._times.append(frame.time)
+        elif len(self._times) <= INTERVALS:
+            self._times.append(frame.time)
 
     def wire(self) -> Wire | None:
-        position = (Operation.TIMES, self._turn), (Operation.PLUS, self.settings.offset)
-        reads = (
-            Reads(codec.POSITION, Quantity.POSITION, position),
-            Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, self._turn),)),
-        )
-        return Wire((Message(self._estimates_id, codec.SIZE, reads, sample=True),))
+        return Wire((Message(self._estimates_id, codec.SIZE, self.motion.reads, sample=True),))
 
     def _on_request(self, frame: Frame) -> None:
         """Handles a remote frame: another master reads this node, which does no harm to an encoder."""
 
     def _other(self, frame: Frame) -> None:
         """Handles a frame that is not an encoder estimate."""
-        if frame.id == self._id(codec.GET_VERSION) and (version := codec.version(frame.data)):
-            self._version = version
+        if frame.id == self._id(codec.GET_VERSION) and len(frame.data) == codec.SIZE:
+            self._version = frame.data
         else:
             self.rejected += 1
 
@@ -123,14 +121,13 @@ class OdriveEncoder(Node):
         Raises:
             DriveError: The protocol, the firmware or the period is not as expected.
         """
-        self._version = None
+        self._version = b""
         ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)  # FD has no remote frames: a classic one
         remedy = "is the node id right, and the bit rate?"
-        yield HandshakeStep([ask], lambda: self._version is not None, 0.5, f"an answer to Get_Version ({remedy})")
-        assert self._version is not None
-        if self._version.protocol != codec.PROTOCOL or self._version.firmware < (0, 6):
-            firmware = ".".join(map(str, self._version.firmware))
-            what = f"speaks CANSimple {self._version.protocol} with firmware {firmware}"
+        yield HandshakeStep([ask], lambda: bool(self._version), 0.5, f"an answer to Get_Version ({remedy})")
+        protocol, firmware = codec.PROTOCOL_NUMBER.read(self._version), codec.firmware(self._version)
+        if protocol != codec.PROTOCOL or firmware < (0, 6):
+            what = f"speaks CANSimple {protocol} with firmware {'.'.join(map(str, firmware))}"
             raise DriveError(f"{what} (protocol {codec.PROTOCOL} with firmware 0.6 or later is needed)")
         yield from self._measure_period()
 

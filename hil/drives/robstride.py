@@ -10,49 +10,25 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
-from hil.codecs.mit import MOST_16
-from hil.drives.base import (
-    Condition,
-    Drive,
-    DriveError,
-    Feedback,
-    FrameEnds,
-    HandshakeStep,
-    IdFamily,
-    Ids,
-    Sample,
-    Steps,
-    StopSteps,
-    Unwrapping,
-)
-from hil.drives.guard import (
-    Feed,
-    after,
-    begin_enabling,
-    damping_of,
-    motor_torque,
-    outlasted,
-    refuse_fault,
-    silent,
-    tested_time,
-)
-from hil.drives.linear_ranges import UNREADABLE, linear_command, linear_ends, linear_sample, range_problems
+from hil.drives.base import Condition, DriveError, HandshakeStep, IdFamily, Ids, Steps, StopSteps
+from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent, tested_time
+from hil.drives.linear_ranges import LinearDrive, LinearFields, range_problems
 from hil.drives.mit_options import RangeOptions
 from hil.drives.options import Flag, MonitorPeriod, options_of
 from hil.drives.polls import first_answers, polls
 from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.drives.wire import Expects, GaugeReads, Message, Operation, Reads, Wire
+from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
 
-TEMPERATURE = GaugeReads(
+TEMPERATURE = FrameReads(
     Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)),
 )
 """The temperature in feedback."""
-VOLTAGE = GaugeReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))  # the bus voltage in the answer to a read
+VOLTAGE = FrameReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))  # the bus voltage in the answer to a read
 
 _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
@@ -67,7 +43,7 @@ class RobstrideOptions(RangeOptions):
     monitor_period: MonitorPeriod = None
 
 
-class RobstrideDrive(Drive):
+class RobstrideDrive(LinearDrive):
     """A RobStride motor; its position is followed over the ends of its range.
 
     Args:
@@ -75,17 +51,13 @@ class RobstrideDrive(Drive):
         period: Period of the loop [s].
     """
 
-    feedback = Feedback.REPLY
+    fields = LinearFields(codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.COMMAND_TORQUE, codec.COMMAND_DAMPING)
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {
         Quantity.TEMPERATURE: "always",
         Quantity.SUPPLY: "monitor_period",
     }
-    test_enables = True
-    unwrapping: Unwrapping
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
-    unverified = UNREADABLE
     command_bits = codec.KIND_AND_TARGET
-    ramps = True
     stop_steps = StopSteps(
         "damping in the motor: kd with velocity zero, at most what torque_limit leaves at speed_limit, and the torque "
         "that holds the pose; held by each next command",
@@ -95,13 +67,10 @@ class RobstrideDrive(Drive):
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        super().__init__(settings, period)
+        motion = Frame(codec.identifier(codec.MOTION, 0, settings.node), codec.NO_MOTION, extended=True)
+        super().__init__(settings, period, motion)
         self._options = options = options_of(RobstrideOptions, settings)
-        self._ranges, self._period = options.table, period
         self.watchdog = options.drive_watchdog
-        self.unwrapping = Unwrapping(self._ranges.position)
-        self._feed = Feed()
-        self._zero = self._motion(0.0)
         self._replies = 0
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
@@ -123,11 +92,7 @@ class RobstrideDrive(Drive):
             problems.append(Problem(("node",), f"expected an id from 1 to 127, got {settings.node}"))
         if options.host == settings.node:
             problems.append(Problem(("host",), f"{options.host} is the motor's own id (the loop needs another)"))
-        return [*problems, *range_problems(settings, options, MOST_16)]
-
-    @staticmethod
-    def ends(settings: DriveSettings) -> FrameEnds:
-        return linear_ends(options_of(RobstrideOptions, settings).table, MOST_16)
+        return [*problems, *range_problems(settings, options, codec.COMMAND_TORQUE)]
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
@@ -154,20 +119,17 @@ class RobstrideDrive(Drive):
             self.rejected += 1
 
     def _take(self, frame: Frame) -> None:
-        feedback = codec.feedback(frame.id, frame.data, self._ranges)
-        if feedback is None:
+        if len(frame.data) != codec.SIZE:
             self.rejected += 1
             return
-        settings = self.settings
-        position = settings.joint(self.unwrapping(feedback.position))
-        torque = settings.joint_torque(feedback.torque)
-        self.sample = Sample(position, settings.joint_rate(feedback.velocity), torque, frame.time)
+        self._take_sample(frame)
         self.alive = frame.time
         TEMPERATURE.take(frame.data, self.gauges)
         self._replies += 1
-        self.fault = codec.fault_text(feedback.faults)
-        self.condition = _CONDITIONS.get(feedback.mode, Condition.UNKNOWN)
-        if feedback.faults and feedback.mode != codec.RUN:  # in mode run it may still make torque
+        mode, faults = codec.mode_and_faults(frame.id)
+        self.fault = codec.fault_text(faults)
+        self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
+        if faults and mode != codec.RUN:  # in mode run it may still make torque
             self.condition = Condition.FAULT
 
     def _take_parameter(self, frame: Frame) -> None:
@@ -185,44 +147,19 @@ class RobstrideDrive(Drive):
         every = options_of(RobstrideOptions, settings).monitor_period
         return [frame, frame, *poll_traffic([frame, frame], every, period)]
 
-    def command(self, torque: float) -> Frame:
-        self._feed.fed = True
-        return self._motion(motor_torque(self.settings, torque))
-
-    def _motion(self, torque: float, damping: float = 0.0) -> Frame:
-        return Frame(*codec.torque_command(self._ranges, self.settings.node, torque, damping), extended=True)
-
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
         return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
 
     def wire(self) -> Wire:
         """Feedback in mode run without a fault: both are in its id."""
-        settings, ranges, most = self.settings, self._ranges, (MOST_16,) * 3
-        reads = linear_sample(settings, ranges, most, (codec.POSITION, codec.VELOCITY, codec.TORQUE))
-        identity = codec.feedback_identifier(settings.node, self._options.host, codec.RUN)
-        command = linear_command(self._zero, codec.COMMAND_TORQUE, settings, ranges.torque, MOST_16)
-        feedback = Message(identity, codec.SIZE, (*reads, *TEMPERATURE.reads), sample=True, alive=True)
-        answer = codec.identifier(codec.READ, settings.node, self._options.host)
+        node, host = self.settings.node, self._options.host
+        identity = codec.feedback_identifier(node, host, codec.RUN)
+        reads = self.motion.reads + TEMPERATURE.reads
+        feedback = Message(identity, codec.SIZE, reads, sample=True, alive=True)
+        answer = codec.identifier(codec.READ, node, host)
         asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
         voltage = Message(answer, codec.SIZE, VOLTAGE.reads, selects=(asked,))
-        return Wire((feedback, voltage), command._replace(back=None), self.polls)
-
-    def torque_bytes(self, frame: Frame) -> bytes | None:
-        """The id and all bytes of a command: the torque is in the id. None where the motor brakes by damping."""
-        return frame.id.to_bytes(4, "big") + frame.data if frame.data == self.command(0.0).data else None
-
-    def quantum(self) -> tuple[float, float, float]:
-        settings, ranges = self.settings, self._ranges
-        position, velocity, torque = (2 * most / MOST_16 for most in ranges[:3])
-        return (
-            abs(settings.joint_rate(position)),
-            abs(settings.joint_rate(velocity)),
-            abs(settings.joint_torque(torque)),
-        )
-
-    def alive_frames(self) -> Sequence[Frame]:
-        """Zero torque while the drive is not enabled: it gives feedback only to commands."""
-        return self._feed.frames(self._zero, self)
+        return Wire((feedback, voltage), self.encoding, self.polls)
 
     def identify(self) -> Steps:
         """Checks that the motor is there, and off.
@@ -232,7 +169,7 @@ class RobstrideDrive(Drive):
         """
         remedy = "is the node id right, and the bit rate? does it speak its own protocol, not CANopen or MIT?"
         came = after(lambda: self._replies, 1)
-        yield HandshakeStep([self._zero], came, 0.5, f"feedback to a command of zero torque ({remedy})")
+        yield HandshakeStep([self.encoding.frame], came, 0.5, f"feedback to a command of zero torque ({remedy})")
         if self.condition is Condition.ENABLED:
             raise DriveError("is in mode run already (stop it; is there another master?)")
 
@@ -280,13 +217,13 @@ class RobstrideDrive(Drive):
         if seconds != self.settings.watchdog:
             yield from self._set_timeout(seconds)
         with silent(self):
-            held = self._motion(motor_torque(self.settings, torque))
+            held = self._torque_frame(torque, self.encoding)
             frames = [held, self._frame(codec.ENABLE), held]  # it may begin without the torque that came before
             enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
             yield HandshakeStep(frames, enabled, 0.5, "mode run")
             refuse_fault(self)
             yield outlasted(seconds, self._period)
-        yield HandshakeStep([self._zero], after(lambda: self._replies, 1), 0.5, "feedback after its watchdog")
+        yield HandshakeStep([self.encoding.frame], after(lambda: self._replies, 1), 0.5, "feedback after its watchdog")
         if self.condition is Condition.ENABLED:
             raise DriveError(f"is still in mode run after {seconds:g} s without a command (canTimeout)")
         yield from self.reset()
@@ -309,7 +246,7 @@ class RobstrideDrive(Drive):
 
     def reset(self) -> Steps:
         """Stops the motor and clears its faults."""
-        frames = [self._frame(codec.STOP, codec.stop(clear=True)), self._zero]
+        frames = [self._frame(codec.STOP, codec.stop(clear=True)), self.encoding.frame]
         came = after(lambda: self._replies, 2)
         clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
         yield HandshakeStep(frames, clear, 0.5, "mode reset without a fault (else switch its power off and on)")
@@ -317,8 +254,3 @@ class RobstrideDrive(Drive):
     def disable_frames(self) -> Sequence[Frame]:
         self._feed.fed = True
         return (self._frame(codec.STOP, codec.stop(clear=False)),)
-
-    def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
-        """Damping in the motor around the torque that holds the joint; no effect on a motor in mode reset."""
-        self._feed.fed = True
-        return (self._motion(motor_torque(self.settings, torque), damping_of(self.settings, torque)),)

@@ -1,17 +1,18 @@
-"""What the frames of a node mean in the ordinary course of a run, as data: the tick in C is built from it.
+"""The numbers in the frames of a node, as data: where they are, how they are scaled, and what they prove.
 
-Design: only frames that a healthy node sends while it works are described. Every other frame, and every unexpected
-value, gives the tick back to the driver in Python, which knows what it means. So a description may leave things out,
-but must not promise what the driver would see otherwise. Arithmetic is a chain of operations in the order in which the
-driver does them, so that both get the same bits.
+Design: a protocol states here where each number is and how it is scaled; drivers in Python (`hil.drives.table`) and the
+tick in C read and write frames by it, with the same operations in the same order, so that both get the same bits. Only
+frames that a healthy node sends while it works are described. Every other frame, and every unexpected value, gives the
+tick in C back to the driver in Python, which knows what it means. So a description may leave things out, but must not
+promise what the driver would see otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from enum import IntEnum
-from struct import Struct
+from math import ceil, floor, isfinite, trunc
 from typing import NamedTuple
 
-from hil.codecs.field import Field
+from hil.codecs.field import Field, single_towards_zero
 from hil.drives.quantities import FIRST_GAUGE, Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
@@ -29,8 +30,44 @@ class Operation(IntEnum):
     UNWRAP = 3
 
 
+class Unwrapping:
+    """Follows a position over the ends of its range, from `-most` to `most` [rad]."""
+
+    def __init__(self, most: float) -> None:
+        self.span = 2 * most  # [rad] length of the range
+        self.last: float | None = None  # last position in the range [rad]; None before the first
+        self.added = 0.0  # [rad] what is added to it
+
+    def __call__(self, position: float) -> float:
+        """Motor angle without the jumps from one end of its range to the other [rad]."""
+        if self.last is not None and abs(position - self.last) > self.span / 2:
+            self.added += self.span if position < self.last else -self.span
+        self.last = position
+        return position + self.added
+
+
 LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127  # largest finite number of single precision
 Chain = tuple[tuple[Operation, float], ...]  # operations on a number, in order
+
+
+def chained(chain: Chain, number: float, unwrapping: Unwrapping | None = None) -> float:
+    """The result of a chain; `unwrapping` follows the number where the chain says so."""
+    for operation, constant in chain:
+        if operation is Operation.TIMES:
+            number = number * constant
+        elif operation is Operation.OVER:
+            number = number / constant
+        elif operation is Operation.PLUS:
+            number = number + constant
+        elif unwrapping is not None:
+            number = unwrapping(number)
+    return number
+
+
+def step_of(chain: Chain) -> float:
+    """What a step of one at the beginning of a chain is at its end, without its sign."""
+    scales = tuple(each for each in chain if each[0] in (Operation.TIMES, Operation.OVER))
+    return abs(chained(scales, 1.0))
 
 
 class Rounding(IntEnum):
@@ -88,6 +125,56 @@ class Encoding(NamedTuple):
     back: Chain | None
     steps: Chain = ()  # from the torque of the motor to the number in the frame, where `chain` ends before it
 
+    def frame_of(self, torque: float) -> Frame:
+        """The frame that sends a torque at the joint.
+
+        Raises:
+            ValueError: The torque is not finite, or its number does not fit in the frame.
+        """
+        zero, number = self.frame, self._number(torque)
+        bits = single_towards_zero(number) if self.rounding is Rounding.SINGLE else int(number)
+        data = self._place.written(_bytes_of(zero), bits)
+        identity = int.from_bytes(data[:_ID], "big")
+        return Frame(identity, data[_ID:], extended=zero.extended, fd=zero.fd, brs=zero.brs)
+
+    def carried(self, torque: float) -> float:
+        """The torque in the frame that sends this one; raises as `frame_of`."""
+        if self.back is None:
+            return torque
+        return chained(self.back, self._number(torque))
+
+    def torque_bits(self, frame: Frame) -> bytes | None:
+        """The bits of the torque in a frame; None if anything else in it differs from the frame of zero torque."""
+        data, zero, place = _bytes_of(frame), _bytes_of(self.frame), self._place
+        if len(data) != len(zero) or place.written(data, 0) != place.written(zero, 0):
+            return None
+        return place.read(data).to_bytes(place.size, "little")
+
+    @property
+    def _place(self) -> Field:
+        """Where the torque is in id and payload."""
+        return self.field._replace(first=self.field.first + _ID)
+
+    def _number(self, torque: float) -> float:
+        """The number that goes into the frame; a float is not in single precision yet."""
+        motor = chained(self.chain, torque)
+        number = chained(self.steps, motor)
+        if isfinite(number) and self.rounding is Rounding.INTEGER:
+            number = float(trunc(number))
+        elif isfinite(number) and self.rounding is Rounding.MIDDLE:
+            middle = floor((self.lowest + self.highest) / 2.0)
+            number = float(max(floor(number), middle + 1) if motor > 0.0 else min(ceil(number), middle))
+        if not self.lowest <= number <= self.highest:  # NaN fails both comparisons
+            raise ValueError(f"torque {torque} is not finite, or too large for a frame of the drive")
+        return number
+
+
+_ID = 4  # bytes of the id before a payload, where a field may lie too
+
+
+def _bytes_of(frame: Frame) -> bytes:
+    return frame.id.to_bytes(_ID, "big") + frame.data
+
 
 class Feeds(NamedTuple):
     """A frame other than a command that goes to an enabled drive: it feeds its watchdog, or asks it."""
@@ -126,34 +213,31 @@ def joint(settings: SensorSettings) -> Chain:
     return (*joint_rate(settings), (Operation.PLUS, settings.offset))
 
 
-class GaugeReads:
-    """The gauges in one kind of frame.
+class FrameReads:
+    """Reads the numbers in one kind of frame.
 
     Args:
-        reads: Where they are, and from the number there to the gauge's unit: `TIMES`, `OVER`, `PLUS`.
+        reads: Where they are, and from the number there to the joint, or to the unit of a gauge.
+        unwrapping: What follows the position over the ends of its range; None: nothing does.
     """
 
-    def __init__(self, *reads: Reads) -> None:
-        self.reads = reads  # the same, for `Drive.wire`
-        self._parts = [(each.quantity - FIRST_GAUGE, _reader(each.field), each.chain) for each in reads]
+    def __init__(self, *reads: Reads, unwrapping: Unwrapping | None = None) -> None:
+        self.reads = reads  # the same, for the tick in C
+        self._unwrapping = unwrapping
+        self._readers = [each.field.reader() for each in reads]
+
+    def values(self, data: bytes) -> dict[Quantity, float]:
+        """What the numbers in a payload say."""
+        return self.scaled([reader(data) for reader in self._readers])
+
+    def scaled(self, numbers: Iterable[float]) -> dict[Quantity, float]:
+        """What these numbers say, in the order of `reads`."""
+        return {
+            reads.quantity: chained(reads.chain, float(number), self._unwrapping)
+            for reads, number in zip(self.reads, numbers, strict=True)
+        }
 
     def take(self, data: bytes, gauges: list[float]) -> None:
         """Writes the gauges of a payload into `Drive.gauges`."""
-        for place, number, chain in self._parts:
-            value = float(number(data))
-            for operation, constant in chain:
-                if operation is Operation.TIMES:
-                    value = value * constant
-                elif operation is Operation.OVER:
-                    value = value / constant
-                else:
-                    value = value + constant
-            gauges[place] = value
-
-
-def _reader(field: Field) -> Callable[[bytes], float]:
-    """Reads a field: some bits as an unsigned integer, or whole bytes of any kind."""
-    if field.kind == "unsigned":
-        return field.reader()
-    form, first = Struct((">" if field.big else "<") + field.code), field.first
-    return lambda data: form.unpack_from(data, first)[0]
+        for quantity, value in self.values(data).items():
+            gauges[quantity - FIRST_GAUGE] = value

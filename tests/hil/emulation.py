@@ -12,6 +12,7 @@ from canopen.objectdictionary import ObjectDictionary, ODVariable
 
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.table import TableDrive
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.emulator import EmulatedRig, Emulator
@@ -20,7 +21,7 @@ from hil.emulator.fault_script import read_faults
 from hil.emulator.process import EmulatorServer
 from hil.emulator.twins import Target, targets
 from hil.frame import Frame
-from hil.protocols.nodes import twins
+from hil.protocols.nodes import build, twins
 from servoctl.assembly.system import make_system
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
@@ -73,6 +74,14 @@ def drive_settings(protocol: str, name: str = "a", node: int = 1, **changes: Any
         fd=protocol == "moteus", brs=protocol == "moteus",
     )  # fmt: skip
     return replace(usual, **changes)
+
+
+def bare_drive(protocol: str, **changes: Any) -> TableDrive:
+    """A driver without a gear: the joint is the motor."""
+    usual: dict[str, Any] = {"gear": 1.0, "sign": 1, "offset": 0.0, "torque_limit": 1.0, "position_limits": (-1.0, 1.0)}
+    drive = build(drive_settings(protocol, **{**usual, **changes}), 0.002)
+    assert isinstance(drive, TableDrive)
+    return drive
 
 
 def target(protocol: str, **changes: Any) -> Target:

@@ -6,19 +6,30 @@ import struct
 import canopen
 import pytest
 from canopen_objects import node_dictionary
+from emulation import bare_drive
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import cia402
 from hil.codecs.cia402 import Cia402State
 from hil.drives.cia402_setup import CONTROLWORD, ERROR_CODE, POSITION, STATUSWORD, TARGET_TORQUE, TORQUE, VELOCITY
+from hil.drives.table import TableDrive
 from hil.emulator.objects import communication_objects, drive_objects
+from hil.frame import Frame
 
 NODE = 5
 I16, I32, U16 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**16 - 1)
 
 
 DICTIONARY = node_dictionary()
+
+
+def driver(rated: float = 1.0) -> TableDrive:
+    units = {"counts_per_turn": 100_000, "velocity_unit": 0.01}
+    return bare_drive("cia402", node=NODE, rated_torque=rated, torque_limit=0.5 * rated, options=units)
+
+
+DRIVE = driver()
 
 
 def test_the_driver_and_the_emulated_drive_give_every_object_the_same_type() -> None:
@@ -43,7 +54,8 @@ def pdo_map(direction: str, entries: list[int]) -> canopen.pdo.base.PdoMap:
 @given(U16, I16)
 def test_python_canopen_reads_our_command(controlword: int, torque: int) -> None:
     found = pdo_map("rpdo", [CONTROLWORD, TARGET_TORQUE])
-    found.data = bytearray(cia402.command(controlword, torque))
+    data = cia402.CONTROLWORD.written(bytes(cia402.COMMAND_SIZE), controlword)
+    found.data = bytearray(cia402.TARGET.written(data, torque))
     assert [found[index].raw for index in range(2)] == [controlword, torque]
 
 
@@ -51,21 +63,28 @@ def test_python_canopen_reads_our_command(controlword: int, torque: int) -> None
 def test_we_read_the_feedback_of_python_canopen(position: int, velocity: int) -> None:
     found = pdo_map("tpdo", [POSITION, VELOCITY])
     found[0].raw, found[1].raw = position, velocity
-    assert cia402.feedback(bytes(found.data)) == (position, velocity)
+    sample = [position * (math.tau / 100_000), velocity * 0.01]
+    assert list(DRIVE.motion.values(bytes(found.data)).values()) == sample
 
 
 @given(U16, I16, U16)
 def test_we_read_the_status_of_python_canopen(word: int, torque: int, error: int) -> None:
     found = pdo_map("tpdo", [STATUSWORD, TORQUE, ERROR_CODE])
     found[0].raw, found[1].raw, found[2].raw = word, torque, error
-    status = cia402.status(bytes(found.data))
-    state = cia402.state_of(word)
-    expected = None if state is None else (state, bool(word >> 9 & 1), bool(word >> 11 & 1), torque, error)
-    assert status == expected
+    data, drive = bytes(found.data), driver()
+    fields = cia402.STATUSWORD, cia402.TORQUE, cia402.ERROR
+    assert [field.reader()(data) for field in fields] == [word, torque, error]
+    drive.accept(Frame(0x280 + NODE, data, time=1))
+    if cia402.state_of(word) is None:
+        assert drive.rejected == 1
+    else:
+        assert drive.next_torque == torque * 1.0 / 1000 and drive.saturated == bool(word >> 11 & 1)
 
 
 def test_golden_frames() -> None:
-    assert cia402.command(cia402.ENABLE_OPERATION, 150).hex() == "0f009600"
+    drive = driver()
+    drive.take_as_enabled()
+    assert drive.encoding.frame_of(0.1505).data.hex() == "0f009600"
     word, position, torque = struct.unpack("<Hih", bytes.fromhex("37126079feffe7ff"))
     assert (cia402.state_of(word), position, torque) == (Cia402State.ENABLED, -100_000, -25)
     assert cia402.nmt(cia402.START, 5) == bytes((1, 5))
@@ -116,7 +135,7 @@ def test_python_canopen_knows_the_same_states() -> None:
 
 @given(st.floats(-20, 20), st.floats(0.7, 100))
 def test_a_torque_is_rounded_towards_zero_by_less_than_one_thousandth(torque: float, rated: float) -> None:
-    sent = cia402.per_mille(torque, rated) * rated / 1000
+    sent = driver(rated).encoding.carried(torque)
     assert abs(sent) <= abs(torque) * (1 + 1e-12)
     assert abs(sent - torque) < rated / 1000 * (1 + 1e-9)
     assert sent * torque >= 0
@@ -125,14 +144,18 @@ def test_a_torque_is_rounded_towards_zero_by_less_than_one_thousandth(torque: fl
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 32.8, -32.8])
 def test_a_torque_that_does_not_fit_on_the_wire_is_refused(torque: float) -> None:
     with pytest.raises(ValueError, match="torque"):
-        cia402.per_mille(torque, 1.0)
+        DRIVE.encoding.frame_of(torque)
 
 
 @given(st.binary(max_size=8))
 def test_a_payload_of_a_wrong_length_is_invalid(data: bytes) -> None:
-    lengths = {cia402.feedback: 8, cia402.status: 6, cia402.emergency: 8, cia402.nmt_state: 1}
+    lengths = {cia402.emergency: 8, cia402.nmt_state: 1}
     for decode, length in lengths.items():
         assert decode(data) is None or len(data) == length
+    for identity, length in ((0x180 + NODE, cia402.FEEDBACK_SIZE), (0x280 + NODE, cia402.STATUS_SIZE)):
+        drive = driver()
+        drive.accept(Frame(identity, data, time=1))
+        assert len(data) == length or (drive.rejected == 1 and drive.sample is None)
 
 
 def test_heartbeats_and_emergencies_are_decoded() -> None:

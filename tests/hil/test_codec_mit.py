@@ -4,14 +4,25 @@ import math
 from fractions import Fraction
 
 import pytest
+from emulation import bare_drive
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import mit
+from hil.drives.mit import MitDrive
 from hil.drives.mit_options import tables
+from hil.drives.quantities import Quantity
+from hil.frame import Frame
 
 RANGES = mit.Ranges(12.5, 45.0, 18.0, 500.0, 5.0)
 TABLES = sorted(tables())
+
+
+def driver(ranges: mit.Ranges) -> MitDrive:
+    options = {"ranges": ranges._asdict(), "status": "cubemars"}
+    drive = bare_drive("mit", options=options, torque_limit=ranges.torque, speed_limit=0.5 * ranges.velocity)
+    assert isinstance(drive, MitDrive)
+    return drive
 
 
 def fields(data: bytes, ranges: mit.Ranges) -> list[Fraction]:
@@ -28,8 +39,9 @@ def fields(data: bytes, ranges: mit.Ranges) -> list[Fraction]:
 
 
 def test_golden_frames() -> None:
-    assert mit.torque_command(RANGES, 0.0).hex() == "7fff7ff0000007ff"
-    assert mit.torque_command(RANGES, 2.0).hex() == "7fff7ff0000008e3"
+    drive = driver(RANGES)
+    assert drive.encoding.frame.data.hex() == drive.command(0.0).data.hex() == "7fff7ff0000007ff"
+    assert drive.command(2.0).data.hex() == "7fff7ff0000008e3"
     assert [mit.special(code).hex() for code in (mit.ENABLE, mit.DISABLE, mit.CLEAR_FAULT)] == [
         "fffffffffffffffc",
         "fffffffffffffffd",
@@ -41,7 +53,8 @@ def test_golden_frames() -> None:
 def test_a_torque_command_has_no_gains_and_never_looks_like_a_special_command(motor: str, share: float) -> None:
     ranges = tables()[motor]
     torque = share * ranges.torque
-    data = mit.torque_command(ranges, torque)
+    drive = driver(ranges)
+    data = drive.command(torque).data
     position, velocity, kp, kd, sent = fields(data, ranges)
     step = 2 * ranges.torque / 4095
     assert (kp, kd) == (0, 0)
@@ -50,25 +63,43 @@ def test_a_torque_command_has_no_gains_and_never_looks_like_a_special_command(mo
     assert abs(sent - Fraction(torque)) <= step * (1 + 1e-9)
     assert abs(sent) <= max(abs(torque), step / 2) * (1 + 1e-9)
     assert sent * Fraction(torque) >= 0
-    assert mit.carried(ranges, torque) == pytest.approx(float(sent), rel=1e-12, abs=1e-12)
+    assert drive.carried(torque) == pytest.approx(float(sent), rel=1e-12, abs=1e-12)
     assert not data.startswith(b"\xff" * 6)
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 18.001, -19.0])
 def test_a_torque_out_of_range_or_not_finite_is_refused(torque: float) -> None:
     with pytest.raises(ValueError, match="not finite and within"):
-        mit.torque_command(RANGES, torque)
+        driver(RANGES).command(torque)
 
 
-@given(st.integers(0, 255), st.integers(0, 65535), st.integers(0, 4095), st.integers(0, 4095), st.sampled_from([0, 2]))
-def test_a_reply_is_decoded(first: int, p: int, v: int, t: int, more: int) -> None:
-    data = bytes([first]) + (p << 24 | v << 12 | t).to_bytes(5, "big") + bytes(more)
-    reply = mit.reply(data, RANGES)
-    assert reply is not None and reply.first == first and len(reply.rest) == more
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 18.01, -19.0])
+def test_no_frame_holds_a_torque_beyond_its_range(torque: float) -> None:
+    with pytest.raises(ValueError, match="too large for a frame"):
+        driver(RANGES).encoding.frame_of(torque)
+
+
+@given(st.floats(-18, 18))
+def test_the_damping_of_a_quick_stop_leaves_the_torque_as_it_is(torque: float) -> None:
+    drive = driver(RANGES)
+    (frame,) = drive.quick_stop_frames(torque)
+    kp, kd, sent = fields(frame.data, RANGES)[2:]
+    assert kp == 0 and sent == fields(drive.command(torque).data, RANGES)[4]
+    assert abs(kd * Fraction(22.5)) + abs(Fraction(torque)) <= 18 * (1 + 1e-9)
+    assert drive.torque_bytes(frame) == (None if kd else drive.torque_bytes(drive.command(torque)))
+
+
+@given(st.integers(0, 65535), st.integers(0, 4095), st.integers(0, 4095))
+def test_a_reply_is_decoded(p: int, v: int, t: int) -> None:
+    data = bytes([1]) + (p << 24 | v << 12 | t).to_bytes(5, "big") + bytes(2)
+    values = driver(RANGES).motion.values(data)
     exact = [Fraction(-25, 2) + Fraction(25 * p, 65535), Fraction(90 * v, 4095) - 45, Fraction(36 * t, 4095) - 18]
-    assert [reply.position, reply.velocity, reply.torque] == pytest.approx([float(each) for each in exact], abs=1e-12)
+    measured = [values[each] for each in (Quantity.POSITION, Quantity.VELOCITY, Quantity.TORQUE)]
+    assert measured == pytest.approx([float(each) for each in exact], abs=1e-12)
 
 
-@given(st.binary(max_size=8).filter(lambda data: len(data) not in (6, 8)))
+@given(st.binary(min_size=1, max_size=8).filter(lambda data: len(data) != 8))
 def test_a_reply_of_a_wrong_length_is_invalid(data: bytes) -> None:
-    assert mit.reply(data, RANGES) is None
+    drive = driver(RANGES)
+    drive.accept(Frame(0, b"\1" + data[1:], time=1))
+    assert drive.sample is None and drive.rejected == 1

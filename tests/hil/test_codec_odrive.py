@@ -4,14 +4,31 @@ import math
 import struct
 
 import pytest
+from emulation import bare_drive
 from hypothesis import given
 from hypothesis import strategies as st
 from odrive_database import odrive_database
 
 from hil.codecs import odrive
+from hil.drives.table import TableDrive
+from hil.frame import Frame
 
 NODE = 3
 FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+DRIVE = bare_drive("odrive", node=NODE, torque_limit=2.0)
+
+
+def input_torque(torque: float) -> bytes:
+    return DRIVE.encoding.frame_of(torque).data
+
+
+def accepted(command: int, data: bytes) -> TableDrive:
+    """A driver that has received one frame."""
+    drive = bare_drive("odrive", node=NODE)
+    drive.accept(Frame(odrive.identifier(NODE, command), data, time=1))
+    return drive
 
 
 def message(name: str):
@@ -19,7 +36,7 @@ def message(name: str):
 
 
 GOLDEN = [
-    (odrive.SET_INPUT_TORQUE, odrive.input_torque(1.25), 0x6E, "0000a03f00000000"),
+    (odrive.SET_INPUT_TORQUE, input_torque(1.25), 0x6E, "0000a03f00000000"),
     (odrive.SET_AXIS_STATE, odrive.axis_state(odrive.CLOSED_LOOP), 0x67, "0800000000000000"),
     (odrive.SET_CONTROLLER_MODE, odrive.controller_mode(1, 1), 0x6B, "0100000001000000"),
 ]
@@ -33,9 +50,14 @@ def test_golden_commands(command: int, data: bytes, identifier: int, golden: str
 
 def test_golden_answers() -> None:
     assert odrive.identifier(NODE, odrive.HEARTBEAT) == 0x61
-    assert odrive.heartbeat(bytes.fromhex("0000000008000100")) == (0, odrive.CLOSED_LOOP, 0, True)
+    assert odrive.STATE.read(bytes.fromhex("0000000008000100")) == odrive.CLOSED_LOOP
     assert odrive.identifier(NODE, odrive.GET_ENCODER_ESTIMATES) == 0x69
-    assert odrive.estimates(bytes.fromhex("0000803e000000c0")) == (0.25, -2.0)
+    assert shaft(bytes.fromhex("0000803e000000c0")) == pytest.approx((0.25 * math.tau, -2.0 * math.tau))
+
+
+def shaft(data: bytes) -> tuple[float, ...]:
+    """Position [rad] and velocity [rad/s] of encoder estimates."""
+    return tuple(DRIVE.motion.values(data).values())
 
 
 def fields(name: str, data: bytes) -> list[float]:
@@ -89,12 +111,12 @@ def test_the_dbc_names_the_same_errors_and_states() -> None:
 
 @given(FLOAT32)
 def test_the_dbc_decodes_our_torque(torque: float) -> None:
-    assert fields("Set_Input_Torque", odrive.input_torque(torque)) == [torque]
+    assert fields("Set_Input_Torque", input_torque(torque)) == [torque]
 
 
 @given(st.floats(min_value=-3e38, max_value=3e38))
 def test_a_torque_is_rounded_towards_zero_by_less_than_one_step(torque: float) -> None:
-    (sent,) = struct.unpack_from("<f", odrive.input_torque(torque))
+    (sent,) = struct.unpack_from("<f", input_torque(torque))
     assert abs(sent) <= abs(torque)
     assert abs(sent - torque) <= max(abs(torque) * 2.0**-23, 2.0**-149)
 
@@ -102,34 +124,33 @@ def test_a_torque_is_rounded_towards_zero_by_less_than_one_step(torque: float) -
 @given(FLOAT32, FLOAT32)
 def test_encoder_estimates_of_the_dbc_are_decoded(position: float, velocity: float) -> None:
     data = message("Get_Encoder_Estimates").encode({"Pos_Estimate": position, "Vel_Estimate": velocity})
-    assert odrive.estimates(data) == (position, velocity)
+    assert shaft(data) == (position * math.tau, velocity * math.tau)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 255), st.integers(0, 255), st.booleans())
 def test_heartbeats_of_the_dbc_are_decoded(error: int, state: int, result: int, done: bool) -> None:
     values = {"Axis_Error": error, "Axis_State": state, "Procedure_Result": result, "Trajectory_Done_Flag": done}
     data = message("Heartbeat").encode(values)
-    assert odrive.heartbeat(data.ljust(8, b"\0")) == (error, state, result, done)
+    assert (odrive.ERROR.read(data), odrive.STATE.read(data)) == (error, state)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_errors_of_the_dbc_are_decoded(active: int, disarm: int) -> None:
     data = message("Get_Error").encode({"Active_Errors": active, "Disarm_Reason": disarm}, strict=False)
-    assert odrive.errors(data) == (active, disarm)
+    assert odrive.ERROR.read(data) == active
 
 
 @given(st.lists(st.integers(0, 255), min_size=8, max_size=8))
 def test_versions_of_the_dbc_are_decoded(numbers: list[int]) -> None:
     names = [signal.name for signal in message("Get_Version").signals]
-    version = odrive.version(message("Get_Version").encode(dict(zip(names, numbers, strict=True))))
-    assert version is not None
-    assert [version.protocol, *version.hardware, *version.firmware, version.unreleased] == numbers
+    data = message("Get_Version").encode(dict(zip(names, numbers, strict=True)))
+    assert odrive.PROTOCOL_NUMBER.read(data) == numbers[0] and odrive.firmware(data) == tuple(numbers[4:7])
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 1e39, -1e300])
 def test_a_torque_that_is_not_finite_is_refused(torque: float) -> None:
     with pytest.raises(ValueError, match="torque"):
-        odrive.input_torque(torque)
+        input_torque(torque)
 
 
 @pytest.mark.parametrize("values", [(math.nan, 1.0), (1.0, math.inf)])
@@ -140,14 +161,17 @@ def test_a_limit_that_is_not_finite_is_refused(values: tuple[float, float]) -> N
 
 @pytest.mark.parametrize("values", [(math.nan, 0.0), (0.0, math.inf), (-math.inf, math.nan)])
 def test_an_estimate_that_is_not_finite_is_invalid(values: tuple[float, float]) -> None:
-    assert odrive.estimates(struct.pack("<ff", *values)) is None
+    drive = accepted(odrive.GET_ENCODER_ESTIMATES, struct.pack("<ff", *values))
+    assert drive.sample is None and drive.rejected == 1
 
 
-@given(st.binary(max_size=8).filter(lambda data: len(data) != 8))
-def test_a_payload_of_a_wrong_length_is_invalid(data: bytes) -> None:
-    assert [decode(data) for decode in (odrive.version, odrive.heartbeat, odrive.errors, odrive.estimates)] == 4 * [
-        None
-    ]
+ANSWERS = (odrive.GET_VERSION, odrive.HEARTBEAT, odrive.GET_ERROR, odrive.GET_ENCODER_ESTIMATES)
+
+
+@given(st.sampled_from(ANSWERS), st.binary(max_size=8).filter(lambda data: len(data) != 8))
+def test_a_payload_of_a_wrong_length_is_invalid(command: int, data: bytes) -> None:
+    drive = accepted(command, data)
+    assert drive.rejected == 1 and drive.sample is None and not drive.alive
 
 
 def test_errors_have_a_text_with_their_code() -> None:

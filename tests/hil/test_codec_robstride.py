@@ -6,17 +6,30 @@ import struct
 
 import can
 import pytest
+from emulation import bare_drive
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import robstride as codec
-from hil.codecs.mit import Ranges
+from hil.drives.quantities import Quantity
+from hil.drives.table import TableDrive
+from hil.frame import Frame
 
 pytest.importorskip("robstride", reason="the package robstride reads and writes the same frames")
 from robstride import client
 
-RS_02 = Ranges(position=4 * math.pi, velocity=44.0, torque=17.0, kp=500.0, kd=5.0)
 MOTOR, HOST = 5, 0xFD
+
+
+def driver() -> TableDrive:
+    """An RS-02, whose ranges are 4 pi rad, 44 rad/s and 17 N m."""
+    return bare_drive("robstride", node=MOTOR, torque_limit=17.0)
+
+
+def sent(torque: float) -> tuple[int, bytes]:
+    frame = driver().encoding.frame_of(torque)
+    assert frame.extended
+    return frame.id, frame.data
 
 
 class Wire:
@@ -38,8 +51,8 @@ def feedback(mode: int, faults: int, *numbers: int) -> tuple[int, bytes]:
 
 
 def test_golden_frames() -> None:
-    assert codec.torque_command(RS_02, MOTOR, 2.0) == (0x018F0E05, bytes.fromhex("7fff7fff00000000"))
-    assert codec.torque_command(RS_02, MOTOR, 0.0)[0] == 0x017FFF05
+    assert sent(2.0) == (0x018F0E05, bytes.fromhex("7fff7fff00000000"))
+    assert sent(0.0)[0] == driver().encoding.frame.id == 0x017FFF05
     assert codec.identifier(codec.ENABLE, HOST, MOTOR) == 0x0300FD05
     assert codec.identifier(codec.STOP, HOST, MOTOR) == 0x0400FD05
     assert codec.stop(clear=True) == bytes.fromhex("0100000000000000")
@@ -66,44 +79,45 @@ def test_the_package_reads_feedback_as_we_do() -> None:
     numbers = random.Random(1)
     for _ in range(2000):
         frame = feedback(0, numbers.randrange(0x20), *(numbers.randrange(0x10000) for _ in range(4)))
-        read = codec.feedback(*frame, RS_02)
+        drive = driver()
+        drive.accept(Frame(*frame, extended=True, time=1))
         theirs = client.Client(Wire(frame), host_can_id=HOST).enable(MOTOR)
-        assert read is not None
-        assert (read.position, read.velocity, read.torque) == pytest.approx(
-            (theirs.angle, theirs.velocity, theirs.torque), abs=1e-9
-        )
-        assert read.temperature == pytest.approx(theirs.temp)
-        assert read.faults == sum(error.value for error in theirs.errors)
+        assert drive.sample is not None
+        assert drive.sample[:3] == pytest.approx((theirs.angle, theirs.velocity, theirs.torque), abs=1e-9)
+        assert drive.gauges[0] == pytest.approx(theirs.temp) and Quantity.TEMPERATURE in drive.shows
+        assert codec.mode_and_faults(frame[0])[1] == sum(error.value for error in theirs.errors)
 
 
 @pytest.mark.parametrize("mode", range(4))
 @pytest.mark.parametrize("faults", [0, 0x01, 0x20, 0x3F])
 def test_mode_and_faults_are_in_the_id(mode: int, faults: int) -> None:
     frame = feedback(mode, faults, 0, 0, 0, 0)
-    read = codec.feedback(*frame, RS_02)
-    assert read is not None and (read.mode, read.faults) == (mode, faults)
+    assert codec.mode_and_faults(frame[0]) == (mode, faults)
     assert frame[0] & codec.FEEDBACK_BITS == codec.identifier(codec.FEEDBACK, MOTOR, HOST)
 
 
 @given(st.floats(min_value=-17.0, max_value=17.0))
 def test_a_torque_is_rounded_towards_zero_by_less_than_one_step(torque: float) -> None:
-    identity, data = codec.torque_command(RS_02, MOTOR, torque)
-    sent = (identity >> 8 & 0xFFFF) * 34.0 / 65535 - 17.0
+    identity, data = sent(torque)
+    held = (identity >> 8 & 0xFFFF) * 34.0 / 65535 - 17.0
     assert identity >> 24 == codec.MOTION and identity & 0xFF == MOTOR and data[4:] == bytes(4)
     step = 34.0 / 65535
-    assert abs(sent) <= max(abs(torque), step / 2) + 1e-12
-    assert abs(sent - torque) <= step * (1 + 1e-9)
+    assert abs(held) <= max(abs(torque), step / 2) + 1e-12
+    assert abs(held - torque) <= step * (1 + 1e-9)
+    assert driver().carried(torque) == pytest.approx(held, abs=1e-12)
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -17.1, 1e300])
 def test_a_torque_that_is_not_finite_or_out_of_range_is_refused(torque: float) -> None:
-    with pytest.raises(ValueError, match="is not finite and within"):
-        codec.torque_command(RS_02, MOTOR, torque)
+    with pytest.raises(ValueError, match="is not finite"):
+        sent(torque)
 
 
 @pytest.mark.parametrize("size", [0, 3, 7])
 def test_a_payload_of_a_wrong_length_is_invalid(size: int) -> None:
-    assert codec.feedback(0x0280_05FD, bytes(size), RS_02) is None
+    drive = driver()
+    drive.accept(Frame(0x0280_05FD, bytes(size), extended=True))
+    assert drive.sample is None and drive.rejected == 1
     assert codec.parameter(0x1100_05FD, bytes(size)) is None
 
 
