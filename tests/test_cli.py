@@ -18,9 +18,8 @@ from typer.main import get_command
 import servoctl
 from servoctl.cli import main
 from servoctl.cli.app import app
-from servoctl.cli.console import ProgressBar
+from servoctl.cli.console import ExitCode, ProgressBar, outcome_of, outcome_of_run
 from servoctl.cli.doctor import lacks
-from servoctl.cli.exit_code import ExitCode, outcome_of, outcome_of_run
 from servoctl.errors import ConfigError, PlantError, RunFolderError, WriteError
 from servoctl.run_folder import load_run
 

@@ -14,7 +14,7 @@ from servoctl.report.panels import leave_out_runaway
 from servoctl.report.scales import FLOOR, calm_range, histogram_edges, log_floor, log_top, scale_of
 from servoctl.report.style import blank, drawing_style, show_scale
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.sweep.picture import draw
+from servoctl.sweep.files import draw
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
 

@@ -20,8 +20,8 @@ from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
 from servoctl.sweep import Study, plan, points_of, read_varies, sweep
 from servoctl.sweep.batch import batch, run_all
+from servoctl.sweep.files import draw
 from servoctl.sweep.metrics import metric_names, metrics_of
-from servoctl.sweep.picture import draw
 
 SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]
 ALPHA, X2 = "law.correction.baumgarte.alpha", "initial.q.x2"

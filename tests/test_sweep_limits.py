@@ -10,8 +10,8 @@ import servoctl as sc
 from servoctl.assembly import gains
 from servoctl.cli import main
 from servoctl.sweep import points_of, read_varies, sweep
+from servoctl.sweep.files import draw
 from servoctl.sweep.limit import Limit, limits_of
-from servoctl.sweep.picture import draw
 
 ALPHA, P, PERIOD = "law.correction.baumgarte.alpha", "law.correction.p_feedback.P", "run.period"
 SHORT = ["run.duration=0.3", "run.integrator={method: rk4}", "run.output_step=", "initial.max_violation=1"]

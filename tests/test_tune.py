@@ -89,7 +89,7 @@ def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
 
 
 def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    from servoctl.tune.store import TrialStore
+    from servoctl.tune.trials import TrialStore
 
     given, add = problem(config), TrialStore.add
     whole = tune(given, tmp_path / "whole")

@@ -14,7 +14,7 @@ import pytest
 
 from plants import two_mass_spring
 from servoctl.cli import main
-from servoctl.tune.store import STUDY
+from servoctl.tune.trials import STUDY
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
 CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}

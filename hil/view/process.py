@@ -12,10 +12,9 @@ from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import SharedRings
-from hil.view.broadcast import Broadcast
 from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
 from hil.view.scene import MachineDrawing, Scene
-from hil.view.server import PageServer
+from hil.view.server import Broadcast, PageServer
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.picture import PlacedShape
 

@@ -9,8 +9,8 @@ import numpy as np
 from servoctl.assembly.following import following
 from servoctl.assembly.realism import build_realism
 from servoctl.assembly.values import Problems, one_per_name
-from servoctl.config.estimation import EstimationConfig
 from servoctl.config.load import LoadedConfig
+from servoctl.config.realism import EstimationConfig
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
 from servoctl.laws.margin import EstimateErrors

@@ -27,7 +27,7 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.mechanics.terms import assemble
 from servoctl.reference.signal import Signal
-from servoctl.run_folder.sparse import sparse_rows
+from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine

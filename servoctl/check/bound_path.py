@@ -1,4 +1,4 @@
-"""Does the task itself lead out of a bound? Its path by geometry alone, without a simulation.
+"""The path of the task by geometry alone, without a simulation: does it lead out of a bound, or too fast for one?
 
 At each of some times the pose nearest to the last one that satisfies task and passive rows is found; if it is outside a
 bound, a pose that satisfies the bound as well. Where there is none, task and bound exclude each other at that time. The
@@ -6,21 +6,97 @@ same is asked of bounds on velocities, with the velocities at which the machine 
 
 Design: poses are those near the path from the start; another branch of the machine is not looked at. Reactions have no
 path of their own and are left out.
+
+What the task leaves free stays near the start, and moves with the least speeds; a run may move it otherwise. The least
+joint speeds that the rates of the required tasks and the loops need are compared with the limits.
+
+The rate p of a bound gives up a path that stays inside unless, along the task,
+
+    h'' >= least(h, h', p)  with h, h' and h'' of its path        (see `laws.barrier`)
+
+Only bounds whose h the task and the loops determine are looked at for this. Any other may be kept by what is free.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 from servoctl.assembly import Run
 from servoctl.assembly.start import required_rows
+from servoctl.errors import ServoctlError
+from servoctl.laws import barrier
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.mechanics.initial import pose_inside
+from servoctl.mechanics.initial import nearest, pose_inside
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.reference.speed import too_fast
 from servoctl.types import Array, State
+
+LOST = 1e-3  # [units of the row] a larger violation means that the machine cannot follow from there on
+
+
+def task_states(run: Run, count: int) -> Iterator[State]:
+    """States on the required tasks and the loops at equally spaced times after the start, up to where they are lost."""
+    state = run.start
+    for t in np.linspace(run.start.t, run.start.t + run.settings.duration, count + 1)[1:]:
+        following = task_state(run, state, float(t))
+        if following is None:
+            return
+        state = following
+        yield state
+
+
+def task_state(run: Run, near: State, t: float) -> State | None:
+    """The state at another time that is nearest to a state and on the required tasks and the loops; None: not found."""
+    model = run.system.model.plain
+    required = required_rows(model, run.system.law)
+    try:
+        state, left = nearest(model, State(t, near.q, np.zeros(model.n)), among=required)
+    except ServoctlError:
+        return None
+    rows = [row for row in (*model.passive_rows, *required) if row.has_violation]
+    counted = [x for row, x in zip(left.rows, left.violation, strict=True) if row in rows]
+    return state if np.abs(counted).max(initial=0.0) < LOST else None
+
+
+SPEED_SAMPLES = 60  # number of times at which the speeds are computed
+
+
+def speed_warnings(run: Run) -> list[str]:
+    """Sentences about joints that the references move faster than their limits; empty without robot or references."""
+    model = run.system.model.plain
+    used = {name for constraint in model.task.values() for name in constraint.signals}
+    if not isinstance(model.plant, Robot) or not used:
+        return []
+    limits = {joint.name: joint.velocity for joint in model.plant.tree.joints if joint.velocity is not None}
+    guided = {signal.column: signal for name, signal in run.signals.items() if name in used and signal.column in limits}
+    sentences = too_fast(guided, limits)
+    needed = _needed(run, list(limits))
+    for name, (speed, t) in needed.items():
+        if name not in guided and speed > limits[name]:
+            sentences.append(
+                f"task: moves {name} at {speed:.4g} at t = {t:.4g} s or faster, its speed limit is {limits[name]:.4g} "
+                "(slow the reference down)"
+            )
+    return sentences
+
+
+def _needed(run: Run, joints: list[str]) -> dict[str, tuple[float, float]]:
+    """Joint -> its largest least speed along the required tasks, and when; up to where the robot cannot follow."""
+    index = [list(run.system.model.plant.coordinates).index(name) for name in joints]
+    found = dict.fromkeys(joints, (0.0, run.start.t))
+    for state in task_states(run, SPEED_SAMPLES):
+        for name, i in zip(joints, index, strict=True):
+            speed = abs(float(state.v[i]))
+            if speed > found[name][0]:
+                found[name] = speed, state.t
+    return found
+
 
 TIMES = 60  # number of times along the run
 
@@ -126,3 +202,78 @@ def _fastest(run: Run, state: State, among: list[Any], of: list[int]) -> float:
     there = model.rows_of_bounds(State(state.t, state.q, v + free @ z)).violation[of]
     linear = np.allclose(there, h + slopes @ z, atol=OUTSIDE)
     return float(there.min()) if linear else 0.0
+
+
+RATE_TIMES = 240  # number of times along the run
+DETERMINED = 1e-6  # the task determines h if what is left of its gradient is less than this share of it
+FASTEST = 1e4  # [1/s] largest rate that is suggested for a law without a period
+
+
+@dataclass(frozen=True)
+class Hurry:
+    """A path that stays inside a bound and comes towards it faster than its rate allows."""
+
+    first: float  # [s] when it does for the first time
+    rate: float  # [1/s] rate of the bound
+    enough: float | None  # a rate that lets it [1/s]; None: no stable rate does
+
+    @property
+    def text(self) -> str:
+        """One sentence, with its remedy."""
+        remedy = "lead the task away from it" if self.enough is None else f"rate: {self.enough:.3g} lets it"
+        return (
+            f"the task's path stays inside, but comes near faster than the rate of {self.rate:.3g} 1/s allows from "
+            f"t = {self.first:.3g} s: the law gives up the task there ({remedy})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def hurries(run: Run) -> dict[str, Hurry]:
+    """Bound -> how its rate gives up a path that stays inside; without bounds whose rate lets the path."""
+    law, model = run.system.law, run.system.model
+    if not isinstance(law, BoundConstraintFollowing) or law.bounds is None or not model.task_rows:
+        return {}
+    rows = [i for i, row in enumerate(law.bounds.rows) if row.kind == "barrier"]
+    states = list(task_states(run, RATE_TIMES)) if rows else []
+    if len(states) < RATE_TIMES:
+        return {}
+    t = np.array([state.t for state in states])
+    h = np.array([model.rows_of_bounds(state).violation for state in states])
+    found: dict[str, Hurry] = {}
+    for i in rows:
+        if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: RATE_TIMES // 8], i):
+            continue
+        path, period = CubicSpline(t, h[:, i]), law.bounds.period
+        late = _late(path, t, law.bound_rates[i], period)
+        if late.any():
+            hurry = Hurry(float(t[late][0]), float(law.bound_rates[i]), _enough(path, t, law.bound_rates[i], period))
+            found.setdefault(law.bounds.rows[i].name, hurry)
+    return found
+
+
+def _late(path: CubicSpline, t: Array, p: float, period: float | None) -> Array:
+    """Where the path does not keep the condition of a rate, shape (times,)."""
+    second = path(t, 2)
+    slack = 1e-3 * np.abs(second).max(initial=0.0) + 1e-9  # of the spline
+    return np.asarray(second < barrier.barrier(path(t), path(t, 1), p, period) - slack)
+
+
+def _enough(path: CubicSpline, t: Array, p: float, period: float | None) -> float | None:
+    """The smallest of some larger rates that lets the path; None if none does."""
+    last = FASTEST if period is None else 0.95 * barrier.LARGEST / period
+    return next((float(r) for r in np.geomspace(p, max(p, last), 60) if not _late(path, t, r, period).any()), None)
+
+
+def _determined(run: Run, states: list[State], i: int) -> bool:
+    """Whether the loops and the task alone move h."""
+    model = run.system.model
+    for state in states:
+        matrices = model.plain.matrices(state)
+        rows, gradient = np.vstack([matrices.passive.A, matrices.task.A]), model.rows_of_bounds(state).A[i]
+        rest = gradient - rows.T @ np.linalg.lstsq(rows.T, gradient, rcond=None)[0]
+        if np.linalg.norm(rest) > DETERMINED * np.linalg.norm(gradient):
+            return False
+    return True

@@ -24,8 +24,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
-from servoctl.check.bound_path import exclusions
-from servoctl.check.bound_rate import hurries
+from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
 from servoctl.laws import barrier
 from servoctl.laws.barrier import SHARE

@@ -10,8 +10,9 @@ from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import fast_motion, of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
+from servoctl.check.bound_path import speed_warnings
 from servoctl.check.bounds import bound_section
-from servoctl.check.estimation import estimation_section
+from servoctl.check.estimation import estimation_section, observer_section
 from servoctl.check.model import (
     hierarchy_section,
     passive_section,
@@ -20,10 +21,8 @@ from servoctl.check.model import (
     robot_section,
     task_section,
 )
-from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
-from servoctl.check.task_path import speed_warnings
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.initial import consistency

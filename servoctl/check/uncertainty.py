@@ -7,8 +7,8 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
 from servoctl.assembly.uncertainty import Machines, machines, refusal
 from servoctl.assembly.values import Problems
+from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
-from servoctl.check.task_path import task_state, task_states
 from servoctl.errors import ServoctlError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing

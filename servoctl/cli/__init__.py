@@ -11,8 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from servoctl.cli.console import begin, note
-from servoctl.cli.exit_code import ExitCode, outcome_of
+from servoctl.cli.console import ExitCode, begin, note, outcome_of
 from servoctl.cli.interrupt import interruptible
 
 STACK = 8 * 2**20  # stack of the process [bytes], the usual one of Linux

@@ -7,21 +7,17 @@ import typer
 
 from servoctl.cli.analyse import analyse
 from servoctl.cli.check import check
-from servoctl.cli.compare import compare
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
-from servoctl.cli.emulate import emulate
-from servoctl.cli.excite import excite
 from servoctl.cli.export import export
 from servoctl.cli.help import CommandWithExample, GroupedCommands
-from servoctl.cli.hil import hil
-from servoctl.cli.identify import identify
-from servoctl.cli.listing import list_all
+from servoctl.cli.hil import emulate, hil
+from servoctl.cli.identify import excite, identify
+from servoctl.cli.listing import list_all, schema
 from servoctl.cli.new import new
 from servoctl.cli.replay import replay
-from servoctl.cli.report import report
+from servoctl.cli.report import compare, report
 from servoctl.cli.run import run
-from servoctl.cli.schema import schema
 from servoctl.cli.sweep import sweep
 from servoctl.cli.tune import TuneCommand, tune
 from servoctl.version import VERSION

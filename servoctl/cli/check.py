@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import note, say, say_json
-from servoctl.cli.exit_code import ExitCode
+from servoctl.cli.console import ExitCode, note, say, say_json
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`servoctl hil`: runs a config on drives, emulated or real."""
+"""`servoctl hil`: runs a config on drives, emulated or real. `servoctl emulate`: serves the emulated ones."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from servoctl.cli.announcer import Announcer
-from servoctl.cli.console import Phases, note, say, say_json, say_quiet, say_table
-from servoctl.cli.exit_code import ExitCode
-from servoctl.cli.folders import fresh_folder
-from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
+from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_quiet, say_table
+from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 from servoctl.cli.run import headline, number, say_bounds
 from servoctl.errors import in_one_line
 
@@ -244,3 +241,27 @@ def _say_times(timing: Mapping[str, Any]) -> None:
             f"{figures} us, {bare['skipped_periods']} periods skipped"
         )
         say(f"CPU per tick {1e6 * cpu:.0f} us, of which about {1e6 * law:.0f} us are the law")
+
+
+def emulate(
+    config: Config,
+    set_file: SetFiles = None,
+    overrides: Overrides = None,
+    vcan: Annotated[
+        bool, typer.Option("--vcan", help="Allow virtual SocketCAN interfaces (vcan*); the loop treats them as real.")
+    ] = False,
+    engine: Annotated[EngineName, typer.Option(help="Engine of the simulated plant.")] = "auto",
+) -> None:
+    """Emulate a config's drives and plant until Ctrl-C.
+
+    A physical bus is refused.
+    """
+    from hil.session.serve import serve
+
+    with Announcer("") as announcer:
+        served = serve(config, changes_of(set_file, overrides), engine, vcan, announcer.say)
+        for line in served.notes:
+            say(f"emulated on {line}")
+        say("running until Ctrl-C")
+        served.run(announcer.say)
+    note("ended")

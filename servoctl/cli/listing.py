@@ -1,4 +1,4 @@
-"""`servoctl list`: lists the plants, laws, drive protocols and configs that a user can name."""
+"""`servoctl list`: the plants, laws, drive protocols and configs that a user can name. `servoctl schema`."""
 
 from importlib import import_module
 from inspect import getdoc, isabstract
@@ -78,3 +78,10 @@ def _described(package: ModuleType, base: type[Any]) -> dict[str, str]:
             sentence = getdoc(module if len(classes) == 1 else each) or ""
             described[f"{module.__name__}:{each.__name__}"] = sentence.partition("\n")[0]
     return described
+
+
+def schema() -> None:
+    """Print the JSON Schema of a config."""
+    from servoctl.config import json_schema
+
+    say_json(json_schema())

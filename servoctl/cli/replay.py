@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.check import say_imports
-from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.exit_code import ExitCode
+from servoctl.cli.console import ExitCode, ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Classes
 
 if TYPE_CHECKING:

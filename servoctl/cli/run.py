@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_quiet, say_table
-from servoctl.cli.exit_code import ExitCode, outcome_of_run
-from servoctl.cli.folders import fresh_folder
-from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
+from servoctl.cli.console import (
+    ExitCode,
+    Phases,
+    ProgressBar,
+    announced,
+    note,
+    outcome_of_run,
+    say,
+    say_json,
+    say_quiet,
+    say_table,
+)
+from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 
 if TYPE_CHECKING:
     from servoctl.run_folder.trajectory import Trajectory

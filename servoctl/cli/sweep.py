@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_table
-from servoctl.cli.exit_code import ExitCode
-from servoctl.cli.folders import study_folder
+from servoctl.cli.console import ExitCode, Phases, ProgressBar, announced, note, say, say_json, say_table
 from servoctl.cli.options import (
     AsJson,
     ClusterAddress,
@@ -19,6 +17,7 @@ from servoctl.cli.options import (
     SetFiles,
     changes_of,
     connected,
+    study_folder,
 )
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_table
-from servoctl.cli.exit_code import ExitCode
-from servoctl.cli.folders import study_folder
+from servoctl.cli.console import ExitCode, Phases, ProgressBar, announced, note, say, say_json, say_table
 from servoctl.cli.help import CommandWithExample
 from servoctl.cli.options import (
     AsJson,
@@ -22,6 +20,7 @@ from servoctl.cli.options import (
     SetFiles,
     changes_of,
     connected,
+    study_folder,
 )
 from servoctl.cli.run import number
 
@@ -63,7 +62,7 @@ def tune(
     from servoctl.assembly import load
     from servoctl.tune import read_problem, save
     from servoctl.tune import tune as run_tune
-    from servoctl.tune.store import STUDY
+    from servoctl.tune.trials import STUDY
     from servoctl.tune.tuner import require_packages
 
     require_packages()

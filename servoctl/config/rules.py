@@ -11,8 +11,7 @@ from typing import Any
 from servoctl.config.bounds import bound_problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem, given, mapping, task_entries
-from servoctl.config.estimation import estimation_problems
-from servoctl.config.realism import realism_problems
+from servoctl.config.realism import estimation_problems, realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot import robot_problems
 from servoctl.config.schema import ADAPTIVE, LawConfig

@@ -12,7 +12,6 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_v
 
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.corrections import AdaptiveConfig, CorrectionConfig, RelativeRange, RobustConfig
-from servoctl.config.estimation import EstimationConfig
 from servoctl.config.fields import (
     ClassPath,
     EquationText,
@@ -31,7 +30,7 @@ from servoctl.config.fields import (
 )
 from servoctl.config.hil import Hil
 from servoctl.config.plant import PlantConfig
-from servoctl.config.realism import RealismConfig
+from servoctl.config.realism import EstimationConfig, RealismConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import Initial
 from servoctl.config.tasks import Task

@@ -17,8 +17,7 @@ from servoctl.errors import CompileError, ConfigError
 from servoctl.export.files import write
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
-from servoctl.export.law import law
-from servoctl.export.source import Facts, StandaloneSource
+from servoctl.export.source import Facts, StandaloneSource, law
 from servoctl.export.trial import example, test
 from servoctl.export.vectors import Vector, vectors
 from servoctl.simulation.closed_loop import Loop

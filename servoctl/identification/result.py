@@ -7,9 +7,8 @@ import numpy as np
 
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
-from servoctl.identification.inertias import FLOOR, is_physical
 from servoctl.identification.machine import SimulatedMachine
-from servoctl.identification.solution import Fit
+from servoctl.identification.solution import FLOOR, Fit, is_physical
 from servoctl.identification.unknowns import MOMENTS
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rotors import FIELD

@@ -115,7 +115,7 @@ class BoundLaw(ABC):
 
     @property
     def funnels(self) -> Mapping[str, Mapping[str, float]]:
-        """Task row with a funnel -> the facts `run_folder.funnels.KEYS`."""
+        """Task row with a funnel -> the facts `run_folder.bounds.KEYS`."""
         return {}
 
     @property

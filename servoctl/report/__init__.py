@@ -22,13 +22,12 @@ from servoctl.report.panels import (
     violation_rows,
 )
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
-from servoctl.report.shapes import draw_shapes
-from servoctl.report.solids import draw_last_pose
+from servoctl.report.shapes import draw_last_pose, draw_shapes
 from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
 from servoctl.report.timing import draw_timing, timing_groups
+from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import unwritable
-from servoctl.run_folder.funnels import funnel_curves
 from servoctl.run_folder.trajectory import Trajectory
 
 if TYPE_CHECKING:

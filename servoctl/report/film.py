@@ -11,8 +11,18 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
-from servoctl.report.shapes import OWN, STRONG, draw_fixed, fixed_outlines, moving_shapes, outline, patch
-from servoctl.report.solids import FacePainter, frame_axes, solids
+from servoctl.report.shapes import (
+    OWN,
+    STRONG,
+    FacePainter,
+    draw_fixed,
+    fixed_outlines,
+    frame_axes,
+    moving_shapes,
+    outline,
+    patch,
+    solids,
+)
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory, traced

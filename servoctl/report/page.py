@@ -17,12 +17,11 @@ import numpy as np
 from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
-from servoctl.report.shapes import enclosures, moving_shapes, obstacles
-from servoctl.report.solids import frame_axes, solids
+from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstacles, solids
 from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
+from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import replace, unwritable
-from servoctl.run_folder.funnels import funnel_curves
 from servoctl.run_folder.trajectory import traced
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status

@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.report.scales import FLOOR, calm_range, log_floor, log_top
 from servoctl.report.stages import of_task, shade_stages
 from servoctl.report.style import NAMED, PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
-from servoctl.run_folder.funnels import funnel_curves
+from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 

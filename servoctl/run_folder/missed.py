@@ -1,4 +1,4 @@
-"""Finds the tasks that a run missed: required tasks that were infeasible and violated over most of the run.
+"""Tasks that a run missed, by being infeasible and violated over most of it; and rows too sparse for a summary.
 
 Design: a row of the run counts if its status says that the task is infeasible and the violation is beyond the settling
 band. Saturation has a status of its own and does not count. Shares are of time: rows need not be equidistant.
@@ -9,7 +9,7 @@ from collections.abc import Collection
 import numpy as np
 
 from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
-from servoctl.run_folder.values import time_where
+from servoctl.run_folder.values import rms, time_where
 from servoctl.types import Array, Status
 
 MOST = 0.5  # a task is missed if it was missed for more than this share of the time
@@ -62,3 +62,37 @@ def _share(t: Array, where: Array) -> float:
     if len(t) < 2 or t[-1] <= t[0]:
         return float(np.mean(where)) if len(t) else 0.0
     return time_where(t, where) / float(t[-1] - t[0])
+
+
+SHARE = 0.1  # [-] change of a root mean square, if every second row is left out, above which the rows are too sparse
+
+
+def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:
+    """The sentence that names the task or input whose numbers depend most on the spacing; None if none does.
+
+    A run that ended early says so itself: what it did last may be as fast as it likes.
+    Violations below a hundredth of `settling_band` count as none.
+
+    Args:
+        trajectory: The run.
+        spacing: `run.output_step` [s].
+    """
+    if trajectory.metadata.get("status") != "done":
+        return None
+    floor = 0.01 * trajectory.metadata.get("settling_band", SETTLING_BAND)
+    sizes = {f"violation of {name}": (trajectory.violation(name), floor) for name in trajectory.tasks}
+    sizes |= {f"input {name}": (u, 0.0) for name, u in trajectory.group("u").items()}
+    changes = {name: _change(trajectory.t, x, least) for name, (x, least) in sizes.items()}
+    worst = max(changes, key=lambda name: changes[name], default="")
+    if not worst or changes[worst] <= SHARE:
+        return None
+    return (
+        f"run.output_step {spacing:g} s gives {len(trajectory.t)} rows, too few for maximum and rms: with every second "
+        f"row the rms of {worst} would differ by {100 * changes[worst]:.0f} % (shorten it)"
+    )
+
+
+def _change(t: Array, x: Array, least: float) -> float:
+    """Relative change of the root mean square of `x` if every second row is left out; 0 if it is at most `least`."""
+    dense, thinned = rms(t, x), rms(t[::2], x[::2])
+    return abs(thinned / dense - 1.0) if dense > max(least, 0.0) else 0.0

@@ -15,8 +15,7 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
-from servoctl.run_folder.bounds import Recorded, bound_events, bound_metrics, intervals
-from servoctl.run_folder.funnels import funnel_events
+from servoctl.run_folder.bounds import Recorded, bound_events, bound_metrics, funnel_events, intervals
 from servoctl.run_folder.values import greatest, least, plain, rms, time_where
 from servoctl.types import Array, Status
 
@@ -81,7 +80,7 @@ class Trajectory:
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
-            rows between these times. `funnels`: row -> the numbers `run_folder.funnels.KEYS`.
+            rows between these times. `funnels`: row -> the numbers `run_folder.bounds.KEYS`.
         drawing: Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` ->
             energy of the plant [J], shape (frames,); `task.<polyline>` -> path that the task prescribes for its end,
             shape (points, 2 or 3); of a robot, `solid.<frame>` -> corners of its surface in the frame's axes [m], shape

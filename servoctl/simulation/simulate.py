@@ -18,8 +18,7 @@ from servoctl.expression import per_second
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
-from servoctl.run_folder.bounds import bound_events
-from servoctl.run_folder.funnels import funnel_events
+from servoctl.run_folder.bounds import bound_events, funnel_events
 from servoctl.run_folder.trajectory import SEARCH, Trajectory, search_events
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts

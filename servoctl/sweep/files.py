@@ -1,13 +1,129 @@
-"""The folder of a sweep: the config, the table of all runs, the picture, the summary."""
+"""The folder of a sweep: the config, the table of all runs, the picture, the summary.
+
+In the picture crosses mark runs that failed or were refused; a line marks the stability limit of the gains.
+"""
 
 import json
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
+from servoctl.report.scales import scale_of
+from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, show_scale, write
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, unwritable
-from servoctl.sweep.picture import draw
+from servoctl.sweep.limit import Limit
+from servoctl.sweep.points import Vary
 from servoctl.sweep.study import Study
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patheffects import AbstractPathEffect
+
+
+def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
+    """The picture of a sweep, as a matplotlib figure without a window.
+
+    Args:
+        study: The sweep.
+        metric: The metric that is drawn.
+        file: Where to write a PNG file; None: it is not written.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    paths = study.paths
+    with drawing_style():
+        figure = blank(6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2)
+        figure.suptitle(f"{study.name}: {metric}", x=0.012, ha="left", fontweight="bold", parse_math=False)
+        if len(paths) == 2:
+            _draw_two(figure.add_subplot(), study, metric)
+        else:
+            down = -(-len(paths) // 3)
+            for number, path in enumerate(paths, 1):
+                _draw_one(figure.add_subplot(down, min(len(paths), 3), number), study, path, metric)
+        if file is not None:
+            write(figure, file)
+    return figure
+
+
+def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
+    """Draws a metric over two paths: the cells of a complete grid, or coloured points."""
+    x, y = (study.numbers(path) for path in study.paths)
+    values = np.where(study.done, study.numbers(metric), np.nan)
+    scale = scale_of(values)
+    known = np.isfinite(values)
+    values = np.clip(values, scale.low, scale.high)  # the arrows of the colour bar show that values lie beyond
+    shades: dict[str, Any] = {"norm": scale.kind, "clim": (scale.low, scale.high)} if known.any() else {}
+    first, second = study.varies
+    complete = len(values) == study.planned and min(first.count, second.count) > 1
+    drawn: Any
+    if study.sample == "grid" and complete:
+        cells = np.where(known, values, np.nan).reshape(first.count, second.count).T
+        drawn = axes.pcolormesh(_edges(first), _edges(second), np.ma.masked_invalid(cells), **shades)
+    else:
+        drawn = axes.scatter(x[known], y[known], c=values[known], s=22, **shades)
+    failed = ~study.done
+    axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
+    for limit in study.limits:
+        _draw_limit(axes, study, limit)
+    axes.set_xscale("log" if first.log else "linear")
+    axes.set_yscale("log" if second.log else "linear")
+    axes.set_xlabel(study.paths[0], parse_math=False)
+    axes.set_ylabel(study.paths[1], parse_math=False)
+    assert axes.figure is not None
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+    axes.figure.colorbar(drawn, ax=axes, label=metric, extend=extend[scale.below > 0, scale.above > 0])
+
+
+def _edges(vary: Vary) -> Array:
+    """Edges of the cells of a grid, halfway between its values (on a log scale, if it is one), shape (count + 1,)."""
+    x = np.log(vary.line(vary.count)) if vary.log else vary.line(vary.count)
+    middle = (x[1:] + x[:-1]) / 2
+    edges = np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
+    return np.exp(edges) if vary.log else edges
+
+
+def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
+    """Draws a metric over one path."""
+    x, values = study.numbers(path), np.where(study.done, study.numbers(metric), np.nan)
+    joined = len(study.paths) == 1 and study.sample == "grid"
+    axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
+    show_scale(axes, scale_of(values))
+    if any(vary.log for vary in study.varies if vary.path == path):
+        axes.set_xscale("log")
+    for failed in x[~study.done]:
+        axes.plot(failed, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
+    lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
+    for row, (name, crossing) in enumerate(lines):
+        axes.axvline(crossing, color=INK, linewidth=1.2)
+        axes.annotate(f"{name} {crossing:.4g}", (crossing, 1.0), (0, 2 + 10 * row), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", ha="center", color=INK, fontsize=8)  # fmt: skip
+    axes.set_xlabel(path, parse_math=False)
+    axes.set_ylabel(metric, color=QUIET, parse_math=False)
+
+
+def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
+    """Draws the stability limit as a labelled line over two paths."""
+    x, y, growth = limit.over(study.varies)
+    drawn = axes.contour(x, y, np.ma.masked_invalid(growth.T), levels=[1.0], colors=INK, linewidths=1.5)
+    drawn.set_path_effects(_halo())
+    longest = max(drawn.allsegs[0], key=len, default=())
+    if not len(longest):  # the line lies among numbers that the config refuses
+        return
+    for label in axes.clabel(drawn, fmt=limit.name, fontsize=8, manual=[longest[len(longest) // 2]]):
+        label.set_path_effects(_halo())
+
+
+def _halo() -> "list[AbstractPathEffect]":
+    """A white outline, which keeps ink legible on any colour."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=3.0, foreground="white")]
+
 
 TABLE, PICTURE = "sweep.parquet", "sweep.png"
 

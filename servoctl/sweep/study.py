@@ -12,7 +12,7 @@ import numpy as np
 from servoctl.assembly.run import Run
 from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
-from servoctl.run_folder.sparse import SHARE
+from servoctl.run_folder.missed import SHARE
 from servoctl.run_folder.values import ROUND_OFF
 from servoctl.sweep.batch import columns_of, run_all
 from servoctl.sweep.limit import Limit, limits_of

@@ -17,13 +17,12 @@ import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.identification.base import base
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
-from servoctl.identification.inertias import _eta, _moments, is_physical, physical_fit
 from servoctl.identification.log import Log, read_logs
 from servoctl.identification.rows import Raw, bandwidth, cutoff_of, raw_rows
 from servoctl.identification.selection import select
+from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array, State
 

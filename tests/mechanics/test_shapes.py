@@ -17,8 +17,8 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.shapes import Clearance, SweptSphere
+from servoctl.mechanics.shapes.clearance import FADES, SHARE, STRONGEST, axis_distance
 from servoctl.mechanics.shapes.link_poses import link_names
-from servoctl.mechanics.shapes.segments import FADES, SHARE, STRONGEST, axis_distance
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
 

@@ -10,9 +10,8 @@ import pytest
 from chromium import Tab, tab
 from robots import TASK, moving_arms, two_arms
 
-from hil.view.broadcast import Broadcast
 from hil.view.scene import MachineDrawing
-from hil.view.server import PageServer
+from hil.view.server import Broadcast, PageServer
 from servoctl.mechanics.spatial.picture import task_frames
 from servoctl.report.page import write
 from servoctl.run_folder import save

@@ -17,7 +17,7 @@ from servoctl.report import figure
 from servoctl.report.film import film
 from servoctl.report.pack import decoded
 from servoctl.report.page import write
-from servoctl.report.solids import FacePainter, MovedSolid, solids
+from servoctl.report.shapes import FacePainter, MovedSolid, solids
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 

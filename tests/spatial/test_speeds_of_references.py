@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.check.task_path import speed_warnings
+from servoctl.check.bound_path import speed_warnings
 from servoctl.config.files import find_config
 
 SLIDES = """<robot name="slides">

@@ -24,7 +24,6 @@ the x axis; equations of tasks use these names. A point `(a, b)` of the rod, rel
 """
 
 from servoctl.mechanics.planar.linkage import Linkage
-from servoctl.mechanics.planar.plant import PlanarLinkage
-from servoctl.mechanics.planar.task import PointFollows
+from servoctl.mechanics.planar.plant import PlanarLinkage, PointFollows
 
 __all__ = ["Linkage", "PlanarLinkage", "PointFollows"]

@@ -1,4 +1,4 @@
-"""A planar mechanism as a plant, derived from the list of its bodies and joints.
+"""A planar mechanism as a plant, and tasks on its bodies, derived from the list of its bodies and joints.
 
     M q'' = Q(q, v) + A^T lambda + B(q) u,   M = diag(m, m, J) of each body,   phi(q) = 0 of each joint
     Q = -V_q - R_v,   R = sum of c d'^2/2 over dampers,   B = (d rho/d q)^T of the joints with motors, see `duality`
@@ -23,14 +23,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, parameter_fields, parameter_values, with_parameters
 from servoctl.engine.trace import trace
-from servoctl.errors import PlantError, TraceError
+from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError
+from servoctl.expression import Expression, check_names, parse
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics.constraint import Holonomic, equation_value
 from servoctl.mechanics.planar.linkage import Linkage
 from servoctl.mechanics.planar.parts import BodyFrame, Line, Point
 from servoctl.mechanics.plant import Plant
-from servoctl.types import Array
+from servoctl.mechanics.rows import Rows
+from servoctl.types import Array, State
 
 UNCHANGING = (int, float, str, tuple, NoneType)
 """Types of fields that cannot change in place; parts made from a list, an array or symbols are not kept."""
@@ -186,3 +189,52 @@ def _drawing(frame: BodyFrame, corners: list[Point]) -> list[Point]:
         return []
     closed = [*corners, corners[0]] if len(corners) > 2 else corners
     return [frame.position(corner) for corner in closed]
+
+
+@dataclass(frozen=True)
+class PointFollows(Holonomic):
+    """`r(q) - (x, y) = 0`: a named point of a `PlanarLinkage` follows a position, two rows [m].
+
+        - {name: tool, class: "servoctl.mechanics.planar:PointFollows",
+           parameters: {point: tool, x: "0.3 + 0.1*cos(t)", y: "0.1*sin(t)"}}
+
+    Attributes:
+        point: A point that `build` names.
+        x: Equation of the wanted position [m], of time, parameters and coordinates of the plant.
+        y: See x.
+    """
+
+    point: str
+    x: str
+    y: str
+
+    def row_units(self, plant: Plant) -> tuple[str, ...]:
+        return ("m",)
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        if not isinstance(plant, PlanarLinkage):
+            raise TaskError(f"PointFollows: expected a PlanarLinkage, got {type(plant).__name__} (write the equations)")
+        points = plant.linkage().points
+        if self.point not in points:
+            raise TaskError(f"point: there is no point '{self.point}' ({remedy(self.point, points)})")
+        equations = [self._equation(field, plant) for field in ("x", "y")]
+
+        def gap(q: Array, t: float) -> Array:
+            wanted = [equation_value(equation, plant, State(t, q, np.zeros(len(q)))) for equation in equations]
+            difference: Array = plant.point(self.point, q) - np.array(wanted)
+            return difference
+
+        return Holonomic(gap).rows(plant, t, q, v)
+
+    def _equation(self, field: str, plant: Plant) -> Expression:
+        try:
+            expression = parse(getattr(self, field))
+        except ExpressionError as error:
+            raise TaskError(f"{field}: {error}") from error
+        problems = check_names(expression, plant.coordinates, parameter_fields(plant), self.signals)
+        expression = expression.with_signals(self.signals)
+        if expression.velocities:
+            problems.append(f"a position cannot contain a velocity, got der({sorted(expression.velocities)[0]})")
+        if problems:
+            raise TaskError("\n".join(f"{field}: {problem}" for problem in problems))
+        return expression
