@@ -128,7 +128,8 @@ def play(scenario: Scenario) -> Verdict:
     problems += [f"{name} is on at the end, and nothing says so" for name in on if name not in result.unconfirmed]
     problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
     acted = not ACTS.isdisjoint(fault["kind"] for fault in scenario.faults)
-    held = [drive for drive in setup.drives if drive.settings.brake and not _overpowered(drive, scenario.faults)]
+    overpowered = any(_overpowered(drive, scenario.faults) for drive in setup.drives)  # its joint whirls: others follow
+    held = [drive for drive in setup.drives if drive.settings.brake and not overpowered]
     acted_on = acted or not SAYS.isdisjoint(kinds)
     problems += _moving(truth.shares(emulator.state[1]), setup.drives, held, acted_on, kinds)
     if len(columns["t"]) and not acted:
