@@ -8,19 +8,21 @@ Sources: mjbots/moteus, docs/protocol/diagnostic.md; fw/moteus_controller.cc for
 """
 
 from math import ceil, nan
+from struct import calcsize, unpack_from
 
 from hil.codecs.field import Field
 from hil.codecs.moteus_registers import (
+    CHANNEL,
     COMMAND_POSITION,
     FAULT,
     FLOAT,
-    FORMATS,
     HOME_STATE,
     ILIMIT_SCALE,
     INT8,
     INT16,
     INT32,
     KP_SCALE,
+    LETTERS,
     MAX_TORQUE,
     MAX_TORQUE_STEP,
     MODE,
@@ -28,19 +30,21 @@ from hil.codecs.moteus_registers import (
     MOTOR_TEMPERATURE,
     POSITION,
     SERIAL,
+    TUNNEL_DATA,
+    TUNNEL_POLL,
+    TUNNEL_WRITE,
     VOLTAGE,
     WATCHDOG,
     WATCHDOG_STEP,
     padded,
     read,
+    tunnelled,
     write,
 )
 
 NODES = range(1, 127)
 REPLY_WANTED = 0x8000  # bit of an id by which the sender asks for a reply
 
-TUNNEL_WRITE, TUNNEL_DATA, TUNNEL_POLL = 0x40, 0x41, 0x42
-CHANNEL = 1  # channel of the tunnel to the console of the drive
 MOST_TEXT = 61  # most bytes of text in one frame to the console
 POLLED_TEXT = 48  # most bytes of text that a poll asks for
 
@@ -123,9 +127,9 @@ def commanded_mode(data: bytes) -> int | None:
     if len(data) < 3 or data[0] & 0xF0 or data[0] & 3 == 0 or data[1] != MODE:
         return None
     resolution = data[0] >> 2 & 3
-    if resolution == FLOAT or len(data) < 2 + FORMATS[resolution].size:
+    if resolution == FLOAT or len(data) < 2 + calcsize(LETTERS[resolution]):
         return None
-    return int(FORMATS[resolution].unpack_from(data, 2)[0])
+    return int(unpack_from(f"<{LETTERS[resolution]}", data, 2)[0])
 
 
 def query() -> bytes:
@@ -189,7 +193,7 @@ def console_write(text: str) -> bytes:
     data = text.encode()
     if len(data) > MOST_TEXT:
         raise ValueError(f"{len(data)} bytes of text, at most {MOST_TEXT} fit in a frame")
-    return padded(bytes((TUNNEL_WRITE, CHANNEL, len(data))) + data)
+    return padded(tunnelled(TUNNEL_WRITE, data))
 
 
 def console_poll() -> bytes:

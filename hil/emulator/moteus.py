@@ -7,13 +7,13 @@ Source: mjbots/moteus, docs/protocol and fw/bldc_servo_control.h; what `servo.ti
 control code with a motor model: with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import isfinite, isnan, tau
 
+from hil.codecs import moteus_registers as codec
 from hil.drives.settings import SensorSettings
 from hil.emulator import moteus_registers as registers
-from hil.emulator import multiplex
 from hil.emulator.moteus_console import EmulatedConsole, MoteusSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
@@ -90,30 +90,31 @@ class Moteus(EmulatedDrive):
         mode: int | None = None
         command = self._command
         measured: dict[int, float] | None = None
-        for part in multiplex.subframes(frame.data):
-            match part:
-                case multiplex.RegisterRead(register, count, resolution):
-                    measured = measured or self._measured()
-                    answer += _fitting(answer, self._read(register, count, resolution, measured))
-                case multiplex.RegisterWrite(registers.MODE, value) if value in _MODES:
+        for part in _known(frame.data):
+            if part.kind == codec.READ:
+                measured = measured or self._measured()
+                answer += _fitting(answer, self._read(part.first, part.number, part.resolution, measured))
+            elif part.kind == codec.TUNNEL_WRITE and part.first == codec.CHANNEL:
+                self._console.write(part.text)
+                measured = None
+            elif part.kind == codec.TUNNEL_POLL and part.first == codec.CHANNEL:
+                room = FD_SIZES[-1] - len(answer) - len(codec.tunnelled(codec.TUNNEL_DATA, b""))
+                if room >= 0:
+                    answer += codec.tunnelled(codec.TUNNEL_DATA, self._console.read(min(part.number, room)))
+            for register, value in enumerate(part.values if part.kind == codec.WRITE else (), part.first):
+                if register == codec.MODE and value in _MODES:
                     mode = int(value)
                     command = registers.MoteusCommand(mode)
-                case multiplex.RegisterWrite(registers.SET_NEAREST | registers.SET_EXACT as register, value):
-                    self._set_output(value, register == registers.SET_EXACT)
+                elif register in (codec.SET_OUTPUT_NEAREST, codec.SET_OUTPUT_EXACT):
+                    self._set_output(value, register == codec.SET_OUTPUT_EXACT)
                     measured = None
-                case multiplex.RegisterWrite(register, value):
+                else:
                     if mode is None:  # a frame that does not write the mode changes nothing
                         command = replace(self._command)
                     if not command.write(register, value):
-                        answer += _fitting(answer, multiplex.write_error(register))
-                case multiplex.ConsoleText(1, text):
-                    self._console.write(text)
-                    measured = None
-                case multiplex.ConsolePoll(1, most):
-                    room = FD_SIZES[-1] - len(answer) - len(multiplex.console_data(1, b""))
-                    answer += multiplex.console_data(1, self._console.read(min(most, room))) if room >= 0 else b""
+                        answer += _fitting(answer, codec.error(codec.WRITE_ERROR, register))
         if frame.id & REPLY_BIT and answer:
-            self.send(self.settings.node << 8 | frame.id >> 8 & 0x7F, multiplex.filled(answer))
+            self.send(self.settings.node << 8 | frame.id >> 8 & 0x7F, codec.padded(answer))
         if mode is not None:
             self._obey(command)
 
@@ -124,9 +125,9 @@ class Moteus(EmulatedDrive):
         values = [self._value(register, resolution, measured) for register in range(first, first + count)]
         known = [value for value in values if value is not None]
         if len(known) == count:
-            return multiplex.reply(first, known, resolution)
+            return codec.reply(first, known, resolution)
         return b"".join(
-            multiplex.read_error(register) if value is None else multiplex.reply(register, [value], resolution)
+            codec.error(codec.READ_ERROR, register) if value is None else codec.reply(register, [value], resolution)
             for register, value in enumerate(values, first)
         )
 
@@ -270,6 +271,14 @@ class Moteus(EmulatedDrive):
         self.mode, self.fault, self._limited = mode, 0, 0
         self._command = registers.MoteusCommand(mode)
         self.motor.disable()
+
+
+def _known(data: bytes) -> Iterator[codec.Subframe]:
+    """The subframes of a payload up to the first that is unknown or cut short."""
+    try:
+        yield from codec.subframes(data)
+    except ValueError:
+        return
 
 
 def _is_number(text: str) -> bool:

@@ -6,11 +6,8 @@ Source: mjbots/moteus, docs/protocol/registers.md; fw/moteus_controller.cc for w
 from dataclasses import dataclass
 from math import inf, nan
 
-MODE, COMMANDED_POSITION = 0x000, 0x020
-SET_NEAREST, SET_EXACT = 0x130, 0x131
-
 COMMAND_FIELDS = {
-    COMMANDED_POSITION: "position",
+    0x020: "position",
     0x021: "velocity",
     0x022: "torque",
     0x023: "kp_scale",
@@ -83,7 +80,7 @@ def measured(
         temperature: Temperature of drive and motor [degree C].
     """
     return {
-        MODE: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
+        0x000: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
         0x007: torque * velocity * 6.283185307179586, 0x00A: temperature, 0x00B: 1, 0x00C: home,
         0x00D: voltage, 0x00E: temperature, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
         0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
