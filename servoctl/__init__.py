@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from servoctl.mechanics.spatial.task import Pose as Pose
     from servoctl.mechanics.spatial.task import Position as Position
     from servoctl.mechanics.spatial.task import Posture as Posture
+    from servoctl.mechanics.timing import Timing as Timing
     from servoctl.report import plot as plot
     from servoctl.run_folder.reader import load_run as load_run
     from servoctl.run_folder.trajectory import Trajectory as Trajectory
@@ -121,6 +122,7 @@ _HOME = {
     "State": "servoctl.types",
     "Status": "servoctl.types",
     "SweptSphere": "servoctl.mechanics.shapes",
+    "Timing": "servoctl.mechanics.timing",
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "evaluate": "servoctl.assembly.evaluate",

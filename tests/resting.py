@@ -113,9 +113,9 @@ def resting(run: Run) -> Array:
     x = loop.vector(run.start)
     u = loop.control(run.start.t, x[: loop.size])[:m]
     if realism is not None:
-        first = loop.size + m * realism.lagged
+        first = loop.size + m * realism.timing.lagging
         x[loop.size : first] = u[: first - loop.size]
-        x[first:] = np.tile(np.append(u, realism.delay), realism.latest)
+        x[first:] = np.tile(np.append(u, realism.timing.delay), realism.timing.latest)
     return x
 
 

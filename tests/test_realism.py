@@ -8,10 +8,11 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import servoctl as sc
+from servoctl.assembly.gains import task_spacing
 from servoctl.assembly.run import Run
+from servoctl.assembly.timing import run_timing
 from servoctl.check.report import check
 from servoctl.linear.reserve import reserve
-from servoctl.linear.sampled import run_timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.noise import tick_noise
 from servoctl.types import Array
@@ -253,7 +254,15 @@ def test_a_jitter_counts_by_its_longest_delay_wherever_gains_are_judged(tmp_path
     run = mass(tmp_path, POSITION % (21, 21), f"{{jitter: {H}}}")
     sure = mass(tmp_path, POSITION % (21, 21), f"{{delay: {H}}}")
     assert reserve(run) == reserve(sure)
-    assert run_timing(run) == run_timing(sure)
+    assert run_timing(run.system, run.settings).worst == run_timing(sure.system, sure.settings)
+
+
+def test_of_a_delay_that_is_predicted_the_jitter_is_left(tmp_path: Path) -> None:
+    """Commands act up to half the jitter later than the state that the law gets."""
+    run = mass(tmp_path, POSITION % (21, 21), f"{{measured: q, delay: {H}, jitter: {H}}}")
+    spacing = task_spacing(run.system, run.settings)
+    assert spacing.cycles["delay"] == pytest.approx(0.5)
+    assert run.system.estimator is not None and run.system.estimator.timing.late == 2  # on average 1.5 periods
 
 
 TWO = """

@@ -67,7 +67,7 @@ def test_c_equals_the_virtual_machine(case: tuple[str, list[str]]) -> None:
 def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes: int) -> None:
     first = made(case, "c")
     assert first.system.realism is not None
-    late = [first.system.realism.delay + 2e-4 * i for i in range(3)]
+    late = [first.system.realism.timing.delay + 2e-4 * i for i in range(3)]
     runs = [made((case[0], [*case[1], f"run.seed={i}", f"realism.delay={x}"]), "c") for i, x in enumerate(late)]
     loop, plan = first.loop, plan_for(first)
     assert isinstance(loop, Loop) and plan is not None

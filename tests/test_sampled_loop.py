@@ -10,15 +10,16 @@ from resting import CASES, Resting, growth, resting
 from scipy.linalg import expm
 
 import servoctl as sc
+from servoctl.assembly.timing import run_timing
 from servoctl.cli import main
 from servoctl.errors import TaskError
-from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
+from servoctl.laws.gain_limits import RowFeedback, longest_spacing
 from servoctl.laws.hold import close, differences, hold
 from servoctl.linear import analyse, loop_margins, margins_at
 from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes
 from servoctl.linear.reserve import gain_margin
-from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters, run_timing
+from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
 from servoctl.simulation.integrate import sampled
 from servoctl.types import Array
 
@@ -27,7 +28,7 @@ REST = ["initial.v=0", "initial.q={x1: 0, x2: 0.5}", "task.distance.holonomic=x2
 
 
 def loop_at_start(run: sc.Run) -> LocalLoop:
-    return LocalLoop(local(run, run.start, run.loop.memory_start), run_timing(run))
+    return LocalLoop(local(run, run.start, run.loop.memory_start), run_timing(run.system, run.settings))
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -37,7 +38,7 @@ def test_the_poles_are_those_of_a_period_that_is_simulated(case: Resting, late: 
     run = dataclasses.replace(case, overrides=(*case.overrides, "run.integrator.step=0.001")).run(late)
     loop, h, realism = run.loop, run.settings.period, run.system.realism
     m, rest, step = run.system.model.m, resting(run), 1e-3
-    first = loop.size + m * (realism is not None and realism.lagged)
+    first = loop.size + m * (realism is not None and realism.timing.lagging)
     commands = [i for i in range(loop.size, len(rest)) if i < first or (i - first) % (m + 1) != m]
     W = local(run, run.start, run.loop.memory_start).W
     body = np.vstack([W, np.zeros((len(rest) - len(W), W.shape[1]))])
@@ -217,7 +218,7 @@ def test_a_pole_of_the_velocity_filter_is_in_the_loop_on_drives() -> None:
     h, tau, kappa = 0.01, 0.03, 20.0
     p = math.exp(-2.0 * h / tau)
     a, b = 1.0 - p * p, (1.0 - p) ** 2
-    chain = hold(np.eye(2, k=1), np.array([[0.0], [1.0]]), h)
+    chain = hold(np.eye(2, k=1), np.array([[0.0], [1.0]]), sc.Timing(h))
     estimate = differences(np.array([[1.0, 0.0]]), np.array([[0.0], [1.0]]), h, tau)
     found = close(chain, np.array([[0.0, -kappa]]), estimate).A
     columns = []
@@ -257,7 +258,7 @@ def test_analyse_says_what_its_figures_on_drives_leave_out() -> None:
 
 def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
     row = RowFeedback(8.0, 16.0)
-    measured, filtered = (longest_spacing(row, CommandPath(True, velocity=tau)) for tau in (0.0, 4.0))
+    measured, filtered = (longest_spacing(row, sc.Timing(1.0, velocity_filter=tau)) for tau in (None, 4.0))
     assert filtered < 0.6 * measured
 
 

@@ -12,13 +12,14 @@ from typing import Any, cast
 
 from servoctl.assembly.build import build_law
 from servoctl.assembly.gains import RowGains, Spacing
+from servoctl.assembly.timing import drives_timing
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Correction
-from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth
+from servoctl.laws.gain_limits import RowFeedback, growth
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 
@@ -87,7 +88,8 @@ class LiveGains:
         hil, law = loaded.config.hil, build_law(loaded, model.plant, problems, on_drives=True)
         problems.check()
         assert hil is not None
-        self._model, self._period, self._spacing = model, hil.period, Spacing.on_drives(hil)
+        self._model, self._period = model, hil.period
+        self._spacing = Spacing("hil.period", drives_timing(hil, model.plant))
         self.ramp = max(1, round(hil.live_ramp / hil.period))  # number of ticks of a change
         self.gains: tuple[Gain, ...] = ()  # in the order of the config
         self.values: tuple[float, ...] = ()  # present values, in that order
@@ -165,11 +167,12 @@ class LiveGains:
 
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
-        law, spacing = cast(BoundConstraintFollowing, self.law(values)), self._spacing
+        law = cast(BoundConstraintFollowing, self.law(values))
         gains = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
         rows = [RowFeedback(damping, stiffness, has_rate, higher) for damping, stiffness, higher, has_rate in gains]
-        path = CommandPath(spacing.held, spacing.delay, velocity=spacing.velocity)
-        return max(growth(row, path, self._period) if row.damping or row.stiffness else 0.0 for row in rows)
+        return max(
+            growth(row, self._spacing.timing, self._period) if row.damping or row.stiffness else 0.0 for row in rows
+        )
 
     def advance(self, take_law: Callable[[BoundLaw], None]) -> None:
         """Moves one tick along the ramp; does nothing after its end."""

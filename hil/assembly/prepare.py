@@ -26,7 +26,7 @@ from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque,
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.estimation import estimating
-from servoctl.assembly.gains import Spacing, task_gains
+from servoctl.assembly.gains import drives_spacing, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
@@ -154,7 +154,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     settings = hil_settings(loaded, model.plant)
     values = settings.values
     live_gains = LiveGains(loaded, model, run.system.law)
-    notes = [*run.warnings, *_check_gains(loaded, run.system, values)]
+    notes = [*run.warnings, *_check_gains(loaded, run.system)]
     on_vm = take_engine_at_once(run.loop, engine)
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
@@ -227,13 +227,14 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
     return loaded.overridden(["realism=", *kept])
 
 
-def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]:
+def _check_gains(loaded: LoadedConfig, system: System) -> list[str]:
     """Warnings about the law's gains at the period of the loop.
 
     Raises:
         ConfigError: A row is unstable at this period.
     """
-    gains, where = list(task_gains(system, Spacing.on_drives(values))), loaded.where("hil", "period")
+    spacing, where = drives_spacing(loaded, system.model.plant), loaded.where("hil", "period")
+    gains = [] if spacing is None else list(task_gains(system, spacing))
     problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
     if problems:
         raise ConfigError(problems)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from servoctl.assembly.estimation import estimate_errors
-from servoctl.assembly.following import following, of_bounds, predicted
 from servoctl.assembly.frame_tasks import equations
+from servoctl.assembly.timing import predicted, timing_of
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, limit_pair
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
@@ -131,12 +131,9 @@ def build_bounds(
             entries[entry.name] = Bound(of, entry.rate, entry.acceleration, entry.margin or 0.0)
     if not entries:
         return None
-    acts = following(loaded, plant, on_drives)
-    if acts is None:
-        return Bounds(entries)
-    return Bounds(
-        entries, *of_bounds(acts, predicted(loaded, on_drives)), errors=estimate_errors(loaded, plant, on_drives)
-    )
+    timing = timing_of(loaded, plant, on_drives)
+    timing = timing.at_action if predicted(loaded, on_drives) else timing
+    return Bounds(entries, timing, estimate_errors(loaded, plant, on_drives))
 
 
 def constraint_names(law: Law | None) -> list[str]:

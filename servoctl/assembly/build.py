@@ -6,11 +6,12 @@ from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import load_class
-from servoctl.assembly.corrections import build_correction, build_observer, build_robust, correction_timing
+from servoctl.assembly.corrections import build_correction, build_observer, build_robust
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
+from servoctl.assembly.timing import correction_timing
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.robot import PoseConfig

@@ -11,7 +11,6 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.estimation import errors_of, measured_by
-from servoctl.assembly.following import Following, known_of, of_bounds
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.realism import build_machine, build_realism, with_effects
 from servoctl.assembly.run import ENGINES, Run
@@ -31,6 +30,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.task_map import TaskMap
+from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
@@ -193,8 +193,8 @@ def simulate(
         period: Period of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         estimation: Estimates state and disturbance from positions, for the law; needs a period. None: the law gets the
-            true state, or what `realism` measures. Noise, delay, lag and limits at their defaults are those of
-            `realism`.
+            true state, or what `realism` measures. It knows the delay, lag and limits of `realism`, and its noise
+            unless another is given.
         realism: Effects of a real machine, with the keys of a config's `realism`, such as
             `{"noise": {"q": 1e-5}, "delay": 0.001, "parameter_error": {"m": 0.3}}`; files are relative to the working
             folder. Needs a period.
@@ -224,7 +224,9 @@ def simulate(
     if effects is not None:
         estimation = _knowing(estimation, effects, settings, law, arguments)
         arguments.check()
-    law = _bounded(law, bounds, plant, settings, estimation, effects, arguments)
+    timing = Timing.of(period, plant.actuators)
+    timing = timing if effects is None else arguments.effects(effects, settings).timing
+    law = _bounded(law, bounds, plant, estimation, timing)
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
@@ -235,7 +237,7 @@ def simulate(
     if effects is not None:
         system = _realistic(system, effects, settings, start, arguments)
     if estimation is not None:
-        system = _estimating(system, estimation, start, period)
+        system = _estimating(system, estimation, start, timing)
     loop = make_loop(system, engine)
     task_map = None if law is None else starts.look_at_reach(system, start)
     if problems := _problems(loop, start, settings, task_map):
@@ -290,24 +292,20 @@ def _knowing(
         estimation = Estimator(kind="difference")
     if estimation is None or law is None:
         return None
-    realism = arguments.effects(effects, settings)
-    known: dict[str, Any] = known_of(realism)._asdict() | {"noise": measured_by(realism)}
-    usual = Estimator()
-    fields = [name for name in ("noise", "delay", "lag", "lower", "upper") if known[name] is not None]
-    unset = [name for name in fields if np.array_equal(getattr(estimation, name), getattr(usual, name))]
-    return dataclasses.replace(estimation, **{name: known[name] for name in unset})
+    noise = measured_by(arguments.effects(effects, settings))
+    if noise is None or not np.array_equal(estimation.noise, Estimator().noise):
+        return estimation
+    return dataclasses.replace(estimation, noise=tuple(noise.tolist()))
 
 
 def _bounded(
     law: Law | None,
     bounds: Mapping[str, Constraint | ReactionBound | Bound],
     plant: Plant,
-    settings: Settings,
     estimation: Estimator | None,
-    effects: RealismConfig | None,
-    arguments: ArgumentCheck,
+    timing: Timing,
 ) -> Law | None:
-    """The law with bounds, which know how late and how far the actuators follow.
+    """The law with bounds, which know the timing.
 
     Raises:
         TaskError: It keeps none.
@@ -317,26 +315,22 @@ def _bounded(
     if not isinstance(law, ConstraintFollowing):
         raise TaskError("simulate: bounds: need a law that keeps them (use ConstraintFollowing or InputOutput)")
     entries = {name: bound if isinstance(bound, Bound) else Bound(bound) for name, bound in bounds.items()}
-    period = settings.period
-    if period is None:
-        return dataclasses.replace(law, bounds=Bounds(entries))
-    acts = Following(period) if effects is None else known_of(arguments.effects(effects, settings))
-    errors = None if estimation is None else errors_of(estimation, plant, period, acts.delay)
-    known = of_bounds(acts, predicted=estimation is not None)
-    return dataclasses.replace(law, bounds=Bounds(entries, *known, errors=errors))
+    if estimation is None or timing.period is None:
+        return dataclasses.replace(law, bounds=Bounds(entries, timing))
+    return dataclasses.replace(law, bounds=Bounds(entries, timing.at_action, errors_of(estimation, plant, timing)))
 
 
-def _estimating(system: System, estimation: Estimator, start: State, period: float | None) -> System:
+def _estimating(system: System, estimation: Estimator, start: State, timing: Timing) -> System:
     """The system with an estimator.
 
     Raises:
         TaskError: It does not fit.
     """
-    if period is None or system.law is None:
-        missing = "a period (give period=)" if period is None else "a law"
+    if timing.period is None or system.law is None:
+        missing = "a period (give period=)" if timing.period is None else "a law"
         raise TaskError(f"simulate: estimation: needs {missing}")
     if estimation.kind == "model" and system.law.observed:
         raise TaskError("simulate: estimation: the law's observer would cancel the same disturbance (leave one out)")
     passive = system.passive
-    bound = estimation.bind(system.model, start, period, passive.rank_tolerance, passive.clearance)
+    bound = estimation.bind(system.model, start, timing, passive.rank_tolerance, passive.clearance)
     return dataclasses.replace(system, estimator=bound)

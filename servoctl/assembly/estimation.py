@@ -1,13 +1,12 @@
 """A config's `estimation` -> the estimator of the loop."""
 
 import dataclasses
-import math
 from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.following import following
 from servoctl.assembly.realism import build_realism
+from servoctl.assembly.timing import timing_of
 from servoctl.assembly.values import Problems, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import EstimationConfig
@@ -15,6 +14,7 @@ from servoctl.errors import TaskError
 from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
 from servoctl.laws.margin import EstimateErrors
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -28,15 +28,14 @@ def estimating(system: System, loaded: LoadedConfig, start: State, problems: Pro
         loaded: The config.
         start: Initial state.
         problems: Collects the problems.
-        on_drives: As of `following`.
+        on_drives: As of `timing_of`.
     """
     estimator = build_estimator(loaded, system.model.plant, problems, on_drives)
-    acts = following(loaded, system.model.plant, on_drives)
-    if estimator is None or acts is None or system.law is None:
+    if estimator is None or system.law is None:
         return system
     try:
-        passive = system.passive
-        bound = estimator.bind(system.model, start, acts.period, passive.rank_tolerance, passive.clearance)
+        passive, timing = system.passive, timing_of(loaded, system.model.plant, on_drives)
+        bound = estimator.bind(system.model, start, timing, passive.rank_tolerance, passive.clearance)
     except TaskError as error:
         problems.add(str(error).removeprefix("estimation: "), "estimation")
         return system
@@ -50,8 +49,7 @@ def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_d
     if given is None and (on_drives or realism is None or realism.measured != "q"):
         return None
     values = EstimationConfig(kind="difference") if given is None else given
-    acts = following(loaded, plant, on_drives)
-    if acts is None:
+    if timing_of(loaded, plant, on_drives).period is None:
         problems.add("needs a sampled law (give run.period)", "estimation")
         return None
 
@@ -70,37 +68,35 @@ def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_d
         each("noise.q", noise, NOISE),
         each("acceleration", values.acceleration, ACCELERATION),
         values.filter_time,
-        *acts[1:],
     )
 
 
 def estimate_errors(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> EstimateErrors | None:
     """What is known of the errors of a config's estimator; None without one that has a model."""
-    given, acts = loaded.config.estimation, following(loaded, plant, on_drives)
-    problems = Problems(loaded)  # they are noted where the estimator is built
-    estimator = None if given is None else build_estimator(loaded, plant, problems, on_drives)
-    return None if estimator is None or acts is None else errors_of(estimator, plant, acts.period, acts.delay)
+    if loaded.config.estimation is None:
+        return None
+    # its problems are noted where the estimator of the run is built
+    estimator = build_estimator(loaded, plant, Problems(loaded), on_drives)
+    return None if estimator is None else errors_of(estimator, plant, timing_of(loaded, plant, on_drives))
 
 
-def errors_of(estimator: Estimator, plant: Plant, period: float, delay: float) -> EstimateErrors | None:
+def errors_of(estimator: Estimator, plant: Plant, timing: Timing) -> EstimateErrors | None:
     """What is known of the errors of an estimator; None of one without a model.
 
     Args:
         estimator: The estimator.
         plant: The plant.
-        period: Period of the law [s].
-        delay: From the measurement to the torque [s].
+        timing: Of the loop, which is sampled.
     """
     if estimator.kind != "model":
         return None
     names = list(plant.coordinates)
     try:
-        gains, change = estimator.gains(names, period), estimator.changes(names, period)
+        gains, change = estimator.gains(names, timing.h), estimator.changes(names, timing.h)
     except TaskError:
         return None
     noise = tuple(np.broadcast_to(np.asarray(estimator.noise, dtype=float), len(names)).tolist())
-    late = math.ceil(delay / period - 1e-9)
-    return EstimateErrors(period, late, tuple((each.q, each.v, each.d) for each in gains), change, noise)
+    return EstimateErrors(timing.h, timing.late, tuple((each.q, each.v, each.d) for each in gains), change, noise)
 
 
 def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:
@@ -115,4 +111,4 @@ def measured_by(realism: Realism) -> Array | None:
     """Standard deviation of the measured positions, shape (n,); None if they are exact."""
     white, step = np.split(np.array(realism.noise), 2)[0], np.split(np.array(realism.resolution), 2)[0]
     sigma: Array = np.sqrt(white**2 + step**2 / 12.0)
-    return np.where(sigma > 0.0, sigma, NOISE) if math.fsum(sigma) > 0.0 else None
+    return np.where(sigma > 0.0, sigma, NOISE) if sigma.any() else None

@@ -12,23 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.config.hil import Hil
+from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth, longest_spacing, overshoot
+from servoctl.laws.gain_limits import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import assemble
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import poles_text
-from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
-FILTERED = 2.0  # [periods] default time constant of the velocity filter on drives
-
 STATES, REACHED = 6, 1e-9
 """States at which actuators are tried on the rows; share of the scale of `A Phi B` above which one moves a row."""
-
-DRIVES_DELAY = 1  # [cycles] delay on drives from a measurement to the torque that uses it
 
 
 @dataclass(frozen=True)
@@ -36,52 +33,34 @@ class Spacing:
     """How often a correction acts, and how late."""
 
     field: str  # field of the config that sets h
-    h: float | None  # period, or step if the law acts continuously [s]; None if an adaptive method chooses its steps
-    held: bool  # whether the command is held over h (zero-order hold)
-    delay: float = 0  # [cycles] delay from a measurement to the command that uses it
+    timing: Timing  # of the loop; without a period the correction acts at every step of the method
+    step: float | None = None  # [s] of a method with a fixed step, for a correction without a period
     method: str = "rk4"  # integrator, where the command is not held
-    lag: float = 0.0  # [cycles] time constant of the actuators
-    # time constant of the filter that differentiates positions [cycles]; 0 if velocities are measured
-    velocity: float = 0.0
-
-    @classmethod
-    def on_drives(cls, hil: Hil) -> "Spacing":
-        """Spacing of the loop on drives, with the lag of emulated ones.
-
-        The delay of one cycle counts under `hil.prediction` too: a prediction is only as good as its model.
-        """
-        h, tau, lag = hil.period, velocity_filter(hil) or 0.0, hil.emulation.current_lag
-        return cls("hil.period", h, held=True, delay=DRIVES_DELAY, lag=lag / h, velocity=tau / h)
-
-    @classmethod
-    def simulated(cls, realism: Realism | None, period: float, predicted: bool) -> "Spacing":
-        """Spacing of a law that is simulated with a period; the slowest actuator counts, and the longest delay.
-
-        Args:
-            realism: The actuators; None: ideal ones.
-            period: Of the law [s].
-            predicted: Whether an estimator gives the law the state at which its command begins to act.
-        """
-        if realism is None:
-            return cls("run.period", period, held=True)
-        delay = 0.0 if predicted else realism.longest_delay / period
-        return cls("run.period", period, held=True, delay=delay, lag=max(realism.lag, default=0.0) / period)
 
     @property
-    def path(self) -> CommandPath:
-        """How the feedback of a row acts."""
-        return CommandPath(self.held, self.delay, self.lag, self.velocity, self.method)
+    def held(self) -> bool:
+        """Whether the command is held over h (zero-order hold)."""
+        return self.timing.period is not None
+
+    @property
+    def h(self) -> float | None:
+        """Period, or step if the law acts continuously [s]; None if an adaptive method chooses its steps."""
+        return self.step if self.timing.period is None else self.timing.period
+
+    @property
+    def cycles(self) -> dict[str, float]:
+        """Longest delay, largest lag and velocity filter [periods]."""
+        at = self.timing.at(1.0)
+        return {"delay": at.longest_delay, "lag": at.slowest, "velocity_filter": at.velocity_filter or 0.0}
 
     def longest(self, feedback: RowFeedback) -> float:
         """Longest h at which a violation with this feedback still decays [s]."""
-        return longest_spacing(feedback, self.path)
+        return longest_spacing(feedback, self.timing, self.method)
 
     def __str__(self) -> str:
         if self.h is None:
             return f"{self.method}, which chooses its steps"
-        parts = [f"delay {_cycles(self.delay)}"] if self.delay else []
-        parts += [f"lag {_cycles(self.lag)}"] if self.lag else []
-        parts += [f"velocity filter {_cycles(self.velocity)}"] if self.velocity else []
+        parts = [f"{name.replace('_', ' ')} {_cycles(number)}" for name, number in self.cycles.items() if number]
         return f"{self.word} of {self.h:g} s" + (f" ({', '.join(parts)})" if parts else "")
 
     @property
@@ -125,7 +104,7 @@ class RowGains:
     @property
     def overshoot(self) -> float:
         """How far the violation swings past zero after a step, relative to the step."""
-        return overshoot(self.feedback, self.spacing.path, self.spacing.h)
+        return overshoot(self.feedback, self.spacing.timing)
 
     @property
     def growth(self) -> float | None:
@@ -138,7 +117,7 @@ class RowGains:
         return bool(self.damping or self.stiffness)
 
     def _growth(self, h: float) -> float:
-        return growth(self.feedback, self.spacing.path, h)
+        return growth(self.feedback, self.spacing.timing, h, self.spacing.method)
 
     def _grows(self, h: float) -> bool:
         # `growth` is 1 at the limit up to rounding, so a marginal h needs both figures to say that it is too long
@@ -180,8 +159,7 @@ class RowGains:
         """For JSON."""
         return {
             "damping": self.damping, "stiffness": self.stiffness, "higher": list(self.higher),
-            "h": self.spacing.h, "delay": self.spacing.delay, "lag": self.spacing.lag,
-            "velocity_filter": self.spacing.velocity,
+            "h": self.spacing.h, **self.spacing.cycles,
             "longest": self.longest, "margin": self.margin,
         }  # fmt: skip
 
@@ -204,7 +182,8 @@ def task_spacing(system: System, settings: Settings) -> Spacing:
     """Spacing of the law in a simulated run."""
     if settings.period is None:
         return _step(settings)
-    return Spacing.simulated(system.realism, settings.period, predicted=system.estimator is not None)
+    timing = run_timing(system, settings)
+    return Spacing("run.period", timing if system.estimator is None else timing.at_action)
 
 
 def passive_spacing(settings: Settings) -> Spacing:
@@ -212,15 +191,13 @@ def passive_spacing(settings: Settings) -> Spacing:
     return _step(settings)
 
 
-def velocity_filter(hil: Hil) -> float | None:
-    """Time constant of the filter that differentiates positions [s]; None if the drives measure velocities."""
-    return (hil.velocity_filter or FILTERED * hil.period) if hil.velocity == "filter" else None
+def drives_spacing(loaded: LoadedConfig, plant: Plant) -> Spacing | None:
+    """Spacing of the law on drives; None if the config has no `hil`.
 
-
-def drives_spacing(loaded: LoadedConfig) -> Spacing | None:
-    """Spacing of the law on drives; None if the config has no `hil`."""
+    The delay of one cycle counts under `hil.prediction` too: a prediction is only as good as its model.
+    """
     hil = loaded.config.hil
-    return None if hil is None else Spacing.on_drives(hil)
+    return None if hil is None else Spacing("hil.period", drives_timing(hil, plant))
 
 
 def _step(settings: Settings) -> Spacing:
@@ -228,7 +205,7 @@ def _step(settings: Settings) -> Spacing:
     if method == "rk4":
         h = settings.integrator.step
         h = h if settings.period is None else settings.period / settings.integrator.substeps(settings.period)
-    return Spacing("run.integrator.step", h, held=False, method=method)
+    return Spacing("run.integrator.step", Timing(None), h, method)
 
 
 def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
@@ -244,16 +221,16 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
 
 def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
     """The spacing of each task row: in a simulated run with the largest lag of the actuators that move the row."""
-    count, realism = len(system.model.task_rows), system.realism
-    if spacing.field != "run.period" or spacing.h is None or realism is None or len(set(realism.lag)) < 2:
+    count, timing = len(system.model.task_rows), spacing.timing
+    if spacing.field != "run.period" or len(set(timing.lag)) < 2:
         return [spacing] * count
     model, moved = system.model, np.zeros((count, system.model.m), dtype=bool)
     for state in (model.around, *model.samples(model.around, STATES - 1)):
         at = assemble(state, model.matrices(state), system.passive.rank_tolerance)
         if at.finite and at.positive:
             moved |= np.abs(at.task_map) > REACHED * at.scale
-    lags = [max((lag for lag, acts in zip(realism.lag, row, strict=True) if acts), default=0.0) for row in moved]
-    return [replace(spacing, lag=lag / spacing.h) for lag in lags]
+    lags = [tuple((np.array(timing.lag) * acts).tolist()) for acts in moved]
+    return [replace(spacing, timing=replace(timing, lag=lag)) for lag in lags]
 
 
 def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:

@@ -18,6 +18,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.friction import FIELDS, Friction, friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
@@ -48,7 +49,6 @@ def build_machine(
 
 RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-Kutta method is stable
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
-CYCLE = 1e-9  # [periods] a delay this close to a whole number of periods counts as whole
 
 
 def realistic(
@@ -125,21 +125,9 @@ def build_realism(values: RealismConfig, plant: Plant, period: float, problems: 
         return parts[0] + parts[1]
 
     noise, lag = measured("noise"), _each(values.lag, plant.actuators, "actuator", problems, "realism", "lag")
-    lower, upper = _limits(values.saturation, plant, problems)
-    return Realism(
-        noise=noise,
-        resolution=measured("quantisation"),
-        lag=lag,
-        lower=lower,
-        upper=upper,
-        delay=values.delay,
-        jitter=values.jitter,
-        period=period,
-        earliest=math.floor(values.delay / period + CYCLE),
-        latest=math.ceil((values.delay + values.jitter) / period - CYCLE),
-        lagged=any(lag),
-        random=any(noise) or values.jitter > 0.0,
-    )
+    limits = _limits(values.saturation, plant, problems)
+    timing = Timing.of(period, plant.actuators, values.delay, values.jitter, lag, *limits)
+    return Realism(noise, measured("quantisation"), timing, any(noise) or values.jitter > 0.0)
 
 
 def build_friction(values: FrictionConfig, plant: Plant, problems: Collector, *path: str) -> Friction:
@@ -245,11 +233,10 @@ def changed_parameters(
 
 def facts(system: System, values: RealismConfig) -> dict[str, Any]:
     """Active effects as the config gives them, and the delay in periods, for `summary.json` and `check`."""
-    realism = system.realism
-    assert realism is not None
+    assert system.realism is not None
     active: dict[str, Any] = values.model_dump(mode="json", exclude_defaults=True)
-    cycles = [time / realism.period for time in (realism.delay, realism.delay + realism.jitter)]
-    return active | {"delay_cycles": {"least": cycles[0], "most": cycles[1]}}
+    at = system.realism.timing.at(1.0)
+    return active | {"delay_cycles": {"least": at.delay, "most": at.longest_delay}}
 
 
 def in_words(system: System, values: RealismConfig) -> list[str]:
@@ -258,10 +245,11 @@ def in_words(system: System, values: RealismConfig) -> list[str]:
     assert realism is not None
     active = values.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{name}: {_shown(part)}" for name, part in active.items() if name not in ("delay", "jitter")]
-    if realism.delay or realism.jitter:
-        least, most = realism.delay / realism.period, (realism.delay + realism.jitter) / realism.period
-        cycles = f"{least:.4g}" if not realism.jitter else f"{least:.4g} to {most:.4g}"
-        lines.insert(0, f"delay: {cycles} periods of {realism.period:g} s from a measurement to the torque")
+    timing = realism.timing
+    if timing.longest_delay:
+        at = timing.at(1.0)
+        cycles = f"{at.delay:.4g}" if not at.jitter else f"{at.delay:.4g} to {at.longest_delay:.4g}"
+        lines.insert(0, f"delay: {cycles} periods of {timing.h:g} s from a measurement to the torque")
     if model is not None:
         lines.append("the simulated plant has other parameters than the law's model")
     return lines or ["no effect is active: an ideal machine"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.assembly.corrections import largest_lateness, rate_refusals
+from servoctl.assembly.corrections import rate_refusals
 from servoctl.assembly.realism import changed_parameters, retuned_model
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
@@ -124,5 +124,5 @@ def check_start_error(loaded: LoadedConfig, law: object, model: Model, start: St
     if sentence is not None:
         problems.add(sentence, "law", "uncertainty")
         return
-    for sentence in rate_refusals(law, error, largest_lateness(loaded)):
+    for sentence in rate_refusals(law, error):
         problems.add(sentence, "law", "observer")

@@ -246,7 +246,7 @@ def hurries(run: Run) -> dict[str, Hurry]:
     for i in rows:
         if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: RATE_TIMES // 8], i):
             continue
-        path, period = CubicSpline(t, h[:, i]), law.bounds.period
+        path, period = CubicSpline(t, h[:, i]), law.bounds.timing.period
         late = _late(path, t, law.bound_rates[i], period)
         if late.any():
             hurry = Hurry(float(t[late][0]), float(law.bound_rates[i]), _enough(path, t, law.bound_rates[i], period))

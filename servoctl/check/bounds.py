@@ -79,11 +79,11 @@ def bound_section(run: Run) -> Iterator[Section]:
     law = run.system.law
     if run.problems or not isinstance(law, BoundConstraintFollowing) or law.bounds is None:
         return
-    held, period = law.bounds, law.bounds.period
+    held, period = law.bounds, law.bounds.timing.period
     h = _values(run, run.start)
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
     lines, values, warnings = [], {}, []
-    late = 0.0 if held.commands is None else held.commands.delay
+    late = held.timing.mean_delay
     errors, paths, units, weakest = _errors(run, law), exclusions(run), _units(run), _weakest(run, law)
     hurried = hurries(run)
     for i, name in enumerate(held.names):
@@ -139,7 +139,7 @@ def _returning(run: Run, law: BoundConstraintFollowing, name: str, facts: dict[s
         of = run.system.model.rows_of_bounds(run.start)
         for i in rows:
             h = float(of.violation[i] - law.bound_margins[i])
-            numbers = float(of.violation_rate[i]), law.bound_rates[i], law.bound_braking[i], law.bounds.period
+            numbers = float(of.violation_rate[i]), law.bound_rates[i], law.bound_braking[i], law.bounds.timing.period
             times += [return_time(law.bounds.rows[i].kind, h, *numbers)] if h < 0.0 else []
     known = [time for time in times if time is not None]
     if not known:
@@ -282,7 +282,7 @@ def _passed(run: Run, law: BoundConstraintFollowing, period: float) -> dict[str,
 def _unmodelled(run: Run) -> float:
     """What the law's delay leaves out of how the actuators follow, as the time for which h' goes on [s]."""
     realism = run.system.realism
-    return 0.0 if realism is None else max(realism.lag, default=0.0) / np.e + realism.jitter / 2.0
+    return 0.0 if realism is None else realism.timing.slowest / np.e + realism.timing.jitter / 2.0
 
 
 def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after: Any, second: Array) -> float:

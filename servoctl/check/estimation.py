@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.corrections import largest_lateness, rate_refusals, stable_rates
+from servoctl.assembly.corrections import rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.bound import BoundEstimator, PlantFunctions
@@ -21,6 +21,7 @@ from servoctl.laws.robust_design import decay_rates
 from servoctl.laws.ultimate import observed, observer_lag
 from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State
 
 MEMORY = 1000  # [100 periods] longest time in which one reading counts
@@ -40,19 +41,18 @@ class UnitMass(PlantFunctions):
 
 def of_one_axis(estimator: BoundEstimator, i: int) -> BoundEstimator:
     """The estimator of one coordinate with one actuator, the slowest; limits and passive rows do not count."""
-    held = estimator.commands
-    lag = (max(held.lag),) if held.lag else ()
-    commands = replace(held, actuators=("u",), lag=lag, lower=(-np.inf,), upper=(np.inf,), engaged=False)
     e = estimator
     # no reading of the linear loop is an outlier
     return replace(
-        e, commands=commands, coordinates=(e.coordinates[i],), holonomic=(), rigid=(), start_q=(0.0,), start_v=(0.0,),
-        gain_q=(e.gain_q[i],), gain_v=(e.gain_v[i],), gain_d=(e.gain_d[i],), sigma=(e.sigma[i],), weight=(1.0,),
-        innovation=(np.inf,), ends=np.inf,
+        e, timing=e.timing.of_one, coordinates=(e.coordinates[i],), holonomic=(), rigid=(),
+        start_q=(0.0,), start_v=(0.0,), gain_q=(e.gain_q[i],), gain_v=(e.gain_v[i],), gain_d=(e.gain_d[i],),
+        sigma=(e.sigma[i],), weight=(1.0,), innovation=(np.inf,), ends=np.inf,
     )  # fmt: skip
 
 
-def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: float) -> tuple[Array, Array]:
+def loop_matrix(
+    one: BoundEstimator, damping: float, stiffness: float, error: float, acts: Timing | None = None
+) -> tuple[Array, Array]:
     """The matrix of one period on (q, v, earlier u, memory), and the row of u in it; both end with the noise of q.
 
     Args:
@@ -60,19 +60,21 @@ def loop_matrix(one: BoundEstimator, damping: float, stiffness: float, error: fl
         damping: Gain on the speed.
         stiffness: Gain on the position.
         error: E [-].
+        acts: When commands act in truth; None: as the estimator knows.
     """
-    held = replace(one.commands, lag=())
-    one = replace(one, commands=held)
-    size, late = 2 + (held.late + 1) + len(one.memory) - 1, held.late + 1
+    one = replace(one, timing=replace(one.timing, lag=(0.0,)))
+    acts = acts or one.timing
+    late = max(one.timing.late, acts.late) + 1
+    size = 2 + late + len(one.memory) - 1
 
     def step(x: Array) -> tuple[Array, float]:
         (q, v), sent, memory = x[:2], x[2 : 2 + late], np.append(x[2 + late : -1], 1.0)
         seen = State(0.0, x[:1] + x[-1], x[1:2])
-        found = one.update(seen, np.ones(1), sent[:1], memory, held.period, UnitMass())
+        found = one.update(seen, np.ones(1), sent[:1], memory, acts.h, UnitMass())
         u = -stiffness * found.state.q[0] - damping * found.state.v[0] - found.disturbance[0]
         queue = np.concatenate([[u], sent])
-        for share, acting in held.acting(queue[:late].reshape(-1, 1)):
-            h, a = share * held.period, (1.0 + error) * acting[0]
+        for share, acting in acts.acting(queue[:late].reshape(-1, 1)):
+            h, a = share * acts.h, (1.0 + error) * acting[0]
             q, v = q + h * v + h * h / 2.0 * a, v + h * a
         return np.concatenate([[q, v], queue[:late], found.memory[:-1]]), float(u)
 
@@ -118,13 +120,15 @@ def estimation_section(run: Run) -> Iterator[Section]:
     estimator, law = run.system.estimator, run.system.law
     if estimator is None:
         return
-    lines = [f"kind {estimator.kind}, delay {estimator.commands.delay:g} s met by prediction"]
-    values: dict[str, Any] = {"kind": estimator.kind, "delay": estimator.commands.delay}
-    h, units = estimator.commands.period, list(run.system.model.plant.coordinates.values())
+    delay = estimator.timing.mean_delay
+    lines = [f"kind {estimator.kind}, delay {delay:g} s met by prediction"]
+    values: dict[str, Any] = {"kind": estimator.kind, "delay": delay}
+    h, units = estimator.timing.h, list(run.system.model.plant.coordinates.values())
     for i, name in enumerate(estimator.coordinates):
         gains = [getattr(estimator, field)[i] for field in ("gain_q", "gain_v", "gain_d")]
         one = of_one_axis(estimator, i)
-        alone = loop_matrix(one, 0.0, 0.0, 0.0)[0][2 + one.commands.late + 1 :, 2 + one.commands.late + 1 : -1]
+        first = 2 + one.timing.late + 1
+        alone = loop_matrix(one, 0.0, 0.0, 0.0)[0][first:, first:-1]
         slowest = _slowest(alone, h)
         values[name] = {"gain_q": gains[0], "gain_v": gains[1], "gain_d": gains[2], "bandwidth": slowest}
         line = f"{name}: gains {gains[0]:.4g}, {gains[1]:.4g} 1/s"
@@ -167,11 +171,14 @@ def _of_rows(run: Run, law: BoundConstraintFollowing, lines: list[str], values: 
 
 
 def _largest_gain(one: BoundEstimator, damping: float, stiffness: float) -> float:
-    """Largest factor 1 + E at which a row is stable; 0 if it is unstable at 1, infinite above `MOST`."""
+    """Largest factor 1 + E at which a row is stable after the mean and after the longest delay.
+
+    0 if it is unstable at 1, infinite above `MOST`.
+    """
 
     def stable(factor: float) -> bool:
-        matrix, _ = loop_matrix(one, damping, stiffness, factor - 1.0)
-        return float(np.abs(np.linalg.eigvals(matrix[:, :-1])).max()) < 1.0 + 1e-9
+        loops = (loop_matrix(one, damping, stiffness, factor - 1.0, acts)[0] for acts in one.timing.extremes)
+        return all(float(np.abs(np.linalg.eigvals(loop[:, :-1])).max()) < 1.0 + 1e-9 for loop in loops)
 
     if not stable(1.0):
         return 0.0
@@ -209,16 +216,15 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     law = run.system.law
     if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
         return
-    rate, lines, later = law.observer_rate, [], largest_lateness(run.loaded)
-    limits = stable_rates(law, error, later)
-    errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error, later)]
+    rate, lines, limits = law.observer_rate, [], stable_rates(law, error)
+    errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error)]
     values: dict[str, Any] = {}
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-        limit, off = limits[i], largest_rate(row, law.damping[i], law.stiffness[i], OFF, later=later)
+        limit, off = limits[i], largest_rate(row, law.damping[i], law.stiffness[i], OFF)
         values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
-        period = row.commands.period
+        period = row.timing.h
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"
         if error is None:
             line += f" (up to {_limit(off, period)} if inputs act {1 + OFF:g} times as much as the model says)"
@@ -244,16 +250,15 @@ def _bound(law: BoundConstraintFollowing, error: ModelError, values: dict[str, A
             decays[i] = decay_rates(law.rows[i], law.damping[i], law.stiffness[i], "law.observer")
     except TaskError as wrong:
         return [f"no bound on what it leaves: {str(wrong).removeprefix('law.observer: ')}"]
-    held = law.observer.commands
-    delay = held.delay + max(held.lag, default=0.0)
-    lag, missed = observer_lag(law.observer_rate, held.period, delay), error.command_rate * (delay + held.period)
+    late, h = law.observer.timing.folded.longest_delay, law.observer.timing.h
+    lag, missed = observer_lag(law.observer_rate, h, late), error.command_rate * (late + h)
     kappa = min(decay for _, decay in decays.values())
     beta = observed(error.rate, lag, kappa, error.rho, missed)
     values["bound"] = {"disturbance_rate": error.rate, "lag": lag, "kappa": kappa, "missed": missed, "beta": beta}
     lines = [
         f"premise: the disturbance changes by at most sup|d'| = {error.rate:.4g} per s, as on the path; the observer "
         f"follows it {1e3 * lag:.4g} ms late (1/L, hold and delay)",
-        f"commands that act {1e3 * (delay + held.period):.4g} ms late miss at most {missed:.3g} of what the model asks",
+        f"commands that act {1e3 * (late + h):.4g} ms late miss at most {missed:.3g} of what the model asks",
         f"|beta| settles below sup|d'| / ((1 + rho_E) kappa L) + {missed:.3g} / kappa = {beta:.3g}, with "
         f"L = {1.0 / lag:.4g} 1/s for that lag and kappa = {kappa:.4g} 1/s",
     ]

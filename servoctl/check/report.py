@@ -81,7 +81,7 @@ def _funnels(run: Run) -> Iterator[Section]:
     if not isinstance(law, BoundConstraintFollowing) or law.funnel is None:
         return
     term, lines, values = law.funnel, [], {}
-    task, period = run.system.model.matrices(run.start).task, term.period or 0.0
+    task, timing = run.system.model.matrices(run.start).task, term.timing
     betas = term.beta(task, law.funnel_numbers)
     for i, name, beta, of in zip(term.members, term.names, betas, term.of_rows(law.funnel_numbers), strict=True):
         begins = float(of.width(run.start.t))
@@ -94,9 +94,9 @@ def _funnels(run: Run) -> Iterator[Section]:
         ]
         # the proof is of samples whose held correction does not overshoot, from a violation that fits the funnel
         near = not of.rate or abs(task.violation[i]) <= of.start / of.rate
-        tolerated = of.tolerated(period, term.late)
-        near = near and abs(beta) + of.until_first_command(tolerated, term.late) <= begins
-        if of.slope * period <= 1.0 and near:
+        tolerated = of.tolerated(timing)
+        near = near and abs(beta) + of.until_first_command(tolerated, timing.lateness) <= begins
+        if of.slope * (timing.period or 0.0) <= 1.0 and near:
             facts["tolerated"] = tolerated
             parts.append(
                 f"|beta| stays inside at every sample while the model misses at most {facts['tolerated']:.4g} of the "
@@ -146,7 +146,7 @@ def _gains(run: Run) -> Iterator[Section]:
     yield Section("corrections", "gains", lines, {gain.name: gain.to_dict() for gain in task})
     yield Section(key="passive_gains", values={gain.row.name: gain.to_dict() for gain in passive})
     yield _recommended("recommended corrections", "recommended", recommend(run))
-    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    spacing = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
     if run.loaded is None or spacing is None or not task:
         return
     task, where = list(task_gains(run.system, spacing)), run.loaded.where("hil", "period")

@@ -11,7 +11,7 @@ from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
 from servoctl.errors import ServoctlError
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
+from servoctl.laws.gain_limits import RowFeedback
 from servoctl.laws.robust import RobustNumbers
 from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.uncertainty import ModelError, model_error
@@ -196,7 +196,11 @@ def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: Ro
     layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer
     gain = max(law.decay(i) for i in law.robust.members) + layer
     section.values["gain"] = gain
-    on_drives = None if run.loaded is None or run.settings.period is not None else drives_spacing(run.loaded)
+    on_drives = (
+        None
+        if run.loaded is None or run.settings.period is not None
+        else drives_spacing(run.loaded, run.system.model.plant)
+    )
     spacing = on_drives or task_spacing(run.system, run.settings)
     if spacing.h is None or not spacing.held:
         section.lines.append(f"gain in the boundary layer: {gain:.4g} 1/s")
@@ -208,9 +212,7 @@ def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: Ro
             gains = (1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding
         else:
             gains = 0.0, (1.0 + upper) * K
-        longest = longest_spacing(
-            RowFeedback(*gains, law.rows[i].has_rate), CommandPath(True, spacing.delay, spacing.lag)
-        )
+        longest = spacing.longest(RowFeedback(*gains, law.rows[i].has_rate))
         share = max(share, spacing.h / longest if longest else math.inf)
     section.values |= {"gain_limit": gain / share, "gain_share": share}
     section.lines.append(

@@ -114,7 +114,7 @@ def _limit(value: float, unit: str = "") -> str:
 
 def _as_simulated(margins: "Sequence[Margins]") -> int | None:
     """Index of the margins with the timing of the simulated run; None: there are none."""
-    return next((i for i, each in enumerate(margins) if not each.timing.drives), None)
+    return next((i for i, each in enumerate(margins) if not each.timing.on_drives), None)
 
 
 def _shifted_row(shifted: "Shifted", simulated: int | None) -> list[str]:

@@ -25,8 +25,8 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose
 from servoctl.engine.symbol import maximum, minimum, where
-from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State
 
 OUTLIER = 5.0  # [standard deviations of the innovation] a reading this far from its prediction is left out
@@ -68,7 +68,7 @@ class BoundEstimator:
 
     kind: str  # `model`, `alpha_beta` or `difference`
     coordinates: tuple[str, ...]  # names
-    commands: HeldCommands  # how the actuators follow the commands
+    timing: Timing  # when commands act, and how the actuators follow them
     holonomic: tuple[bool, ...]  # which passive rows constrain positions
     # indices of the passive rows onto which the estimate is moved; those with a clearance are not among them
     rigid: tuple[int, ...]
@@ -95,30 +95,30 @@ class BoundEstimator:
     @property
     def foreknown(self) -> bool:
         """Whether the motion until the next tick is known at a tick, because all commands that act in it were sent."""
-        return self.commands.late > 0 and self.commands.fresh == 0.0
+        return self.timing.late > 0 and self.timing.fresh == 0.0
 
     @property
     def parts(self) -> dict[str, int]:
         """Part of the memory -> its length, in order."""
-        n, m = len(self.coordinates), len(self.commands.actuators)
-        older = self.commands.late - (1 if self.foreknown else 0)
+        n, m = len(self.coordinates), len(self.timing.actuators)
+        older = self.timing.late - (1 if self.foreknown else 0)
         parts = {"q": n, "v": n}
         if self.has_model:
             parts |= {"disturbance": n, "outliers": n} | ({"acceleration": n} if self.foreknown else {})
-        return parts | {"sent": older * m, "torque": m if self.commands.lag else 0, "running": 1}
+        return parts | {"sent": older * m, "torque": m if self.timing.lagging else 0, "running": 1}
 
     @property
     def memory(self) -> dict[str, float]:
         """Name -> initial value."""
-        n, m = len(self.coordinates), len(self.commands.actuators)
+        n, m = len(self.coordinates), len(self.timing.actuators)
         names: list[str] = []
         for part, size in self.parts.items():
             if part == "running":
                 names.append(part)
             elif part == "sent":
-                names += [f"sent{age + 2}.{a}" for age in range(size // max(m, 1)) for a in self.commands.actuators]
+                names += [f"sent{age + 2}.{a}" for age in range(size // max(m, 1)) for a in self.timing.actuators]
             else:
-                owners = self.commands.actuators[:size] if part == "torque" else self.coordinates
+                owners = self.timing.actuators[:size] if part == "torque" else self.coordinates
                 names += [f"{part}.{name}" for name in owners]
         initial = dict.fromkeys(names, 0.0)
         values = [*self.start_q, *self.start_v]
@@ -146,7 +146,7 @@ class BoundEstimator:
         was = self._read(memory)
         t, running = measurement.t, was["running"][0] > 0.5
         sent = np.vstack([command, was["sent"].reshape(-1, len(command))])
-        if self.commands.engaged:  # before the first tick the drives gave what they give now
+        if self.timing.on_drives:  # before the first tick the drives gave what they give now
             sent = where(running, sent, np.tile(command, (len(sent), 1)))
             was["torque"] = where(running, was["torque"], command[: len(was["torque"])])
         last = State(t - elapsed, was["q"], was["v"])
@@ -193,7 +193,7 @@ class BoundEstimator:
         torque, rest = was["torque"], np.zeros(len(self.coordinates))
         if self.foreknown:
             return was.get("acceleration", rest), torque
-        mean, torque = self.commands.torque(self.commands.acting(sent), torque)
+        mean, torque = self.timing.torque(self.timing.acting(sent), torque)
         return plant.acceleration(before, mean) if self.has_model else rest, torque
 
     def _ahead(
@@ -204,16 +204,16 @@ class BoundEstimator:
         The latter is the acceleration of the first piece, and the lagging torque: at the next tick if that piece is a
         whole period, else now.
         """
-        held, (t, q, v) = self.commands, now
+        t, q, v = now
         first, kept, passed = np.zeros(len(q)), torque, 0.0
-        for i, (time, mean, lagging) in enumerate(held.on_their_way(sent, torque)):
+        for i, (time, mean, lagging) in enumerate(self.timing.on_their_way(sent, torque)):
             a = plant.acceleration(State(t + passed, q, v), mean)
             q, v = _moved(q, v, a + d, time)
             passed += time
             if i == 0 and self.foreknown:
                 first, kept = a, lagging
         later = minimum(t + passed, maximum(t, self.ends))
-        if held.engaged:  # on drives the task stands still up to time 0
+        if self.timing.on_drives:  # on drives the task stands still up to time 0
             later = where(t > 0.0, later, t)
         return State(later, q, v), first, kept
 

@@ -10,8 +10,8 @@ import numpy as np
 from servoctl.errors import TaskError
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.estimation.gains import Gains, alpha_beta_gains, low_pass_gains, model_gains
-from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.timing import Timing
 from servoctl.reference.signal import end_of
 from servoctl.types import State
 
@@ -50,11 +50,6 @@ class Estimator:
         noise: Standard deviation of the measured positions [unit].
         acceleration: Of `alpha_beta`: standard deviation of the acceleration [unit/s^2].
         filter_time: Of `difference`: time constant of the low pass [s]; None: two periods.
-        delay: From the measurement to the torque [s].
-        lag: Time constant of each actuator [s]; one number for all.
-        lower: Smallest torque that each actuator gives; one number for all.
-        upper: Largest torque.
-        engaged: Whether the actuators give the first command before the first tick, as drives that hold a pose.
 
     Raises:
         TaskError: A number is out of its range; lists all of them.
@@ -65,11 +60,6 @@ class Estimator:
     noise: PerCoordinate = NOISE
     acceleration: PerCoordinate = ACCELERATION
     filter_time: float | None = None
-    delay: float = 0.0
-    lag: float | Sequence[float] = 0.0
-    lower: float | Sequence[float] = -math.inf
-    upper: float | Sequence[float] = math.inf
-    engaged: bool = False
 
     def __post_init__(self) -> None:
         problems = []
@@ -81,8 +71,6 @@ class Estimator:
                 problems.append(f"estimation.{name}: expected positive numbers, got {given}")
         if self.filter_time is not None and not self.filter_time > 0.0:
             problems.append(f"estimation.filter_time: expected a positive time [s], got {self.filter_time}")
-        if not 0.0 <= self.delay < math.inf:
-            problems.append(f"estimation.delay: expected a time of at least 0 [s], got {self.delay}")
         if problems:
             raise TaskError("\n".join(problems))
 
@@ -130,7 +118,7 @@ class Estimator:
         self,
         model: Model,
         start: State,
-        period: float,
+        timing: Timing,
         rank_tolerance: float = 1e-6,
         clearance: Sequence[float] = (),
     ) -> BoundEstimator:
@@ -139,7 +127,7 @@ class Estimator:
         Args:
             model: Plant and task.
             start: State that the run starts from.
-            period: Period of the law [s].
+            timing: Of the loop, which is sampled.
             rank_tolerance: A passive direction counts when its pivot exceeds this times the size of all rows.
             clearance: Of each passive row; empty: none has any.
 
@@ -147,15 +135,12 @@ class Estimator:
             TaskError: The numbers do not fit the plant.
         """
         names, rows = tuple(model.plant.coordinates), model.passive_rows
-        gains = self.gains(names, period)
-        commands = HeldCommands.of(
-            tuple(model.plant.actuators), period, self.delay, self.lag, self.lower, self.upper, self.engaged
-        )
+        gains = self.gains(names, timing.h)
         noise = np.broadcast_to(np.asarray(self.noise, dtype=float), len(names))
         return BoundEstimator(
             kind=self.kind,
             coordinates=names,
-            commands=commands,
+            timing=timing,
             holonomic=tuple(row.has_rate for row in rows),
             rigid=tuple(
                 i for i, row in enumerate(rows) if row.has_violation and not (len(clearance) and clearance[i] > 0.0)

@@ -113,7 +113,7 @@ def interface(loop: Loop, name: str) -> Interface:
     sources[twin] = sources[shared]
     plant = model.plant
     memory = tuple(loop.memory_names)
-    period = None if system.estimator is None else system.estimator.commands.period
+    period = None if system.estimator is None else system.estimator.timing.h
     return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources), period)
 
 

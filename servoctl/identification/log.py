@@ -134,8 +134,7 @@ def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -
     h = float(np.median(np.diff(t)))
     period = None if on_drives else run.settings.period
     realism = run.system.realism
-    lagged = realism is not None and (realism.lagged or realism.jitter > 0.0 or realism.delay % realism.period > 1e-12)
-    delay, sure = (0.5 * h, not lagged) if period is not None else (0.0, True)
+    delay, sure = (0.5 * h, realism is None or realism.timing.whole) if period is not None else (0.0, True)
     if on_drives:
         delay, sure = 1.5 * h, False
     found = []
@@ -174,7 +173,7 @@ def _as_measured(run: Run, t: Array, q: Array, v: Array) -> Array:
     realism = run.system.realism
     if realism is None or run.settings.period is None:
         return q
-    ticks = np.rint((t - run.start.t) / realism.period).astype(int)
+    ticks = np.rint((t - run.start.t) / realism.timing.h).astype(int)
     noise = np.zeros((len(t), 2 * q.shape[1] + 1))
     if realism.random:
         noise = tick_noise(run.settings.seed, 0, int(ticks[-1]) + 1, q.shape[1])[ticks]

@@ -168,7 +168,7 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def foresees(self) -> bool:
-        return self.bounds is not None and self.bounds.commands is not None
+        return self.bounds is not None and self.bounds.sampled
 
     @property
     def _held(self) -> HeldBounds:
@@ -195,11 +195,11 @@ class BoundConstraintFollowing(BoundLaw):
         if self.observer is not None:
             d, own = self.disturbance(terms, memory), self._parts.of_observer(memory)
             after = self.observer.after(task, terms.rhs, command.u, terms.task_map, own, d)
-            rates.append((after - own) / self.observer.commands.period)
-        if self.bounds is not None and self.bounds.commands is not None:
+            rates.append((after - own) / self.observer.timing.h)
+        if self.bounds is not None and self.bounds.sampled:
             own = self._parts.of_bounds(memory)
-            rates.append((self.bounds.after(command.u, own) - own) / self.bounds.commands.period)
-            rates.append((command.held - self._parts.of_search(memory)) / self.bounds.commands.period)
+            rates.append((self.bounds.after(command.u, own) - own) / self.bounds.timing.h)
+            rates.append((command.held - self._parts.of_search(memory)) / self.bounds.timing.h)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)
             rates.append(np.array([self.robust.rate(beta, RobustNumbers(*self.robust_numbers), memory[-1])]))

@@ -21,9 +21,9 @@ from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
-from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.timing import Timing
 from servoctl.reference.signal import end_of
 
 
@@ -65,14 +65,7 @@ class Bounds:
     """The bounds of a law."""
 
     entries: Mapping[str, Bound]  # name -> bound
-    period: float | None = None  # period of the law [s]; None: it acts continuously
-    delay: float = 0.0  # [s] from the state that the law gets to the torque
-    lag: float | Sequence[float] = 0.0  # time constant of each actuator [s]; one number for all
-    # lower, upper: smallest and largest torque that each actuator gives; one number for all
-    lower: float | Sequence[float] = -np.inf
-    upper: float | Sequence[float] = np.inf
-    # whether the actuators hold the pose before the first tick, as drives do; else they give nothing
-    engaged: bool = False
+    timing: Timing  # of the loop, from the state that the law gets
     errors: EstimateErrors | None = None  # those of the estimator, for margins; None: not known
     # acceleration to brake with, per row of the model's bounds; `fitted` finds it
     braking: tuple[float, ...] = field(default=())
@@ -128,7 +121,7 @@ class Bounds:
 
     def _rates(self, model: Model) -> list[float]:
         """p of each row of the model's bounds [1/s]."""
-        default = barrier.default_rate(self.period)
+        default = barrier.default_rate(self.timing.period)
         rates = [self.entries[row.group].rate for row in model.bound_rows]
         return [default if rate is None else float(rate) for rate in rates]
 
@@ -160,11 +153,12 @@ class Bounds:
         """What is wrong with the rate of a bound."""
         if not 0.0 < rate < np.inf:
             return [f"bounds.{name}.rate: expected a positive number [1/s], got {rate:g}"]
-        if self.period is None or rate * self.period < barrier.LARGEST:
+        period = self.timing.period
+        if period is None or rate * period < barrier.LARGEST:
             return []
         return [
-            f"bounds.{name}.rate: {rate:g} 1/s times the period of {self.period:g} s is {rate * self.period:g}, beyond "
-            f"which samples leave the bound (stay below {barrier.LARGEST / self.period:g} 1/s)"
+            f"bounds.{name}.rate: {rate:g} 1/s times the period of {period:g} s is {rate * period:g}, beyond "
+            f"which samples leave the bound (stay below {barrier.LARGEST / period:g} 1/s)"
         ]
 
     def bind(self, model: Model) -> dict[str, Any]:
@@ -173,27 +167,16 @@ class Bounds:
         passive = [row.name for row in model.passive_rows]
         reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
         forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
+        ends = end_of(constraint.signals for constraint in (*model.plain.task.values(), *model.bounds.values()))
+        # rows that made up for the lag within a period would ask for torques that alternate
+        held = HeldBounds(rows, forces, self.timing.folded, ends if np.isfinite(ends) and self.timing.period else None)
         return {
-            "bounds": HeldBounds(rows, forces, self.period, *self._following(model)),
+            "bounds": held,
             "bound_rates": tuple(self._rates(model)),
             "bound_braking": self.braking or (np.inf,) * len(rows),
             "bound_margins": tuple(self._margins(model)),
             "bound_reactions": tuple(float(of.value) for of in reactions.values()),
         }
-
-    def _following(self, model: Model) -> tuple[HeldCommands | None, float | None]:
-        """How the actuators follow a law with a period, and the time at which a reference ends.
-
-        A lag counts as a delay of its time constant, which gives the same mean torque in a steady change: rows that
-        made up for the lag within a period would ask for torques that alternate.
-        """
-        if self.period is None:
-            return None, None
-        delay = self.delay + float(np.max(self.lag))
-        following = self.period, delay, 0.0, self.lower, self.upper, self.engaged
-        constraints = (*model.plain.task.values(), *model.bounds.values())
-        end = end_of(constraint.signals for constraint in constraints)
-        return HeldCommands.of(tuple(model.plant.actuators), *following), end if np.isfinite(end) else None
 
     def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
         of = self.entries[row.group].of

@@ -149,7 +149,7 @@ class ConstraintFollowing(Law):
         except TaskError as error:
             problems.append(str(error))
         try:
-            observer = None if self.observer is None else self.observer.bind(model.task_rows, actuators)
+            observer = None if self.observer is None else self.observer.bind(model.task_rows)
         except TaskError as error:
             problems.append(str(error))
         problems += [] if self.bounds is None else self.bounds.problems(model)

@@ -29,9 +29,10 @@ import numpy as np
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
-from servoctl.laws.gain_limits import CommandPath, RowFeedback, growth
+from servoctl.laws.gain_limits import RowFeedback, growth
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 
 MARGIN = 2.0  # the default slope is stable up to this many times the period
 
@@ -64,14 +65,10 @@ class FunnelNumbers(NamedTuple):
         inner = clip(xi, -x, x)
         return rho * (self.kappa * inner / (1.0 - inner * inner) + self.slope * (xi - inner))
 
-    def tolerated(self, period: float, delay: float) -> float:
-        """D: the largest error of the model's acceleration that leaves beta inside, for all times.
-
-        Args:
-            period: Of the law [s]; 0: it acts continuously.
-            delay: From a measurement to the torque that uses it [s].
-        """
-        x, s, r = self.edge, self.slope * delay, self.rate * (delay + period / 2.0)
+    def tolerated(self, timing: Timing) -> float:
+        """D: the largest error of the model's acceleration that leaves beta inside, for all times."""
+        delay = timing.lateness
+        x, s, r = self.edge, self.slope * delay, self.rate * (delay + (timing.period or 0.0) / 2.0)
         f = self.kappa * x / (1.0 - x * x) + self.slope * (1.0 - x)
         # linear in rho, so the least is at one of the two ends
         least = min(
@@ -98,10 +95,7 @@ class Funnel(Correction):
         shrink: Rate at which the width goes from `start` to `end` [1/s].
         rate: For holonomic rows, lambda in `beta = phi' + lambda phi` [1/s]; 0: the rate alone.
         slope: G, the largest slope of the correction [1/s]; None: half of what is stable at the period.
-        period: Period of the law [s]; None: it acts continuously, and `slope` has to be given.
-        delay: From a measurement to the torque that uses it [periods].
-        lag: Time constant of the actuators [periods].
-        velocity: Time constant of the filter that differentiates positions [periods]; 0: velocities are measured.
+        timing: Of the loop; without a period `slope` has to be given.
     """
 
     P: Gain
@@ -110,10 +104,7 @@ class Funnel(Correction):
     shrink: Gain = 0.0
     rate: Gain = 0.0
     slope: float | None = None
-    period: float | None = field(default=None, kw_only=True)
-    delay: float = field(default=0.0, kw_only=True)
-    lag: float = field(default=0.0, kw_only=True)
-    velocity: float = field(default=0.0, kw_only=True)
+    timing: Timing = field(default=Timing(None), kw_only=True)
     label = "funnel"
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
@@ -152,23 +143,18 @@ class Funnel(Correction):
         Raises:
             TaskError: The law is not sampled.
         """
-        if self.period is None:
+        if self.timing.period is None:
             raise TaskError(f"{row.name}: funnel.slope: needs a number, or a sampled law (give run.period)")
-        period, path = MARGIN * self.period, CommandPath(True, self.delay, self.lag, self.velocity)
+        period = MARGIN * self.timing.period
 
         def stable(slope: float) -> bool:
-            return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), path, period) < 1.0
+            return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), self.timing, period) < 1.0
 
         low, high = 0.0, 4.0 / period
         for _ in range(50):
             middle = (low + high) / 2.0
             low, high = (middle, high) if stable(middle) else (low, middle)
         return low
-
-    @property
-    def late(self) -> float:
-        """From a measurement to the torque [s]; lag and filter count as delays."""
-        return 0.0 if self.period is None else (self.delay + self.lag + self.velocity) * self.period
 
     def _fits(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -184,7 +170,7 @@ class Funnel(Correction):
                 f"{row.name}: funnel.P: its gain 1/P = {kappa:.4g} 1/s is above {cap}, {slope:.4g} 1/s "
                 "(raise P, or shorten period or delay)"
             )
-        if not numbers.tolerated(self.period or 0.0, self.late) > 0.0:
+        if not numbers.tolerated(self.timing) > 0.0:
             raise TaskError(
                 f"{row.name}: funnel: with a slope of at most {slope:.4g} 1/s it cannot hold the task error inside "
                 "even for an exact model (make shrink smaller, end larger, or shorten period or delay)"
@@ -203,8 +189,7 @@ class FunnelTerm:
     members: tuple[int, ...]  # indices of the rows with a funnel
     names: tuple[str, ...]
     by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
-    period: float | None  # period of the law [s]; None: it acts continuously
-    late: float  # [s] from a measurement to the torque that uses it
+    timing: Timing  # of the loop
 
     def of_rows(self, numbers: Sequence[Any]) -> list[FunnelNumbers]:
         """The flat parameters of the law, per member."""
@@ -274,10 +259,9 @@ def funnels(
         raise TaskError("\n".join(problems))
     if not found:
         return None, ()
-    order, timing = tuple(sorted(found)), parts[0][0]
+    order, timing = tuple(sorted(found)), parts[0][0].timing
     names, by_rate = tuple(rows[i].name for i in order), tuple(rows[i].has_rate for i in order)
-    term = FunnelTerm(order, names, by_rate, timing.period, timing.late)
-    return term, tuple(float(x) for i in order for x in found[i])
+    return FunnelTerm(order, names, by_rate, timing), tuple(float(x) for i in order for x in found[i])
 
 
 def _parts(

@@ -13,12 +13,14 @@ cycles late, is stable for `kappa h < 2 sin(pi / (2 (2 d + 1)))`.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from servoctl.laws.hold import close, differences, hold, transition
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 KEPT = 1024  # number of cached results: rows share gains, and the runs of a sweep share rows
@@ -49,35 +51,20 @@ class RowFeedback(NamedTuple):
         return float(np.max(np.abs(self.poles), initial=0.0))
 
 
-class CommandPath(NamedTuple):
-    """How the feedback becomes an acceleration of the row."""
-
-    # true: the command is held over a period. False: the law acts continuously, and h is a step of the method
-    held: bool
-    # delay, lag, velocity: for a held command, see `sampled`
-    delay: float = 0
-    lag: float = 0.0
-    velocity: float = 0.0
-    method: str = "rk4"  # integrator, for a law that acts continuously
-
-
-def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0, velocity: float = 0.0) -> Array:
+def sampled(gains: Sequence[float], timing: Timing) -> Array:
     """The map of (y, y', ..., y^(r-1), what lags, w(-1), w(-2), ...) over one period.
 
     Args:
         gains: Gains on the violation, its rate, and so on: `y^(r) = -gains . (y, y', ...)`.
-        h: Period [s].
-        delay: Cycles from a measurement to its command, any number >= 0.
-        lag: Time constant of the actuator, in cycles; 0: none.
-        velocity: Time constant of the filter that computes velocities from positions, in cycles; 0: velocities are
-            measured. A chain of one integrator is a velocity; the map then also has its position, at z = 1. Chains of
-            more than two count as measured.
+        timing: Of a sampled loop; the longest delay and the largest lag count. With a velocity filter a chain of one
+            integrator is a velocity, and the map also has its position, at z = 1. Chains of more than two count as
+            measured.
     """
-    filtered = velocity > 0.0 and len(gains) <= 2
-    K = [0.0, *gains] if filtered and len(gains) == 1 else list(gains)
+    tau = timing.velocity_filter if len(gains) <= 2 else None
+    K = [0.0, *gains] if tau and len(gains) == 1 else list(gains)
     r = len(K)
-    chain = hold(np.eye(r, k=1), np.eye(r)[:, -1:], h, delay * h, lag * h)
-    estimate = differences(np.eye(r)[:1], np.eye(r)[:, 1:2], h, velocity * h) if filtered else None
+    chain = hold(np.eye(r, k=1), np.eye(r)[:, -1:], timing.of_one)
+    estimate = differences(np.eye(r)[:1], np.eye(r)[:, 1:2], timing.h, tau) if tau else None
     return close(chain, -np.array([K]), estimate).A
 
 
@@ -98,60 +85,68 @@ def _stability(method: str) -> Array | None:
 
 
 @lru_cache(KEPT)
-def growth(row: RowFeedback, path: CommandPath, h: float) -> float:
-    """Spectral radius of the violation's map over a period or step h [s]: it decays below 1; 0: an implicit method."""
-    return _radius(row, path, h)
+def growth(row: RowFeedback, timing: Timing, h: float, method: str = "rk4") -> float:
+    """Spectral radius of the violation's map over a period or step: it decays below 1; 0: an implicit method.
+
+    Args:
+        row: The feedback.
+        timing: How it acts, in periods.
+        h: Period, or step of the method if the law acts continuously [s].
+        method: Integrator of a law that acts continuously.
+    """
+    return _radius(row, timing, h, method)
 
 
-def _radius(row: RowFeedback, path: CommandPath, h: float) -> float:
+def _radius(row: RowFeedback, timing: Timing, h: float, method: str) -> float:
     gains = row.gains
-    if path.held:
+    if timing.period is not None:
         with np.errstate(all="ignore"):
-            closed = sampled(gains, h, path.delay, path.lag, path.velocity)
+            closed = sampled(gains, timing.at(h))
         if not np.isfinite(closed).all():
             return np.inf  # of a period like 1e300 s
         eigenvalues = np.asarray(np.linalg.eigvals(closed), dtype=complex)
         # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
-        free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if path.velocity and len(gains) == 1 else []
+        free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if timing.velocity_filter and len(gains) == 1 else []
         return float(np.max(np.abs(np.delete(eigenvalues, free))))
-    R = _stability(path.method)
+    R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * row.poles))))
 
 
 @lru_cache(KEPT)
-def longest_spacing(row: RowFeedback, path: CommandPath) -> float:
+def longest_spacing(row: RowFeedback, timing: Timing, method: str = "rk4") -> float:
     """The smallest h [s] at which the violation no longer decays; infinite without feedback or for a stable method.
+
+    Delay, lag and velocity filter keep their number of periods.
 
     A position without feedback does not count. The search bisects between a fine h and the first coarse one that is
     unstable.
     """
-    if row.speed <= 0.0 or (not path.held and _stability(path.method) is None):
+    if row.speed <= 0.0 or (timing.period is None and _stability(method) is None):
         return math.inf
-    stable = 1e-2 / (row.speed * (1 + path.delay + path.lag + path.velocity))
-    if _radius(row, path, stable) >= 1.0:
+    stable = 1e-2 / (row.speed * (1 + timing.at(1.0).lateness))
+    if _radius(row, timing, stable, method) >= 1.0:
         return 0.0
     unstable = stable
-    while _radius(row, path, unstable) < 1.0:
+    while _radius(row, timing, unstable, method) < 1.0:
         stable, unstable = unstable, unstable * 1.1
     for _ in range(60):
         middle = (stable + unstable) / 2
-        stable, unstable = (middle, unstable) if _radius(row, path, middle) < 1.0 else (stable, middle)
+        stable, unstable = (middle, unstable) if _radius(row, timing, middle, method) < 1.0 else (stable, middle)
     return stable
 
 
 @lru_cache(KEPT)
-def overshoot(row: RowFeedback, path: CommandPath, h: float | None) -> float:
+def overshoot(row: RowFeedback, timing: Timing) -> float:
     """How far the violation swings past zero after a step, relative to the step; 1 if it does not decay.
 
     Args:
         row: The feedback.
-        path: How it acts; velocities count as measured.
-        h: Period [s]; a law that acts continuously ignores it.
+        timing: How it acts; velocities count as measured.
     """
     if row.speed <= 0.0:
         return 0.0
-    if path.held and h is not None:
-        step = sampled(row.gains, h, path.delay, path.lag)
+    if timing.period is not None:
+        step = sampled(row.gains, replace(timing, velocity_filter=None))
     else:
         companion = np.eye(len(row.gains), k=1)
         companion[-1] = -np.array(row.gains)

@@ -26,9 +26,9 @@ from servoctl.laws.active_set import greatest
 from servoctl.laws.law import Acceleration
 from servoctl.laws.limits import Start
 from servoctl.laws.preload import ReactionRows, multiplier_rows
-from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State
 
 Kind = Literal["barrier", "decay", "stopping", "speed"]
@@ -72,32 +72,36 @@ class HeldBounds:
 
     rows: tuple[BoundRow, ...]  # of the model's bounds, in order
     reactions: tuple[ReactionRow, ...]  # bounds of reactions, which follow them
-    period: float | None  # D [s]; None: the law acts continuously
-    commands: HeldCommands | None = None  # how the actuators follow; None: the law acts continuously
+    timing: Timing  # of the loop; its period is D
     ends: float | None = None  # [s] time at which a reference of task or bounds ends
+
+    @property
+    def sampled(self) -> bool:
+        """Whether commands are held; else the law acts continuously."""
+        return self.timing.period is not None
 
     @property
     def memory(self) -> dict[str, float]:
         """Name -> initial value: earlier commands, lagging torques, whether it runs; empty without a period."""
-        if self.commands is None:
+        if not self.sampled:
             return {}
-        names = [f"sent{age + 1}.{actuator}" for age in range(self._kept) for actuator in self.commands.actuators]
-        names += [f"torque.{actuator}" for actuator in self.commands.actuators if self.commands.lag]
+        actuators = self.timing.actuators
+        names = [f"sent{age + 1}.{actuator}" for age in range(self._kept) for actuator in actuators]
+        names += [f"torque.{actuator}" for actuator in actuators if self.timing.lagging]
         return dict.fromkeys([*(f"bounds.{name}" for name in names), "bounds.running"], 0.0)
 
     @property
     def _kept(self) -> int:
         """Number of earlier commands in the memory."""
-        assert self.commands is not None
-        return max(self.commands.late, 1)
+        return max(self.timing.late, 1)
 
     @property
     def held(self) -> dict[str, float]:
         """Name -> initial value of what the last answer held: inputs at a limit, then rows; empty without a period."""
-        if self.commands is None:
+        if not self.sampled:
             return {}
         rows = [f"row{i + 1}" for i in range(len(self._names))]
-        return dict.fromkeys([f"bounds.held.{name}" for name in (*self.commands.actuators, *rows)], 0.0)
+        return dict.fromkeys([f"bounds.held.{name}" for name in (*self.timing.actuators, *rows)], 0.0)
 
     def start(self, held: Array, memory: Array) -> Start:
         """Where the search for the inputs begins: at the answer of the last tick, if it held anything.
@@ -118,25 +122,24 @@ class HeldBounds:
             memory: Of the bounds.
             acceleration: (state, inputs) -> q'' of the model.
         """
-        commands, state = self.commands, terms.state
-        assert commands is not None
+        timing, state = self.timing, terms.state
         sent, torque = self._sent(memory)
         (t, q, v), later = state, state.t
         a = None
-        for time, mean, _ in commands.on_their_way(sent[: commands.late], torque):
+        for time, mean, _ in timing.on_their_way(sent[: timing.late], torque):
             a = terms.acceleration(mean) if a is None else a
             half = time / 2.0
             middle = acceleration(State(self._time(later + half), *_after(half, q, v, a)), mean)
             q, v = q + time * v + time * time / 6.0 * (a + 2.0 * middle), v + time * middle
             a, later = 2.0 * middle - a, later + time
-        half = commands.period / 2.0
+        half = timing.h / 2.0
         ahead = later + half
-        if commands.engaged:  # before the first tick the drives hold the pose; the task stands still up to time 0
+        if timing.on_drives:  # before the first tick the drives hold the pose; the task stands still up to time 0
             running = memory[-1] > 0.5
             q, v = where(running, q, state.q), where(running, v, state.v)
             later, ahead = where(t > 0.0, later, t), where(t > 0.0, ahead, t)
         a = terms.acceleration(sent[0]) if a is None else a
-        then = State(self._time(later), q, v) if commands.late else state
+        then = State(self._time(later), q, v) if timing.late else state
         return then, State(self._time(ahead), *_after(half, q, v, a))
 
     def last_sent(self, memory: Array) -> Array:
@@ -149,20 +152,18 @@ class HeldBounds:
 
     def after(self, u: Array, memory: Array) -> Array:
         """The memory at the next tick, after the command u of this one."""
-        commands = self.commands
-        assert commands is not None
+        timing = self.timing
         earlier, torque = self._sent(memory)
-        given = commands.limited(u)
-        if commands.engaged:
+        given = timing.limited(u)
+        if timing.on_drives:
             earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (self._kept, 1)))
         sent = np.vstack([given, earlier])
-        _, torque = commands.torque(commands.acting(sent), torque)
+        _, torque = timing.torque(timing.acting(sent), torque)
         return np.concatenate([sent[: self._kept].ravel(), torque, [1.0]])
 
     def _sent(self, memory: Array) -> tuple[Array, Array]:
         """Earlier commands, the newest first, shape (kept, m), and the lagging torques."""
-        assert self.commands is not None
-        kept, m = self._kept, len(self.commands.actuators)
+        kept, m = self._kept, len(self.timing.actuators)
         return memory[: kept * m].reshape(kept, m), memory[kept * m : -1]
 
     @property
@@ -203,12 +204,12 @@ class HeldBounds:
             assert of is not None
             h, rate, p = of.violation[i] - numbers.margins[i], of.violation_rate[i], numbers.rates[i]
             if row.kind == "barrier":
-                found.append(barrier.barrier(h, rate, p, self.period))
+                found.append(barrier.barrier(h, rate, p, self.timing.period))
             elif row.kind == "stopping":
-                found.append(barrier.stopping(h, rate, numbers.braking[i], p, self.period))
+                found.append(barrier.stopping(h, rate, numbers.braking[i], p, self.timing.period))
             else:
                 least = barrier.decay if row.kind == "decay" else barrier.speed
-                found.append(least(h, p, self.period))
+                found.append(least(h, p, self.timing.period))
         pairs = zip(self.reactions, numbers.reactions, strict=True)
         return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
 
@@ -223,8 +224,7 @@ class HeldBounds:
             memory: Of the bounds.
             numbers: What the rows compare with.
         """
-        assert self.commands is not None
-        D, delay, later = self.commands.period, self.commands.delay, []
+        D, delay, later = self.timing.h, self.timing.mean_delay, []
         for row, p in zip(self.rows, numbers.rates, strict=True):
             of_second = (0.5 + p * D / 6.0) / (1.0 + p * D / 2.0)
             later.append(of_second if row.kind in ("barrier", "stopping") else 0.5)

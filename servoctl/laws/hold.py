@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.mechanics.timing import Timing, cycles
 from servoctl.types import Array
-
-WHOLE = 1e-9  # a delay counts as a whole number of periods if it differs by less than this part of a period
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,21 @@ class Held:
         return self.whole + self.partly
 
 
-def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | float = 0.0) -> Held:
-    """The map of a linear plant over one period with held inputs.
+def hold(A: Array, B: Array, timing: Timing, later: Array | float = 0.0) -> Held:
+    """The map of a linear plant over one period with held inputs, after the longest delay.
 
     Args:
         A: Shape (n, n).
-        B: Shape (n, m).
-        h: Period [s].
-        delay: Delay of each input, or of all [s].
-        lag: Time constant of each input, or of all [s]; 0: none.
+        B: Shape (n, m); inputs beyond the actuators of the timing act at once.
+        timing: Of a sampled loop.
+        later: Additional delay of each actuator, or of all [s].
     """
     n, m = B.shape
-    delays, lags = (np.broadcast_to(np.asarray(value, dtype=float), (m,)) for value in (delay, lag))
-    cycles = delays / h
-    whole = np.floor(cycles + WHOLE).astype(int)
-    part = np.where(cycles - whole > WHOLE, cycles - whole, 0.0)
+    h, actuators = timing.h, len(timing.actuators)
+    delays, lags = np.zeros(m), np.zeros(m)
+    delays[:actuators], lags[:actuators] = timing.longest_delay + later, timing.lag
+    pairs = [cycles(delay, h) for delay in delays.tolist()]
+    whole, part = np.array([k for k, _ in pairs], dtype=int), np.array([rest for _, rest in pairs])
     lagging = np.flatnonzero(lags > 0.0)
     index = {int(i): n + k for k, i in enumerate(lagging)}
     size = n + len(lagging)

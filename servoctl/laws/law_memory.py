@@ -27,9 +27,9 @@ class LawMemory(NamedTuple):
     def period(self) -> float | None:
         """Period in which the memory changes once [s]; None: it is integrated, or empty."""
         if self.observer is not None:
-            return self.observer.commands.period
+            return self.observer.timing.period
         if self.bounds is not None and self.bounds.memory:
-            return self.bounds.period
+            return self.bounds.timing.period
         return self.robust.period if self.robust is not None and self.robust.adaptive else None
 
     def of_observer(self, memory: Array) -> Array:

@@ -23,8 +23,8 @@ import numpy as np
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 SHARE = 0.2  # default rate times period
@@ -38,25 +38,14 @@ class Observer:
         TaskError: A number is out of its range.
     """
 
-    period: float  # [s] period of the law
+    timing: Timing  # of the loop, which is sampled
     rate: float | None = None  # L [1/s]; None: 0.2 / period
-    delay: float = 0.0  # [s] from the measurement to the torque
-    lag: float | Sequence[float] = 0.0  # time constant of each actuator [s]; one number for all
-    lower: float | Sequence[float] = -math.inf  # smallest torque that each actuator gives; one number for all
-    upper: float | Sequence[float] = math.inf  # largest torque
-    # whether the actuators give the first command before the first tick, as drives that hold a pose; else they give
-    # nothing
-    engaged: bool = False
 
     def __post_init__(self) -> None:
-        if not self.period > 0.0:
-            raise TaskError(f"observer: period: expected a positive time [s], got {self.period}")
         if self.rate is not None and not 0.0 < self.rate < math.inf:
             raise TaskError(f"observer: rate: expected a positive number [1/s], got {self.rate}")
-        if not 0.0 <= self.delay < math.inf:
-            raise TaskError(f"observer: delay: expected a time of at least 0 [s], got {self.delay}")
 
-    def bind(self, rows: Sequence[Row], actuators: Sequence[str]) -> "RowObserver":
+    def bind(self, rows: Sequence[Row]) -> "RowObserver":
         """The observer of these rows.
 
         Raises:
@@ -73,13 +62,12 @@ class Observer:
                     f"law.observer: task.{row.name}: has no violation, so no disturbance shows (leave the observer "
                     "out, or give the row a violation)"
                 )
-        commands = HeldCommands.of(actuators, self.period, self.delay, self.lag, self.lower, self.upper, self.engaged)
-        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), commands)
+        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), self.timing)
 
     @property
     def bound_rate(self) -> float:
         """L [1/s]."""
-        return SHARE / self.period if self.rate is None else float(self.rate)
+        return SHARE / self.timing.h if self.rate is None else float(self.rate)
 
 
 @dataclass(frozen=True)
@@ -88,24 +76,23 @@ class RowObserver:
 
     rows: tuple[str, ...]  # names of the task rows
     by_rate: tuple[bool, ...]  # whether beta of a row is its violation rate; else it is the violation
-    commands: HeldCommands  # how the actuators follow the commands
+    timing: Timing  # when commands act, and how the actuators follow them
 
     @property
     def memory(self) -> dict[str, float]:
         """Name -> initial value: d, beta and w of each row, earlier commands, lagging torques, and whether it runs."""
         names = [f"{part}.{row}" for part in ("disturbance", "beta", "expected") for row in self.rows]
-        late, actuators = self.commands.late, self.commands.actuators
+        late, actuators = self.timing.late, self.timing.actuators
         names += [f"sent{age}.{actuator}" for age in range(1, late + 1) for actuator in actuators]
-        names += [f"torque.{actuator}" for actuator in actuators if self.commands.lag]
+        names += [f"torque.{actuator}" for actuator in actuators if self.timing.lagging]
         return dict.fromkeys([*names, "running"], 0.0)
 
     def disturbance(self, task: Rows, memory: Array, rate: Any) -> Array:
         """d of each row at this tick, shape (r,)."""
         before, beta, expected = self._rows(memory)
-        gain = (1.0 - np.exp(-rate * self.commands.period)) * memory[
-            -1
-        ]  # 0 at the first tick, which has no tick before
-        seen = (self._beta(task) - beta) / self.commands.period - expected
+        # 0 at the first tick, which has no tick before
+        gain = (1.0 - np.exp(-rate * self.timing.h)) * memory[-1]
+        seen = (self._beta(task) - beta) / self.timing.h - expected
         found: Array = before + gain * (seen - before)
         return found
 
@@ -120,13 +107,13 @@ class RowObserver:
             memory: Now.
             d: `disturbance` now.
         """
-        torque = memory[len(memory) - 1 - len(self.commands.lag) : len(memory) - 1]
-        sent = self.sent(u, memory)
-        if self.commands.engaged:
+        timing, sent = self.timing, self.sent(u, memory)
+        torque = memory[len(memory) - 1 - len(timing.actuators) * timing.lagging : len(memory) - 1]
+        if timing.on_drives:
             torque = where(memory[-1] > 0.5, torque, sent[0][: len(torque)])
-        mean, torque = self.commands.torque(self.commands.acting(sent), torque)
+        mean, torque = timing.torque(timing.acting(sent), torque)
         expected = task_map @ mean - explained
-        kept = sent[: self.commands.late].ravel()
+        kept = sent[: timing.late].ravel()
         return np.concatenate([d, self._beta(task), expected, kept, torque, [1.0]])
 
     def _beta(self, task: Rows) -> Array:
@@ -140,9 +127,9 @@ class RowObserver:
 
     def sent(self, u: Array, memory: Array) -> Array:
         """Commands within the limits, from the newest to the oldest that still acts, shape (late + 1, m)."""
-        start, m, late = 3 * len(self.rows), len(self.commands.actuators), self.commands.late
-        given = self.commands.limited(u)
+        start, m, late = 3 * len(self.rows), len(self.timing.actuators), self.timing.late
+        given = self.timing.limited(u)
         earlier = memory[start : start + late * m].reshape(late, m)
-        if self.commands.engaged:
+        if self.timing.on_drives:
             earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (late, 1)))
         return np.vstack([given, earlier])

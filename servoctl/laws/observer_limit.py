@@ -13,8 +13,8 @@ Source: ours.
 import numpy as np
 
 from servoctl.laws.observer import RowObserver
-from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 LARGEST = 8.0  # largest rate times period that is looked at
@@ -22,14 +22,11 @@ LARGEST = 8.0  # largest rate times period that is looked at
 
 def of_one_row(observer: RowObserver, row: int) -> RowObserver:
     """The observer of one row with one actuator, the slowest; limits do not count."""
-    held = observer.commands
-    lag = (max(held.lag),) if held.lag else ()
-    one = HeldCommands(("u",), held.period, held.late, held.fresh, lag, (-np.inf,), (np.inf,))
-    return RowObserver((observer.rows[row],), (observer.by_rate[row],), one)
+    return RowObserver((observer.rows[row],), (observer.by_rate[row],), observer.timing.of_one)
 
 
 def loop_matrix(
-    observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0, later: float = 0.0
+    observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0, acts: Timing | None = None
 ) -> Array:
     """The matrix of one period on (phi, phi', torque, older commands, memory), shape (size, size).
 
@@ -39,25 +36,21 @@ def loop_matrix(
         damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].
-        later: How much later commands act than the observer knows, as by a jitter [s].
+        acts: When commands act in truth; None: as the observer knows.
     """
-    held = observer.commands
-    acts = HeldCommands.of(held.actuators, held.period, held.delay + later)
-    size = 3 + max(acts.late - held.late, 0) + len(observer.memory)
+    acts = acts or observer.timing
+    size = 3 + max(acts.late - observer.timing.late, 0) + len(observer.memory)
     columns = [_step(np.eye(size)[i], observer, acts, rate, damping, stiffness, error) for i in range(size - 1)]
     # the last state, that the observer runs, stays 1 and is no part of the motion
     return np.array(columns).T[:-1]
 
 
 def largest_rate(
-    observer: RowObserver,
-    damping: float,
-    stiffness: float,
-    error: float = 0.0,
-    chosen: float = 0.0,
-    later: float = 0.0,
+    observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, chosen: float = 0.0
 ) -> float:
-    """Largest stable L [1/s]; 0 if the loop is unstable without an observer, infinite above `LARGEST` per period.
+    """Largest L [1/s] that is stable after the mean and after the longest delay.
+
+    0 if the loop is unstable without an observer, infinite above `LARGEST` per period.
 
     Where inputs act much less than the model says, a slow observer can be unstable and a faster one stable.
 
@@ -67,14 +60,13 @@ def largest_rate(
         stiffness: Gain on the violation.
         error: E [-].
         chosen: If this rate [1/s] is stable, the end of the stable range that holds it is returned.
-        later: As of `loop_matrix`.
     """
 
     def stable(rate: float) -> bool:
-        roots = np.linalg.eigvals(loop_matrix(observer, rate, damping, stiffness, error, later))
-        return float(np.abs(roots).max()) < 1.0 + 1e-9
+        loops = (loop_matrix(observer, rate, damping, stiffness, error, acts) for acts in observer.timing.extremes)
+        return all(float(np.abs(np.linalg.eigvals(loop)).max()) < 1.0 + 1e-9 for loop in loops)
 
-    grid = np.geomspace(1e-3, LARGEST, 60) / observer.commands.period
+    grid = np.geomspace(1e-3, LARGEST, 60) / observer.timing.h
     low = chosen if chosen > 0.0 and stable(chosen) else 0.0
     high = float("inf") if low == chosen else chosen
     for rate in grid[(grid > low) & (grid < high)].tolist():
@@ -91,11 +83,11 @@ def largest_rate(
 
 
 def _step(
-    x: Array, observer: RowObserver, acts: HeldCommands, rate: float, damping: float, stiffness: float, error: float
+    x: Array, observer: RowObserver, acts: Timing, rate: float, damping: float, stiffness: float, error: float
 ) -> Array:
     """The state after one period; `acts`: when commands act in truth."""
-    held = observer.commands
-    older = max(acts.late - held.late, 0)
+    known = observer.timing.late
+    older = max(acts.late - known, 0)
     phi, speed, torque, memory = x[0], x[1], x[2], np.append(x[3 + older : -1], 1.0)
     second_order = observer.by_rate[0]
     task = Rows(np.zeros((1, 1)), np.zeros(1), np.array([phi]), np.array([speed]))
@@ -103,10 +95,9 @@ def _step(
     u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
     after = observer.after(task, np.zeros(1), u, np.eye(1), memory, d)
     sent = np.concatenate([observer.sent(u, memory), x[3 : 3 + older, None]])
-    lag = held.lag[0] if held.lag else 0.0
     for share, command in acts.acting(sent):
-        phi, speed, torque = _moved(phi, speed, torque, command[0], share * held.period, lag, error, second_order)
-    return np.concatenate([[phi, speed, torque], sent[held.late : held.late + older, 0], after])
+        phi, speed, torque = _moved(phi, speed, torque, command[0], share * acts.h, acts.slowest, error, second_order)
+    return np.concatenate([[phi, speed, torque], sent[known : known + older, 0], after])
 
 
 def _moved(

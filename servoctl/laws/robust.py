@@ -43,7 +43,6 @@ class RobustTerm:
     by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
     adaptive: bool  # whether rho is estimated
     period: float | None  # period of the law [s]; None: the law acts continuously
-    late: float  # periods from a measurement to the torque that uses it
 
     @property
     def memory(self) -> dict[str, float]:

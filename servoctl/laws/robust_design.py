@@ -19,6 +19,7 @@ from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 REAL = 1e-9  # a correction counts as critically damped within this relative error of its discriminant
@@ -33,15 +34,14 @@ class _Term:
 
     # row or task -> size by which its violation is divided, default 1
     scale: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    period: float | None = field(default=None, kw_only=True)  # period of the law [s]; None: it acts continuously
-    late: float = field(default=0.0, kw_only=True)  # periods from a measurement to the torque that uses it
+    timing: Timing = field(default=Timing(None), kw_only=True)  # of the loop
 
     name = "robust"
 
     @property
     def steepest(self) -> float | None:
         """Half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled."""
-        return None if self.period is None else 1.0 / ((self.late + 1.0) * self.period)
+        return None if self.timing.period is None else 1.0 / (self.timing.lateness + self.timing.period)
 
     def scales(self, rows: Sequence[Row]) -> tuple[float, ...]:
         """The scale of every row."""
@@ -142,7 +142,7 @@ class Adaptive(_Term):
 
 def _structure(rows: Sequence[Row], members: Sequence[int], adaptive: bool, term: _Term) -> RobustTerm:
     by_rate = tuple(rows[i].has_rate for i in members)
-    return RobustTerm(tuple(members), by_rate, adaptive, term.period, term.late)
+    return RobustTerm(tuple(members), by_rate, adaptive, term.timing.period)
 
 
 def _of(row: Row, values: Mapping[str, float], default: float) -> float:

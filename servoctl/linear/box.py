@@ -17,8 +17,9 @@ from servoctl.engine.parameters import field_of, parameter_names
 from servoctl.linear.jacobians import compiled
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.robustness import nearest
-from servoctl.linear.sampled import LoopTiming, timings
+from servoctl.linear.sampled import timings
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State
 
 LARGEST_IS_WORST = {"growth": True, "gain": False, "gain_down": True, "phase": False, "delay": False}
@@ -44,7 +45,7 @@ class Worst:
 class BoxMargins:
     """Poles and margins over the box, with one timing."""
 
-    timing: LoopTiming  # period, delay and lag
+    timing: Timing  # period, delay and lag
     # `growth`: largest real part of a pole [1/s], of a sampled loop the largest |z|; smallest margins of all inputs:
     # `gain`, `gain_down`, `phase` [deg], `delay` [s]. An unstable machine has the margins 1, 1, 0 and 0
     figures: Mapping[str, Worst]
@@ -53,7 +54,7 @@ class BoxMargins:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         figures = {name: worst.to_dict() for name, worst in self.figures.items()}
-        return {"timing": str(self.timing), "drives": self.timing.drives, **figures, "unstable": list(self.unstable)}
+        return {"timing": str(self.timing), "drives": self.timing.on_drives, **figures, "unstable": list(self.unstable)}
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
     return BoxAnalysis(box, len(errors), corners, tuple(found))
 
 
-def _worst(timing: LoopTiming, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:
+def _worst(timing: Timing, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:
     figures = {}
     for name, largest in LARGEST_IS_WORST.items():
         values = [_figure(margins, name) for _, margins in compared]

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.timing import run_timing
 from servoctl.errors import TaskError
 from servoctl.linear.jacobians import Frame, local, outputs, states
-from servoctl.linear.sampled import Linear, LocalLoop, LoopTiming, run_timing
+from servoctl.linear.sampled import Linear, LocalLoop
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.settled import settled_memory
 from servoctl.types import Array, State
 
@@ -91,16 +93,13 @@ def linear_at(
     return replace(found, states=_state_names(run, found, timing))
 
 
-def _timing(run: Run, period: float | None, delay: float | None) -> LoopTiming:
-    m, own = run.system.model.m, run_timing(run)
-    if period is None:
-        return LoopTiming(None, (0.0,) * m, (0.0,) * m)
-    if delay is None:
-        return replace(own, period=period)
-    return LoopTiming(period, (delay * period,) * m, (0.0,) * m)
+def _timing(run: Run, period: float | None, delay: float | None) -> Timing:
+    if period is None or delay is not None:
+        return Timing.of(period, run.system.model.plant.actuators, (delay or 0.0) * (period or 0.0))
+    return replace(run_timing(run.system, run.settings), period=period)
 
 
-def _state_names(run: Run, linear: Linear, timing: LoopTiming) -> tuple[str, ...]:
+def _state_names(run: Run, linear: Linear, timing: Timing) -> tuple[str, ...]:
     """Names of the states: the mechanism, then torques that lag, then delayed commands."""
     body = tuple(name for name in linear.states if name.startswith("y"))
     actuators = list(run.system.model.plant.actuators)
@@ -108,9 +107,8 @@ def _state_names(run: Run, linear: Linear, timing: LoopTiming) -> tuple[str, ...
     if not more or timing.period is None:
         return tuple(states(run)) if len(body) == len(states(run)) else body
     torques = [f"torque.{name}" for name, lag in zip(actuators, timing.lag, strict=True) if lag > 0.0]
-    late = [name for name, delay in zip(actuators, timing.delay, strict=True) if delay > 0.0]
-    ages = (more - len(torques)) // max(1, len(late))
-    waiting = [f"u.{name} {age} late" for age in range(1, ages + 1) for name in late]
+    ages = (more - len(torques)) // len(actuators)
+    waiting = [f"u.{name} {age} late" for age in range(1, ages + 1) for name in actuators]
     return (*(states(run) if len(body) == len(states(run)) else body), *torques, *waiting)
 
 

@@ -13,7 +13,8 @@ from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
-from servoctl.linear.sampled import LocalLoop, LoopTiming, timings
+from servoctl.linear.sampled import LocalLoop, timings
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
@@ -30,7 +31,7 @@ the eigenvalues of a matrix with a state for each actuator and period."""
 class Margins:
     """Margins of the loop with a timing."""
 
-    timing: LoopTiming  # period, delay and lag
+    timing: Timing  # period, delay and lag
     growth: float  # largest real part of a pole [1/s]; of a sampled loop the largest |z|
     actuators: tuple[Margin, ...]  # margins at each actuator; empty if the closed loop is unstable at this state
     # additional delay at all actuators together at which the loop becomes unstable [s]; infinite if there is none; None
@@ -48,14 +49,14 @@ class Margins:
     @property
     def delay(self) -> float:
         """Longest delay of an actuator [cycles]; 0 without a period."""
-        return max(self.timing.delay, default=0.0) / self.period if self.period else 0.0
+        return self.timing.at(1.0).longest_delay
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         timing = self.timing
         return {
-            "timing": str(timing), "period": timing.period, "delay": self.delay, "drives": timing.drives,
-            "delay_time": max(timing.delay, default=0.0), "lag": list(timing.lag),
+            "timing": str(timing), "period": timing.period, "delay": self.delay, "drives": timing.on_drives,
+            "delay_time": timing.longest_delay, "lag": list(timing.lag),
             "velocity_filter": timing.velocity_filter, "growth": self.growth,
             "delay_margin": self.delay_margin, "gain_factor": self.gain_factor,
             "actuators": {one.actuator: one.to_dict() for one in self.actuators},
@@ -89,7 +90,7 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
     Raises:
         TaskError: The plant cannot be differentiated, the run has no law or no drives, or stops before that time.
     """
-    wanted = [timing for timing in timings(run) if timing.drives == drives]
+    wanted = [timing for timing in timings(run) if timing.on_drives == drives]
     if not wanted:
         raise TaskError(f"loop_margins: the run has no {'drives' if drives else 'law'} (nothing has margins)")
     state, memory = state_at(run, at)
@@ -112,12 +113,12 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
 def _share(run: Run, drives: bool) -> float:
     if not drives:
         return gain_share(task_gains(run.system, task_spacing(run.system, run.settings)))
-    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    spacing = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
     return 0.0 if spacing is None else gain_share(task_gains(run.system, spacing))
 
 
 def margins_at(
-    run: Run, state: State, memory: Array, timing: LoopTiming, real: Array | None = None, exact: bool = True
+    run: Run, state: State, memory: Array, timing: Timing, real: Array | None = None, exact: bool = True
 ) -> Margins:
     """The margins at a state with a timing.
 
@@ -158,7 +159,8 @@ def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
         return estimate
 
     def unstable(time: float) -> bool:
-        return not LocalLoop(loop.at, loop.timing.later(time, actuator)).stable
+        later = time if actuator is None else time * np.eye(loop.at.m)[actuator]
+        return not LocalLoop(loop.at, loop.timing, later).stable
 
     low, high = 0.0, estimate / 4.0
     while not unstable(high):

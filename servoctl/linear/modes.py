@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.timing import run_timing
 from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
 from servoctl.linear.sampled import (
     CIRCLE,
@@ -28,7 +29,6 @@ from servoctl.linear.sampled import (
     LocalLoop,
     continuous_pole,
     means_of_clusters,
-    run_timing,
 )
 from servoctl.simulation.internal_dynamics import MARGINAL, RowErrors, chains, error_kernel
 from servoctl.types import Array, State
@@ -115,7 +115,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
 def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[Mode]:
     """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample."""
     around = local(run, at, memory)
-    timing = run_timing(run)
+    timing = run_timing(run.system, run.settings)
     assert timing.period is not None
     z, right = np.linalg.eig(LocalLoop(around, timing).matrix)
     size, names = len(around.A), list(run.system.model.plant.coordinates)

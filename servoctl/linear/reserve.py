@@ -70,7 +70,7 @@ def reserve(run: Run) -> Reserve:
 
 def _gains(run: Run) -> Iterator[RowGains]:
     """Corrections of the task rows, in simulation and on drives."""
-    drives = None if run.loaded is None else drives_spacing(run.loaded)
+    drives = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
     for spacing in (task_spacing(run.system, run.settings), drives):
         if spacing is not None:
             yield from task_gains(run.system, spacing)

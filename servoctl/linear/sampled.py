@@ -9,14 +9,15 @@ the gains all use it. A delay with jitter counts by its longest value.
 
 import cmath
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import drives_spacing, velocity_filter
+from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.laws.hold import Closed, EstimateFilter, close, differences, hold
 from servoctl.linear.jacobians import Local
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 ROUNDING = 1e-13  # relative error of derivatives, before any division by small singular values
@@ -39,70 +40,18 @@ class Linear:
     states: tuple[str, ...]  # names of the states
 
 
-@dataclass(frozen=True)
-class LoopTiming:
-    """Period, delay and lag of a loop."""
+def timings(run: Run) -> list[Timing]:
+    """Timings to analyse, in simulation and on drives; none without a law. A sampled run comes last.
 
-    period: float | None  # period [s]; None: the law acts continuously
-    delay: tuple[float, ...]  # [s] delay from a measurement to the torque, per actuator
-    lag: tuple[float, ...]  # [s] time constant of the torque, per actuator
-    # time constant of the filter that differentiates positions [s]; None: velocities are measured
-    velocity_filter: float | None = None
-    drives: bool = False  # whether it is the loop on drives
-
-    def __str__(self) -> str:
-        """In words."""
-        if self.period is None:
-            return "continuous law"
-        parts = [f"period {self.period:g} s"]
-        cycles = sorted({round(delay / self.period, 9) for delay in self.delay})
-        if any(cycles):
-            parts.append(f"delay {_range(cycles)} cycle{'s' * (cycles != [1.0])}")
-        if any(self.lag):
-            parts.append(f"lag {_range(sorted(set(self.lag)))} s")
-        if self.velocity_filter is not None:
-            parts.append(f"velocities from positions with a filter of {self.velocity_filter:g} s")
-        return ("on drives: " if self.drives else "") + ", ".join(parts)
-
-    def later(self, time: float, actuator: int | None = None) -> "LoopTiming":
-        """The same timing with additional delay [s] at one actuator, or at all."""
-        delayed = range(len(self.delay)) if actuator is None else (actuator,)
-        return replace(self, delay=tuple(d + time * (i in delayed) for i, d in enumerate(self.delay)))
-
-
-def _range(values: list[float]) -> str:
-    return f"{values[0]:.4g}" if len(values) == 1 else f"{values[0]:.4g} to {values[-1]:.4g}"
-
-
-def run_timing(run: Run) -> LoopTiming:
-    """Timing of a run in simulation."""
-    m, period, realism = run.system.model.m, run.settings.period, run.system.realism
-    if period is None or realism is None:
-        return LoopTiming(period, (0.0,) * m, (0.0,) * m)
-    return LoopTiming(period, (realism.longest_delay,) * m, realism.lag)
-
-
-def drives_timing(run: Run) -> LoopTiming | None:
-    """Timing on drives, with the lag of emulated ones; None if the config has no `hil`.
-
-    With an estimator also None: its gains, its period and its delay are those of the run in simulation.
+    With an estimator it is not analysed on drives: its gains, its period and its delay are those of the simulation.
     """
-    if run.system.estimator is not None:
-        return None
-    spacing = None if run.loaded is None else drives_spacing(run.loaded)
-    if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
-        return None
-    m, h, hil = run.system.model.m, spacing.h, run.loaded.config.hil
-    return LoopTiming(h, (spacing.delay * h,) * m, (spacing.lag * h,) * m, velocity_filter(hil), True)
-
-
-def timings(run: Run) -> list[LoopTiming]:
-    """Timings to analyse, in simulation and on drives; none without a law. A sampled run comes last."""
-    if run.system.law is None or not run.system.model.m:
+    system, hil = run.system, None if run.loaded is None else run.loaded.config.hil
+    if system.law is None or not system.model.m:
         return []
-    simulated, drives = run_timing(run), drives_timing(run)
-    if drives is None:
+    simulated = run_timing(system, run.settings)
+    if hil is None or system.estimator is not None:
         return [simulated]
+    drives = drives_timing(hil, system.model.plant)
     return [simulated, drives] if simulated.period is None else [drives, simulated]
 
 
@@ -111,16 +60,13 @@ class LocalLoop:
     """A linearised loop with its timing."""
 
     at: Local  # plant and law at a state
-    timing: LoopTiming  # period, delay and lag
+    timing: Timing  # period, delay and lag
+    later: Array | float = 0.0  # [s] additional delay per actuator, or of all
 
     @property
     def closed(self) -> Closed:
         """The loop from sample to sample; only with a period."""
-        at, timing = self.at, self.timing
-        assert timing.period is not None
-        more = at.B.shape[1] - at.m
-        delay, lag = (np.array([*values, *(0.0,) * more]) for values in (timing.delay, timing.lag))
-        return close(hold(at.A, at.B, timing.period, delay, lag), at.K, self.estimate)
+        return close(hold(self.at.A, self.at.B, self.timing, self.later), self.at.K, self.estimate)
 
     @property
     def estimate(self) -> EstimateFilter | None:

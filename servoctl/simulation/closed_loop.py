@@ -124,7 +124,8 @@ class Loop(TracedLoop):
         model, realism = self.system.model, self.system.realism
         if realism is None:
             return None
-        return DelayLayout(model.n, model.m, realism.earliest, realism.latest, realism.lagged, realism.width)
+        timing = realism.timing
+        return DelayLayout(model.n, model.m, timing.earliest, timing.latest, timing.lagging, realism.width)
 
     def _kernels(self, substeps: int | None) -> list[Kernel]:
         """The kernels that a run calls from Python."""

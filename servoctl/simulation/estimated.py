@@ -34,8 +34,8 @@ def loop_memory(system: System) -> dict[str, float]:
     estimator = system.estimator
     if estimator is None:
         return memory
-    names = [*estimator.memory, *(f"{SENT}.{actuator}" for actuator in estimator.commands.actuators), ELAPSED]
-    start = [*estimator.memory.values(), *(0.0 for _ in estimator.commands.actuators), estimator.commands.period]
+    names = [*estimator.memory, *(f"{SENT}.{actuator}" for actuator in estimator.timing.actuators), ELAPSED]
+    start = [*estimator.memory.values(), *(0.0 for _ in estimator.timing.actuators), estimator.timing.h]
     return memory | {f"estimation.{name}": value for name, value in zip(names, start, strict=True)}
 
 
@@ -70,12 +70,12 @@ def control(t: Any, x: Array, system: System, plant: PlantFunctions, law: LawAt)
     """
     estimator, n, m = system.estimator, system.model.n, system.model.m
     assert estimator is not None and system.law is not None
-    count, h = len(system.law.memory), estimator.commands.period
+    count, h = len(system.law.memory), estimator.timing.h
     own, sent, elapsed = x[2 * n + count : -m - 1], x[-m - 1 : -1], x[-1]
     valid = np.array([where(abs(value) < np.inf, 1.0, 0.0) for value in x[:n]])
     found = estimator.update(State(t, x[:n], x[n : 2 * n]), valid, sent, own, elapsed, plant)
     row = law(found.state, found.disturbance, x[2 * n : 2 * n + count])
-    asked = estimator.commands.limited(row[:m])
+    asked = estimator.timing.limited(row[:m])
     asked = np.array([where(abs(new) < np.inf, new, old) for new, old in zip(asked, sent, strict=True)])
     change = np.concatenate([found.memory - own, asked - sent, [h - elapsed]])
     end = len(row) - count

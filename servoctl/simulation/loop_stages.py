@@ -155,7 +155,7 @@ class LoopStages(ABC):
         """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
         law, estimator = self.system.law, self.system.estimator
         if estimator is not None:
-            return estimator.commands.period
+            return estimator.timing.h
         return None if law is None else law.memory_period
 
     def _control(self, terms: Terms, memory: Array, system: System) -> Array:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 
@@ -45,31 +46,24 @@ def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any
 
 @dataclass(frozen=True)
 class Realism:
-    """Measurement, delay and actuators of a sampled run with n coordinates and m actuators."""
+    """Measurement and timing of a sampled run with n coordinates and m actuators."""
 
     noise: tuple[float, ...]  # standard deviation of the measurements: of q, then of v, shape (2n,)
     resolution: tuple[float, ...]  # resolution of the measurements, in the same order; 0: exact
-    lag: tuple[float, ...]  # time constant per actuator [s]; 0: none
-    lower: tuple[float, ...]  # smallest torque per actuator, or -inf
-    upper: tuple[float, ...]  # largest torque per actuator, or inf
-    delay: float  # [s] from measurement to torque
-    jitter: float  # largest random addition to the delay [s]; at most the period, so that commands keep their order
-    period: float  # [s] period of the law
-    earliest: int  # whole periods before a command can begin to act: it begins within the period after them
-    latest: int  # whole periods after which a command acts in any case
-    lagged: bool  # whether any actuator lags
+    timing: Timing  # of the loop
     random: bool  # whether anything is random
 
     @property
-    def longest_delay(self) -> float:
-        """Longest time from a measurement to the torque [s]; it counts wherever stability is at stake."""
-        return self.delay + self.jitter
+    def parameters(self) -> Array:
+        """All numbers, in the order of the enum in `engine/c/realism.h`."""
+        of = self.timing
+        return np.array([*self.noise, *self.resolution, *of.lag, *of.lower, *of.upper, of.delay, of.jitter, of.h])
 
     @property
     def carried(self) -> int:
         """Size of the state that a run has besides q, v and memory: lagging torques, then commands on their way."""
-        m = len(self.lag)
-        return m * self.lagged + self.latest * (m + 1)
+        m = len(self.timing.actuators)
+        return m * self.timing.lagging + self.timing.latest * (m + 1)
 
     @property
     def width(self) -> int:
@@ -91,24 +85,24 @@ class Realism:
             u: Command of this tick, shape (m,).
             w: Random numbers of this tick.
         """
-        m = len(self.lag)
-        late = self.delay + (self.jitter * w[-1] if self.random else 0.0)
-        newest = np.append(np.clip(u, self.lower, self.upper), late)
-        return np.vstack([newest, carried[m * self.lagged :].reshape(self.latest, m + 1)])
+        timing, m = self.timing, len(self.timing.actuators)
+        late = timing.delay + (timing.jitter * w[-1] if self.random else 0.0)
+        newest = np.append(timing.limited(u), late)
+        return np.vstack([newest, carried[m * timing.lagging :].reshape(timing.latest, m + 1)])
 
     def stretches(self, sent: Array, h: float) -> list[tuple[float, float, Array]]:
         """Parts of a period of length h with one command each: begin, end [s], command (m,)."""
-        ages = range(self.latest, self.earliest - 1, -1)
-        begins = [0.0] + [min(max(float(sent[age, -1]) - age * self.period, 0.0), h) for age in ages[1:]]
+        ages = range(self.timing.latest, self.timing.earliest - 1, -1)
+        begins = [0.0] + [min(max(float(sent[age, -1]) - age * self.timing.h, 0.0), h) for age in ages[1:]]
         return [(begin, end, sent[age, :-1]) for age, begin, end in zip(ages, begins, [*begins[1:], h], strict=True)]
 
     def lagging(self, torque: Array, u: Array, elapsed: float) -> Array:
         """Torque after a time [s] under the command u, from `torque`."""
-        later: Array = u + (torque - u) * remaining(elapsed, np.array(self.lag))
+        later: Array = u + (torque - u) * remaining(elapsed, np.array(self.timing.lag))
         return later
 
     def mean(self, torque: Array, u: Array, elapsed: float) -> Array:
         """Mean torque over a time [s] under the command u, from `torque`."""
-        lag = np.array(self.lag)
+        lag = np.array(self.timing.lag)
         mean: Array = u + (torque - u) * lag / elapsed * (1.0 - remaining(elapsed, lag))
         return mean

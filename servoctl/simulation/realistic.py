@@ -37,7 +37,7 @@ class TickNoise:
 
     def number(self, t: float) -> int:
         """Number of the tick at a time."""
-        return round((t - self._start) / self._realism.period)
+        return round((t - self._start) / self._realism.timing.h)
 
     def several(self, first: int, count: int) -> Array:
         """Random numbers of `count` ticks from `first` on, shape (count, width)."""
@@ -74,6 +74,7 @@ class Period:
         assert loop.system.realism is not None
         self._loop, self._plant, self._realism = loop, loop.simulated(), loop.system.realism
         self._integrator, self._substeps, self.ticks = integrator, substeps, ticks
+        self._timing = self._realism.timing
         self.at: tuple[float, Array] | None = None
         self._u, self._machine = loop.layout.slices["u"], loop.system.machine
 
@@ -93,12 +94,12 @@ class Period:
                 if end > begin:
                     body, torque, rest = self._advance(t + begin, body, torque, rest, end - begin, u, command)
         self._count()
-        return np.concatenate([body, torque, sent[: self._realism.latest].ravel(), rest]), row
+        return np.concatenate([body, torque, sent[: self._timing.latest].ravel(), rest]), row
 
     def row(self, t: float, x: Array) -> Array:
         """Only the row at t."""
         body, torque, sent, command = self._measured(t, x)
-        row = self._look(t, body, torque, self._realism.stretches(sent, self._realism.period), command)[1]
+        row = self._look(t, body, torque, self._realism.stretches(sent, self._timing.h), command)[1]
         self._count()
         return row
 
@@ -108,15 +109,16 @@ class Period:
         body, carried, w = x[:size], x[size : size + realism.carried], self.ticks.at(t)
         measured = np.concatenate([realism.measured(body[: 2 * n], w), body[2 * n :]])
         command = self._loop.control(t, measured)
-        return body, carried[: len(realism.lag) * realism.lagged], realism.sent(carried, command[self._u], w), command
+        torque = carried[: len(self._timing.lag) * self._timing.lagging]
+        return body, torque, realism.sent(carried, command[self._u], w), command
 
     def _look(
         self, t: float, body: Array, torque: Array, stretches: list[tuple[float, float, Array]], command: Array
     ) -> tuple[Array, Array]:
         """x' and the row at t; its u is the torque that acts then."""
         acting = [u for begin, _, u in stretches if begin <= 0.0][-1]
-        if self._realism.lagged:
-            acting = np.where(np.array(self._realism.lag) > 0.0, torque, acting)
+        if self._timing.lagging:
+            acting = np.where(np.array(self._timing.lag) > 0.0, torque, acting)
         first = self._held(command, acting)
         rates, log = self._plant.motion(t, body, first)
         return rates, np.concatenate([first, log])
@@ -130,7 +132,7 @@ class Period:
         self, t: float, body: Array, torque: Array, rest: Array, h: float, u: Array, command: Array
     ) -> tuple[Array, Array, Array]:
         """State, torque and the machine's own state after h under the command u."""
-        plant, lagged = self._plant, self._realism.lagged
+        plant, lagged = self._plant, self._timing.lagging
         later = self._realism.lagging(torque, u, h) if lagged else torque
         if self._machine is not None:
             n = 2 * self._loop.system.model.n

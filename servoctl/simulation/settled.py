@@ -33,7 +33,7 @@ def _expect(loop: Loop, state: State, memory: Array, command: Array) -> None:
     """Puts into the memory the estimate of the last tick that leads to a state, and equal commands since long."""
     estimator, law = loop.system.estimator, loop.system.law
     assert estimator is not None and law is not None
-    n, h, u = loop.system.model.n, estimator.commands.period, command[loop.layout.slices["u"]]
+    n, h, u = loop.system.model.n, estimator.timing.h, command[loop.layout.slices["u"]]
     own = memory[len(law.memory) :]
     ends = np.cumsum(list(estimator.parts.values()))
     parts = {name: own[end - size : end] for (name, size), end in zip(estimator.parts.items(), ends, strict=True)}

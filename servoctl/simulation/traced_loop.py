@@ -123,7 +123,7 @@ class TracedLoop(LoopStages):
         realism, plant = self.system.realism, self.simulated()
         if realism is None:
             return self.parameters
-        return np.concatenate([self.parameters, plant.parameters, parameter_values(realism)])
+        return np.concatenate([self.parameters, plant.parameters, realism.parameters])
 
     def take_law(self, law: BoundLaw) -> None:
         super().take_law(law)

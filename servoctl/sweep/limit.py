@@ -149,7 +149,7 @@ def _simulated(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
 
 
 def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
-    spacing = drives_spacing(loaded)
+    spacing = drives_spacing(loaded, run.system.model.plant)
     return [] if spacing is None else task_gains(_retuned(run, loaded), spacing)
 
 

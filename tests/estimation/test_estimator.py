@@ -104,7 +104,7 @@ def bound(n: int, rows: int, **changes: object) -> BoundEstimator:
 
     start = State(0.0, np.zeros(n), np.zeros(n))
     model: Model = Stub()  # type: ignore[assignment]
-    return Estimator(**changes).bind(model, start, 0.001)  # type: ignore[arg-type]
+    return Estimator(**changes).bind(model, start, sc.Timing.of(0.001, names))  # type: ignore[arg-type]
 
 
 def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() -> None:

@@ -1,5 +1,6 @@
 """What `check`, `analyse` and `export` say about an estimator."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,13 @@ import pytest
 from test_estimator import CONFIG
 
 import servoctl as sc
+from servoctl.assembly.timing import run_timing
 from servoctl.check.report import check
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import local
-from servoctl.linear.sampled import LocalLoop, run_timing
+from servoctl.linear.sampled import LocalLoop
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.simulate import simulate_loop
 from tests.rail_mass import RAIL_MASS
 
 
@@ -26,7 +30,7 @@ def test_the_linear_loop_has_the_poles_of_the_law_and_of_the_estimator(mass: Pat
     """With an exact model they separate: a double pole at -10, and those of the steady filter."""
     run = sc.load(mass, ["realism.delay=0.001", "estimation.noise.q=1e-6"], engine="vm")
     state, memory = state_at(run)
-    poles = np.array(LocalLoop(local(run, state, memory), run_timing(run)).poles)
+    poles = np.array(LocalLoop(local(run, state, memory), run_timing(run.system, run.settings)).poles)
     estimator = run.system.estimator
     assert estimator is not None
     gains = sc.Estimator(noise=1e-6).gains(["x"], 0.001)[0]
@@ -70,3 +74,18 @@ def test_check_prints_what_noise_of_the_positions_does_to_the_inputs() -> None:
     predicted = said.values["estimation"]["input_noise"]
     assert np.array(list(predicted.values())) == pytest.approx(measured, rel=0.15)
     assert "noise of the positions moves the inputs by (1 sigma): u1 0." in str(said)
+
+
+@pytest.mark.parametrize("side", [0.97, 1.03])
+def test_under_a_jitter_the_limit_is_that_of_the_longest_delay(mass: Path, side: float) -> None:
+    """The estimator counts on 1.5 ms; a machine whose every command acts after 2 ms must stay stable."""
+    changes = ["realism.delay=0.001", "realism.jitter=0.001", "realism.quantisation.q=1e-7"]
+    changes += ["estimation.noise.q=1e-4", "estimation.disturbance=1e5", "initial.q.x=1e-4", "run.duration=1.5"]
+    mass.write_text(mass.read_text().replace("x - 0.02*sin(3*t)", "x"))
+    limit = check(sc.load(mass, changes, engine="vm")).values["estimation"]["x"]["largest_gain"]
+    run = sc.load(mass, [*changes, f"realism.parameter_error.m={1.0 / (side * limit) - 1.0}"], engine="vm")
+    realism = run.system.realism
+    assert realism is not None
+    system = dataclasses.replace(run.system, realism=dataclasses.replace(realism, timing=realism.timing.worst))
+    x = np.abs(simulate_loop(make_loop(system, "vm"), run.start, run.settings)["q.x"])
+    assert (x[-300:].max() > 2.0 * x[500:800].max()) == (side > 1.0)

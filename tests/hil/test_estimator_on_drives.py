@@ -40,8 +40,8 @@ def test_the_estimator_knows_the_lag_of_the_current_loop() -> None:
     changes = ["estimation.kind=model", "hil.emulation.current_lag=0.002"]
     estimator = load("two_mass_spring_drive", changes, "numpy").run.system.estimator
     assert estimator is not None
-    assert estimator.commands.lag == (0.002,)
-    assert estimator.commands.late == 1
+    assert estimator.timing.lag == (0.002,)
+    assert estimator.timing.late == 1
 
 
 def test_an_estimator_that_starts_again_knows_the_torques_that_hold_the_machine() -> None:

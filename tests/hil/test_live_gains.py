@@ -18,7 +18,8 @@ from hil.session.run import HilRun
 from servoctl.config.files import find_config
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import CommandPath, RowFeedback, longest_spacing
+from servoctl.laws.gain_limits import RowFeedback, longest_spacing
+from servoctl.mechanics.timing import Timing
 from servoctl.run_folder import load_run
 from tests.hil.rigs import renewed
 
@@ -75,7 +76,7 @@ def test_two_values_that_are_unstable_together_at_the_period_are_refused() -> No
     """Each end of both bounds is stable with the other as it is; little damping with much stiffness is not."""
     stiff = 95.0
     live, laws = gains(f"hil.live={{{ALPHA}: [2, 200], {BETA}: [2, {stiff}]}}", "hil.emulation.current_lag=0")
-    bears = [longest_spacing(RowFeedback(2 * alpha, stiff**2), CommandPath(True, 1)) for alpha in (2.0, 8.0)]
+    bears = [longest_spacing(RowFeedback(2 * alpha, stiff**2), Timing(1.0, delay=1.0)) for alpha in (2.0, 8.0)]
     assert bears[0] < PERIOD < bears[1]
     assert "refused" not in live.request(1, stiff)
     said = live.request(0, 2.0)

@@ -483,3 +483,11 @@ def test_friction_alone_may_be_asked_for_where_there_is_none(
     assert ended.value.code == 0
     found = json.loads(capsys.readouterr().out)
     assert found["friction"]["coulomb"] == {"F": 0.0} == found["friction"]["viscous"]
+
+
+@pytest.mark.parametrize(("delay", "sure"), [(0.003, True), (0.0, True), (0.0025, False)])
+def test_a_delay_of_whole_periods_is_known_exactly(tmp_path: Path, delay: float, sure: bool) -> None:
+    changes = ["run.period=0.001", "run.duration=0.4", "run.output_step=0.001", f"realism.delay={delay}"]
+    sc.load("two_mass_spring", [*changes, "run.integrator.step=0.001"], engine="vm").simulate(tmp_path / "run")
+    (log,) = read_logs([tmp_path / "run"])[1]
+    assert log.sure == sure

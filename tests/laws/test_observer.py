@@ -11,7 +11,7 @@ from servoctl.check.report import check
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.observer import Observer, RowObserver
 from servoctl.laws.observer_limit import largest_rate
-from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.timing import Timing
 from tests.rail_mass import RAIL_MASS
 
 CONFIG = """plant: {class: "mass.py:Mass"}
@@ -70,8 +70,7 @@ def test_saturation_winds_nothing_up(mass: Path) -> None:
 
 @pytest.mark.parametrize(("late", "error"), [(0, 1.0), (0, 2.0), (1, 1.0), (1, 2.0), (2, 1.0), (2, 2.0)])
 def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: int, error: float) -> None:
-    unbounded = ((-math.inf,), (math.inf,))
-    observer = RowObserver(("x",), (True,), HeldCommands(("F",), 0.001, late, 0.0 if late else 1.0, (), *unbounded))
+    observer = RowObserver(("x",), (True,), Timing.of(0.001, ("F",), late * 1e-3))
     limit = largest_rate(observer, 20.0, 100.0, error)
     mass.write_text(CONFIG.replace("x: 0}", "x: 0.001}"))
     grows = []
@@ -86,9 +85,9 @@ def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: i
 
 def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_longest_delay() -> None:
     """The observer knows 1.5 ms; torques that act after 2 ms look to it like a disturbance."""
-    known = RowObserver(("x",), (True,), HeldCommands.of(("F",), 0.001, 0.0015))
-    assert largest_rate(known, 20.0, 100.0) == math.inf
-    limit = largest_rate(known, 20.0, 100.0, later=0.0005)
+    sure, jittery = (Timing.of(0.001, ("F",), delay, jitter) for delay, jitter in ((0.0015, 0.0), (0.001, 0.001)))
+    assert largest_rate(RowObserver(("x",), (True,), sure), 20.0, 100.0) == math.inf
+    limit = largest_rate(RowObserver(("x",), (True,), jittery), 20.0, 100.0)
     assert limit == pytest.approx(5293.0, rel=1e-3)
     # written out: phi'' = u two ticks late; d follows phi' / h minus the mean of the last two commands
     h, grows = 0.001, []
@@ -107,7 +106,7 @@ def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_longest_delay() -> 
 
 
 def test_a_model_that_is_right_bears_any_rate() -> None:
-    observer = RowObserver(("x",), (True,), HeldCommands(("F",), 0.001, 1, 0.0, (), (-math.inf,), (math.inf,)))
+    observer = RowObserver(("x",), (True,), Timing.of(0.001, ("F",), 0.001))
     assert largest_rate(observer, 20.0, 100.0) == math.inf
 
 
@@ -161,15 +160,16 @@ def test_auto_is_a_fifth_of_the_sampling_rate(mass: Path) -> None:
         assert law.observer_rate == pytest.approx(200.0)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("field", "value"), [("period", 0.0), ("rate", -1.0), ("delay", -0.1)])
-def test_numbers_of_an_observer_made_in_python_are_checked(field: str, value: float) -> None:
-    with pytest.raises(TaskError, match=f"observer: {field}: expected"):
-        Observer(**{"period": 0.001, field: value})
+def test_numbers_of_an_observer_made_in_python_are_checked() -> None:
+    with pytest.raises(TaskError, match="observer: rate: expected"):
+        Observer(Timing(0.001), -1.0)
+    with pytest.raises(TaskError, match=r"timing: period: expected a positive time \[s\], got 0.0"):
+        Observer(Timing(0.0))
 
 
 @pytest.mark.parametrize("period", [None, 0.002])
 def test_an_observer_of_another_period_than_the_run_is_refused(mass: Path, period: float | None) -> None:
     plant = sc.load(mass).system.model.plant
-    law = sc.ConstraintFollowing(sc.Baumgarte(10.0, 10.0), observer=Observer(0.001))
+    law = sc.ConstraintFollowing(sc.Baumgarte(10.0, 10.0), observer=Observer(Timing.of(0.001, plant.actuators)))
     with pytest.raises(TaskError, match=r"simulate: period: .*, but the law's observer has 0\.001 s"):
         sc.simulate(plant, {"x": sc.Holonomic("x")}, law, q=0.0, duration=0.01, period=period, engine="vm")

@@ -71,7 +71,7 @@ def test_the_envelope_and_both_radii_hold_for_300_random_plants() -> None:
 
 def _worst_case_step():  # type: ignore[no-untyped-def]
     """(beta, E, rho, eps, kappa, |d|, h) -> beta after h, for many plants at once, by the law's own code."""
-    term = RobustTerm((0, 1, 2), (True,) * 3, False, None, 0.0)
+    term = RobustTerm((0, 1, 2), (True,) * 3, False, None)
     sizes = {"x": (3,), "E": (9,), "n": (5,)}
     s = inputs(sizes)
     rho, eps, kappa, size, h = s["n"]
@@ -144,7 +144,7 @@ def test_a_sharp_switch_chatters_by_no_more_than_its_force_moves_it_before_the_n
 def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
     """alpha = (rate / leak) sigma sqrt(2 / pi) = 0.6383."""
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term, numbers = Adaptive("leakage", 40.0, 0.5, period=H).bind([row], [0], [KAPPA])
+    term, numbers = Adaptive("leakage", 40.0, 0.5, timing=sc.Timing(H)).bind([row], [0], [KAPPA])
     noise, alpha, sum_ = 0.01 * np.random.default_rng(0).standard_normal(20_000), 0.6383, 0.0
     for beta in noise:
         alpha += H * float(term.rate(np.array([beta]), numbers, alpha))
@@ -154,7 +154,7 @@ def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
 
 def test_the_estimate_takes_the_exact_step_of_a_held_growth() -> None:
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term, numbers = Adaptive("leakage", 40.0, 3.0, period=0.1).bind([row], [0], [KAPPA])
+    term, numbers = Adaptive("leakage", 40.0, 3.0, timing=sc.Timing(0.1)).bind([row], [0], [KAPPA])
     after = 0.5 + 0.1 * float(term.rate(np.array([-0.2]), numbers, 0.5))
     exact = 40 * 0.2 / 3 + (0.5 - 40 * 0.2 / 3) * math.exp(-0.3)
     assert after == pytest.approx(exact, rel=1e-12)

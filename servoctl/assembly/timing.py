@@ -1,0 +1,71 @@
+"""The timing of a config's loop, in simulation or on drives."""
+
+from servoctl.assembly.realism import build_realism
+from servoctl.assembly.values import Problems
+from servoctl.config.hil import Hil
+from servoctl.config.load import LoadedConfig
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.timing import Timing
+from servoctl.simulation.settings import Settings
+from servoctl.simulation.system import System
+
+FILTERED = 2.0  # [periods] default time constant of the velocity filter on drives
+
+DRIVES_DELAY = 1  # [periods] from a measurement to the torque that uses it, on drives
+
+
+def timing_of(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Timing:
+    """The timing of a loop.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        on_drives: Whether it is that of `hil`; else of `run` and `realism`.
+    """
+    run, realism, hil = loaded.config.run, loaded.config.realism, loaded.config.hil
+    if on_drives and hil is not None:
+        return drives_timing(hil, plant)
+    if run.period is None or realism is None:
+        return Timing.of(run.period, plant.actuators)
+    # its problems are noted where the plant's realism is built
+    return build_realism(realism, plant, run.period, Problems(loaded)).timing
+
+
+def run_timing(system: System, settings: Settings) -> Timing:
+    """The timing of a run in simulation."""
+    if settings.period is None or system.realism is None:
+        return Timing.of(settings.period, system.model.plant.actuators)
+    return system.realism.timing
+
+
+def drives_timing(hil: Hil, plant: Plant) -> Timing:
+    """The timing on drives, with the lag of emulated ones."""
+    filtered = (hil.velocity_filter or FILTERED * hil.period) if hil.velocity == "filter" else None
+    late, lag = DRIVES_DELAY * hil.period, hil.emulation.current_lag
+    return Timing.of(hil.period, plant.actuators, late, lag=lag, velocity_filter=filtered, on_drives=True)
+
+
+def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool, trusting: bool = True) -> Timing:
+    """The timing that a correction counts on; of a continuous law for drives that of the drives.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        on_drives: As of `timing_of`.
+        trusting: Whether a predicted state takes the delay back, as it does where the model is right. On drives it
+            never does.
+    """
+    if on_drives or loaded.config.run.period is None:
+        return timing_of(loaded, plant, on_drives=True)
+    timing = timing_of(loaded, plant, on_drives)
+    return timing.at_action if trusting and predicted(loaded, on_drives) else timing
+
+
+def predicted(loaded: LoadedConfig, on_drives: bool) -> bool:
+    """Whether the state that the law gets is that of the moment at which its command acts, as far as its model goes."""
+    config = loaded.config
+    if config.estimation is not None:
+        return True
+    if on_drives:
+        return config.hil is not None and config.hil.prediction
+    return config.realism is not None and config.realism.measured == "q"
