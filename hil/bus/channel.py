@@ -27,19 +27,7 @@ _BRS, _FDF = 0x01, 0x04
 
 
 class Received:
-    """A frame as it came in, not yet checked.
-
-    Attributes:
-        id: Arbitration id.
-        data: Payload.
-        extended: Whether the id has 29 bits.
-        remote: Whether it asks for data.
-        error: Whether it is an error frame.
-        size: Bytes of payload, or asked for.
-        fd: Whether it is an FD frame.
-        brs: Whether its data came at the data bit rate.
-        stamp: System time of its arrival [ns].
-    """
+    """A frame as it came in, not yet checked."""
 
     def __init__(
         self,
@@ -53,8 +41,15 @@ class Received:
         brs: bool,
         stamp: int,
     ) -> None:
-        self.id, self.data, self.size, self.stamp = id, data, size, stamp
-        self.extended, self.remote, self.error, self.fd, self.brs = extended, remote, error, fd, brs
+        self.id = id  # arbitration id
+        self.data = data  # payload
+        self.size = size  # bytes of payload, or asked for
+        self.stamp = stamp  # [ns] system time of its arrival
+        self.extended = extended  # whether the id has 29 bits
+        self.remote = remote  # whether it asks for data
+        self.error = error  # whether it is an error frame
+        self.fd = fd  # whether it is an FD frame
+        self.brs = brs  # whether its data came at the data bit rate
 
 
 class UnreadableError(ValueError):

@@ -212,61 +212,33 @@ class Drive(Node):
     Args:
         settings: Its settings in the config, without problems.
         period: Period of the loop [s].
-
-    Attributes:
-        settings: Its settings in the config.
-        command_bits: Bits of the id of a command that do not depend on its torque.
-        has_worked: Whether it has been enabled since the run began to enable it.
-        commanded_on: Whether the command that enables it is out while its handshake lasts; where its status comes late.
-        fault: Its fault in words, with the code; empty for no fault.
-        saturated: Whether it reports that it cannot make the commanded torque.
-        watchdog: Whether it stops by itself when commands stop; if not, `test_watchdog` does nothing.
-        test_enables: Whether `test_watchdog` enables it, so that its brake opens.
-        watchdog_known: Whether the config says which of the two; if not, it must not make torque on a real bus.
-        unverified: A setting that cannot be read back, and what to do; empty if `identify` and `configure` check all.
-        assumption: What a setting does to its torque that the config leaves out, at the maker's default; empty if
-            nothing.
-        assumed_speed: Speed of the joint from which on it does so [joint unit/s].
-        heartbeat: Longest time between frames that prove it alive [s]; None if it only answers.
-        alive: Time of the last such frame [ns].
-        foreign: Evidence of another master on the bus, in words; empty if there is none.
-        enable_requested: Whether this run has begun to enable it.
-        quiet: Whether its watchdog is to run out: until this is False again, it gets no command and no frame of
-            `alive_frames`; neither do the others on its bus that share its heartbeat.
-        shares_heartbeat: Whether one frame feeds all drives of its protocol on a bus.
-        fed: Number of calls of `routine_frames`.
-        enabled_by_command: Whether a command of torque enables it when it is off.
-        ramps: Whether `quick_stop_frames` makes it brake by itself.
-        ramp_time: Longest own braking from speed_limit, over the time of the ramp.
-        ramp_needs_encoder: Whether it brakes by its encoder, which must then be trusted.
-        ramps_alone: Whether it brakes down its ramp, and then closes its brake, when its watchdog has run out.
-        holds_while_braking: Whether it closes its brake on `brake_frames` and holds torque until the brake is closed.
-        stop_steps: What its protocol does on each step from torque to off.
-        doubts: What bring-up has found about how it stops that differs from `stop_steps`, as sentences.
-        gauge_frames: Kinds of its frames that bring temperatures, supply or load in this config.
-        gauge_needs: Those that its protocol can bring -> what that needs, in words.
-        polls: Frames that ask for gauges while it is enabled.
-        gauges: Their last values, in the order of `GAUGES`; NaN: none yet.
     """
 
-    settings: DriveSettings
-    command_bits = 0x1FFF_FFFF
-    heartbeat: float | None = None
-    watchdog = True
-    watchdog_known = True
-    shares_heartbeat = False
-    test_enables: ClassVar[bool] = False
+    settings: DriveSettings  # its settings in the config
+    command_bits = 0x1FFF_FFFF  # bits of the id of a command that do not depend on its torque
+    heartbeat: float | None = None  # longest time between frames that prove it alive [s]; None if it only answers
+    watchdog = True  # whether it stops by itself when commands stop; if not, `test_watchdog` does nothing
+    watchdog_known = True  # whether the config says which of the two; if not, it must not make torque on a real bus
+    shares_heartbeat = False  # whether one frame feeds all drives of its protocol on a bus
+    test_enables: ClassVar[bool] = False  # whether `test_watchdog` enables it, so that its brake opens
+    # unverified: a setting that cannot be read back, and what to do; empty if `identify` and `configure` check all
+    # assumption: what a setting does to its torque that the config leaves out, at the maker's default; empty if nothing
     unverified = assumption = ""
-    assumed_speed = inf
-    enabled_by_command: ClassVar[bool] = False
-    ramps: ClassVar[bool] = False
-    ramp_time: ClassVar[float] = 3.0  # a drive that damps needs three times as long to slow down to 5 %
-    ramp_needs_encoder: ClassVar[bool] = True
+    assumed_speed = inf  # [joint unit/s] speed of the joint from which on it does so
+    enabled_by_command: ClassVar[bool] = False  # whether a command of torque enables it when it is off
+    ramps: ClassVar[bool] = False  # whether `quick_stop_frames` makes it brake by itself
+    # longest own braking from speed_limit, over the time of the ramp: one that damps needs three times as long to 5 %
+    ramp_time: ClassVar[float] = 3.0
+    ramp_needs_encoder: ClassVar[bool] = True  # whether it brakes by its encoder, which must then be trusted
+    # whether it brakes down its ramp, and then closes its brake, when its watchdog has run out
     ramps_alone: ClassVar[bool] = False
+    # whether it closes its brake on `brake_frames` and holds torque until the brake is closed
     holds_while_braking: ClassVar[bool] = False
+    # kinds of its frames that bring temperatures, supply or load in this config
     gauge_frames: Sequence[FrameReads] = ()
-    polls: tuple[Feeds, ...] = ()
-    gauge_needs: ClassVar[Mapping[Quantity, str]] = {}
+    polls: tuple[Feeds, ...] = ()  # frames that ask for gauges while it is enabled
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {}  # gauge that its protocol can bring -> what that needs
+    # what its protocol does on each step from torque to off
     stop_steps: ClassVar[StopSteps] = StopSteps(
         "it cannot brake by itself: it coasts",
         "its brake closes only once the drive is off",
@@ -276,17 +248,22 @@ class Drive(Node):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
+        # has_worked: whether it has been enabled since the run began to enable it
+        # commanded_on: whether the command that enables it is out while its handshake lasts, where its status is late
         self.has_worked = self.commanded_on = False
         self.condition = Condition.UNKNOWN
-        self.fault = ""
-        self.saturated = False
-        self.alive = 0
-        self.foreign = ""
-        self.enable_requested = False
+        self.fault = ""  # its fault in words, with the code; empty for no fault
+        self.saturated = False  # whether it reports that it cannot make the commanded torque
+        self.alive = 0  # [ns] time of the last frame that proved it alive
+        self.foreign = ""  # evidence of another master on the bus, in words; empty if there is none
+        self.enable_requested = False  # whether this run has begun to enable it
+        # whether its watchdog is to run out: until this is False again, it gets no command and no frame of
+        # `alive_frames`; neither do the others on its bus that share its heartbeat
         self.quiet = False
-        self.fed = 0
+        self.fed = 0  # number of calls of `routine_frames`
+        # what bring-up has found about how it stops that differs from `stop_steps`, as sentences
         self.doubts: list[str] = []
-        self.gauges = [nan] * len(GAUGES)
+        self.gauges = [nan] * len(GAUGES)  # last values of its gauges, in the order of `GAUGES`; NaN: none yet
 
     @property
     def shows(self) -> frozenset[Quantity]:

@@ -12,13 +12,9 @@ from hil.frame import Frame
 
 
 class TableNode(Node):
-    """A node whose samples are read by its table.
+    """A node whose samples are read by its table."""
 
-    Attributes:
-        motion: The numbers in the frame of a sample.
-    """
-
-    motion: FrameReads
+    motion: FrameReads  # the numbers in the frame of a sample
 
     def _take_sample(self, frame: Frame) -> bool:
         """Takes the sample in a frame; returns whether its motion is finite, else nothing changes."""
@@ -43,12 +39,9 @@ class TableDrive(TableNode, Drive):
     Args:
         settings: Settings without problems.
         period: Period of the loop [s].
-
-    Attributes:
-        encoding: How a torque is sent; its frame is that of zero torque.
     """
 
-    encoding: Encoding
+    encoding: Encoding  # how a torque is sent; its frame is that of zero torque
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)

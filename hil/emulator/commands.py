@@ -49,23 +49,20 @@ class CommandReader(ABC):
     Args:
         findings: Where it writes what it finds.
         drive: Settings of the drive.
-
-    Attributes:
-        drive: Settings of the drive.
-        bus: Name of its bus.
-        enabled: Whether the host has enabled the drive.
-        quantum: Smallest step of the torque on the wire, at the motor [N m].
-        family: Further frames to read, of 29 bits, which hold data in their ids; None: none.
     """
 
     def __init__(self, findings: CommandFindings, drive: DriveSettings) -> None:
-        self._findings, self.drive, self.bus = findings, drive, drive.bus
-        self._torque, self._time, self.enabled = 0.0, 0, False
+        self._findings = findings
+        self.drive = drive  # settings of the drive
+        self.bus = drive.bus  # name of its bus
+        self._torque, self._time = 0.0, 0
+        self.enabled = False  # whether the host has enabled the drive
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
         self._waiting: tuple[Frame, ...] = ()
         self._gear = drive.sign * drive.gear  # not by the driver's own conversion, which this judges
-        self.quantum = 0.0
+        self.quantum = 0.0  # [N m] smallest step of the torque on the wire, at the motor
+        # further frames to read, of 29 bits, which hold data in their ids; None: none
         self.family: KeyFamily | None = None
 
     @property

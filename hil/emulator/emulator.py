@@ -73,19 +73,7 @@ class EmulatedRig:
 
 
 class Emulator:
-    """Emulated drives, at first just powered on at the start pose, with closed brakes.
-
-    Attributes:
-        world: Time of the drives.
-        clock: The same time, for the loop.
-        plant: The machine.
-        nodes: Name -> drive or encoder node.
-        motors: Motors of the drives, in the order of the plant's actuators.
-        wires: Name -> wire; empty if the drives are on real buses.
-        buses: Name -> the host's controller on that wire.
-        observer: Checks the host's commands.
-        host_faults: Faults of the loop itself.
-    """
+    """Emulated drives, at first just powered on at the start pose, with closed brakes."""
 
     def __init__(self, rig: EmulatedRig, world: World, plant: SimulatedPlant, media: Mapping[str, Medium]) -> None:
         """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
@@ -93,12 +81,15 @@ class Emulator:
         Raises:
             ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
-        self.world, self.plant, self.clock, self._rig = world, plant, VirtualClock(world), rig
+        self.world = world  # time of the drives
+        self.plant = plant  # the machine
+        self.clock = VirtualClock(world)  # the same time, for the loop
+        self._rig = rig
         _check(rig, media)
-        self.nodes: dict[str, EmulatedNode] = {}
-        self.motors: list[Motor] = []
-        self.wires: dict[str, EmulatedWire] = {}
-        self.buses: dict[str, EmulatedBus] = {}
+        self.nodes: dict[str, EmulatedNode] = {}  # name -> drive or encoder node
+        self.motors: list[Motor] = []  # motors of the drives, in the order of the plant's actuators
+        self.wires: dict[str, EmulatedWire] = {}  # name -> wire; empty if the drives are on real buses
+        self.buses: dict[str, EmulatedBus] = {}  # name -> the host's controller on that wire
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
         for node in (*rig.drives, *rig.sensors):
             name, medium, quirks = node.name, media[node.bus], rig.quirks.get(node.name, {})
@@ -112,8 +103,8 @@ class Emulator:
             elif twin.sensor is not None:
                 self.nodes[name] = twin.sensor(world, medium, node, encoder, quirks)
         readers = {name: twin.reader for name, twin in rig.twins.items()}
-        self.observer = CommandObserver(world, rig.configured or rig.drives, readers)
-        self.host_faults = HostFaults()
+        self.observer = CommandObserver(world, rig.configured or rig.drives, readers)  # checks the host's commands
+        self.host_faults = HostFaults()  # faults of the loop itself
         for each in self.nodes.values():
             each.boot()
         if rig.supply is not None:

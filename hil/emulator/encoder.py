@@ -23,17 +23,7 @@ class EncoderModel:
 
 
 class Encoder:
-    """Measures one displacement.
-
-    Attributes:
-        jump: Added to the joint's displacement [joint unit]; faults set this and the following.
-        drift: Rate of an error of the displacement [joint unit/s].
-        drifting: Since when it drifts [ns].
-        flipped: Whether its sign is wrong.
-        stuck: Whether it repeats one reading.
-        wrap: Range of the motor's angle, from minus half to plus half of it, in which it counts [rad]; None: no limit.
-        invalid: Whether it reports NaN, where the protocol can.
-    """
+    """Measures one displacement."""
 
     def __init__(
         self,
@@ -58,9 +48,15 @@ class Encoder:
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
         self._noise, self._resolution = options.noise, options.resolution
         self._random = random.Random(f"{seed}/{settings.bus}/{settings.name}/{coordinate}")
+        # jump: added to the joint's displacement [joint unit]; faults set this and the following
+        # drift: [joint unit/s] rate of an error of the displacement
         self.jump = self.drift = 0.0
-        self.drifting = 0
+        self.drifting = 0  # [ns] since when it drifts
+        # flipped: whether its sign is wrong
+        # stuck: whether it repeats one reading
+        # invalid: whether it reports NaN, where the protocol can
         self.flipped = self.stuck = self.invalid = False
+        # range of the motor's angle, from minus half to plus half of it, in which it counts [rad]; None: no limit
         self.wrap: float | None = None
         self._held: tuple[float, float] | None = None
 

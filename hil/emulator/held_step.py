@@ -27,13 +27,7 @@ def open_loop(system: System, start: State) -> System:
 
 
 class HeldStep:
-    """A step of the plant under the mean torque of each actuator.
-
-    Attributes:
-        engine: Its engine: `c`, `vm` or `numpy`.
-        actuators: State of each actuator, as described in `Actuator`, shape (4, m).
-        gains: Torque or force at each joint per torque of the motor, shape (m,); it may be changed.
-    """
+    """A step of the plant under the mean torque of each actuator."""
 
     def __init__(
         self,
@@ -59,13 +53,16 @@ class HeldStep:
         fixed = np.array([gains, [each.lag for each in options]], dtype=float)
         kernel = _kernel(loop)
         several = _repeated(kernel)
+        # engine: its engine: `c`, `vm` or `numpy`
         self.engine, why = run_fast(kernel, engine if loop.traced else loop.engine, several)
         if engine == "c" and loop.traced and self.engine != "c":
             raise CompileError(why)
         tick = self._tick = BufferedCall(kernel)  # owns the arrays that the calls below use
+        # actuators: state of each actuator, as described in `Actuator`, shape (4, m)
         self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
         self._following, self._kept = tick.outputs.values()
         constants[:], parameters[:] = fixed, loop.parameters
+        # torque or force at each joint per torque of the motor, shape (m,); it may be changed
         self.gains: Array = constants[0]
         self._evaluate = tick.evaluate
         self._evaluate_together = several.bound(list(tick.inputs.values()), list(tick.outputs.values()))
@@ -130,13 +127,7 @@ def _repeated(step: Kernel) -> Kernel:
 
 
 class MachineStep:
-    """A step of a machine under the mean torque of each actuator.
-
-    Attributes:
-        engine: `mujoco`.
-        actuators: State of each actuator, as described in `Actuator`, shape (4, m).
-        gains: As of `HeldStep`.
-    """
+    """A step of a machine under the mean torque of each actuator."""
 
     engine = "mujoco"
 
@@ -152,9 +143,11 @@ class MachineStep:
             origin: Time of the plant when the world's time is 0 [s].
         """
         self._machine, self._origin = machine, origin
-        self.gains, self._lags = np.array(gains, dtype=float), np.array([each.lag for each in options])
+        self.gains = np.array(gains, dtype=float)  # as of `HeldStep`
+        self._lags = np.array([each.lag for each in options])
         m = len(options)
-        self.actuators, self._kept, self._lost = np.zeros((4, m), order="F"), np.zeros((4, m)), np.zeros(m)
+        self.actuators = np.zeros((4, m), order="F")  # state of each actuator, as described in `Actuator`, shape (4, m)
+        self._kept, self._lost = np.zeros((4, m)), np.zeros(m)
         self._rest = self._later = np.zeros(machine.size)
 
     def begin(self, x: Array) -> None:

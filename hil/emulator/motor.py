@@ -58,16 +58,7 @@ BRAKE_TORQUE = 2.0  # [torque limit] torque at which a closed brake slides
 
 
 class Motor:
-    """Motor and brake of a drive.
-
-    Attributes:
-        thermal: Its load and its temperature.
-        enabled: Whether the drive makes torque.
-        stuck: Whether the brake does not open; faults set this and the following.
-        grip: Strength of the brake relative to that of a good one; with 0 it never closes.
-        shorted: Whether its phases are shorted: its torque then comes from the motion, and ends with it.
-        told: Called with `torque on` or `torque off` at each change.
-    """
+    """Motor and brake of a drive."""
 
     def __init__(
         self,
@@ -90,14 +81,18 @@ class Motor:
             brake_torque: Torque at which the closed brake slides [torque limit].
             thermal: How it warms up; None: `ThermalOptions()`.
         """
+        # its load and its temperature
         self.thermal = Thermal(thermal or ThermalOptions(), abs(settings.motor_torque(settings.torque_limit)))
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
         self._brake_time, self._strength = brake_time, brake_torque * settings.torque_limit
         self._closing: Event | None = None
+        # enabled: whether the drive makes torque
+        # stuck: whether the brake does not open; faults set this and the following
+        # shorted: whether its phases are shorted: its torque then comes from the motion, and ends with it
         self.enabled = self.shorted = self.stuck = False
-        self.grip = 1.0
+        self.grip = 1.0  # strength of the brake relative to that of a good one; with 0 it never closes
         self._pressed = 0.0
-        self.told: Callable[[str], None] = lambda word: None
+        self.told: Callable[[str], None] = lambda word: None  # called with `torque on` or `torque off` at each change
         self.actuator = plant.actuators[index]
         self._press(True)
 

@@ -84,21 +84,9 @@ class Voltage(Protocol):
 
 
 class EmulatedNode(ABC):
-    """A node with an encoder.
+    """A node with an encoder."""
 
-    Attributes:
-        settings: Its settings in the config.
-        encoder: Its encoder.
-        station: Its CAN controller.
-        silent: Whether it sends nothing; faults set this and the following.
-        heart_stopped: Whether it sends no heartbeat.
-        delay: Delay of its frames [ns].
-        mangle: (id, payload) -> payload that is sent; None: no change.
-        drift: Drift of its clock [ppm].
-        aborts: Index of an object, or None for all -> abort code of every access to it.
-        special_faults: Kinds of fault that it can have, apart from those that every node can have.
-    """
-
+    # kinds of fault that it can have, apart from those that every node can have
     special_faults: ClassVar[frozenset[str]] = frozenset()
     _attached = False
 
@@ -114,16 +102,23 @@ class EmulatedNode(ABC):
             encoder: Its encoder.
             quirks: Further options of the emulation; they override those of the config.
         """
-        self.world, self.settings, self.encoder = world, settings, encoder
+        self.world = world
+        self.settings = settings  # its settings in the config
+        self.encoder = encoder  # its encoder
         self._options = {**settings.options, **quirks}
+        # silent: whether it sends nothing; faults set this and the following
+        # heart_stopped: whether it sends no heartbeat
         self.silent = self.heart_stopped = False
+        # index of an object, or None for all -> abort code of every access to it
         self.aborts: dict[int | None, int] = {}
-        self.delay, self.drift = 0, 0.0
+        self.delay = 0  # [ns] delay of its frames
+        self.drift = 0.0  # [ppm] drift of its clock
+        # (id, payload) -> payload that is sent; None: no change
         self.mangle: Callable[[int, bytes], bytes] | None = None
         self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
         self._boot: Event | None = None
         self.set_up()
-        self.station = medium.attach(settings.name, self.receive, self.listens())
+        self.station = medium.attach(settings.name, self.receive, self.listens())  # its CAN controller
         self._attached = True
 
     @abstractmethod

@@ -178,21 +178,7 @@ _DUMMY_FORMS = {8: "b", 16: "h", 32: "i"}
 
 
 class Pdo:
-    """The present configuration of a PDO.
-
-    Attributes:
-        identity: Id of its frames.
-        valid: Whether it is on.
-        kind: Its transmission type.
-        synchronous: Whether it waits for SYNC.
-        keys: Mapped objects in order; None for a dummy entry.
-        size: Bytes of the frame.
-        pack: Values -> bytes of the frame.
-        unpack: Bytes of the frame, or more -> values.
-        collect: Objects -> the values that a transmit PDO carries.
-        more: Whether it carries anything but position and velocity.
-        guarded: Whether it has a dummy entry, or an object whose values are checked.
-    """
+    """The present configuration of a PDO."""
 
     def __init__(
         self, values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], number: int, transmit: bool
@@ -200,9 +186,10 @@ class Pdo:
         """Reads the configuration of PDO `number`, counted from 0, from the objects."""
         base, maps = (0x1800, 0x1A00) if transmit else (0x1400, 0x1600)
         identity = values[base + number, 1]
-        self.identity, self.kind = identity & 0x7FF, values[base + number, 2]
-        self.synchronous = self.kind <= LAST_SYNCHRONOUS
-        self.keys: list[Key | None] = []
+        self.identity = identity & 0x7FF  # id of its frames
+        self.kind = values[base + number, 2]  # its transmission type
+        self.synchronous = self.kind <= LAST_SYNCHRONOUS  # whether it waits for SYNC
+        self.keys: list[Key | None] = []  # mapped objects in order; None for a dummy entry
         code = "<"
         for sub in range(1, values[maps + number, 0] + 1):
             mapped = values[maps + number, sub]
@@ -211,10 +198,15 @@ class Pdo:
             self.keys.append(None if dummy else key)
             code += _DUMMY_FORMS[mapped & 0xFF] if dummy else entries[key].form.format[1:]
         form = struct.Struct(code)
-        self.size, self.pack, self.unpack = form.size, form.pack, form.unpack_from
-        self.valid = not identity & INVALID and bool(self.keys)
+        self.size = form.size  # bytes of the frame
+        self.pack = form.pack  # values -> bytes of the frame
+        self.unpack = form.unpack_from  # bytes of the frame, or more -> values
+        self.valid = not identity & INVALID and bool(self.keys)  # whether it is on
+        # objects -> the values that a transmit PDO carries
         self.collect = _collector([key for key in self.keys if key is not None])
+        # whether it has a dummy entry, or an object whose values are checked
         self.guarded = None in self.keys or MODE in self.keys
+        # whether it carries anything but position and velocity
         self.more = any(key not in ((0x6064, 0), (0x606C, 0)) for key in self.keys)
         self.counter = 0
         self.pending: bytes | None = None

@@ -39,11 +39,7 @@ class SimulatedPlant:
     """A machine with actuators and brakes.
 
     Attributes:
-        model: The plant.
-        engine: Engine of its steps: `c`, `vm`, `numpy` or `mujoco`.
         actuators: One per input, in the plant's order.
-        step: Step of the integration [ns].
-        loads: What it demands of drives that brake by themselves.
         factors: True torque per torque of each motor, shape (m,): 1 unless its torque constant is wrong.
         diverged: Time at which the state was no longer finite [ns]; the machine stands still from then on; None: never.
         steps: Number of steps taken.
@@ -69,7 +65,7 @@ class SimulatedPlant:
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
         """
         loop_system = open_loop(system, start)
-        self.model = loop_system.model
+        self.model = loop_system.model  # the plant
         m = self.model.m
         options = self._options = options or m * [ActuatorOptions()]
         gains = m * [1.0] if gains is None else gains
@@ -79,17 +75,19 @@ class SimulatedPlant:
             self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
         else:
             self._advance = MachineStep(system.machine, options, gains, float(start.t))
-        self.engine = self._advance.engine
+        self.engine = self._advance.engine  # engine of its steps: `c`, `vm`, `numpy` or `mujoco`
         self._pushes = np.zeros(m)
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
         coulomb, viscous = (np.array([getattr(each, kind) for each in options]) for kind in ("coulomb", "viscous"))
         self._contacts = Contacts(self._matrices, self.displacements, coulomb, viscous)
+        # what it demands of drives that brake by themselves
         self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self._joint_torques)
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(loop_system).projected if projects else None
-        self._origin, self.step = float(start.t), step
+        self._origin = float(start.t)
+        self.step = step  # [ns] step of the integration
         self._start = np.concatenate([start.q, start.v]).astype(float)
         self.restart()
 

@@ -42,19 +42,18 @@ class Outlet:
     Attributes:
         world: Their time.
         heard: Time of the host's last frame to one of the nodes [ns]; 0: there was none.
-        refused: Number of frames that the bus did not accept.
-        asked: Called when a loop asks for an emulator; returns whether another loop has the drives.
-        began: Called when a loop reports the start of its task.
-        guided: Called with the time [s] for which a loop asks for a hand that moves the machine.
-        lateness: Returns the largest lateness of the emulator so far [ns].
     """
 
     def __init__(self, world: World, bus: Bus) -> None:
-        self.bus, self.refused, self.troubled = bus, 0, False
+        self.bus = bus
+        self.refused = 0  # number of frames that the bus did not accept
+        self.troubled = False
+        # called when a loop asks for an emulator; returns whether another loop has the drives
         self.asked: Callable[[], bool] = lambda: False
-        self.began: Callable[[], None] = lambda: None
+        self.began: Callable[[], None] = lambda: None  # called when a loop reports the start of its task
+        # called with the time [s] for which a loop asks for a hand that moves the machine
         self.guided: Callable[[float], None] = lambda duration: None
-        self.lateness: Callable[[], int] = lambda: 0
+        self.lateness: Callable[[], int] = lambda: 0  # [ns] returns the largest lateness of the emulator so far
         self.begin(world)
 
     def begin(self, world: World) -> None:
@@ -123,7 +122,6 @@ class EmulatorServer:
 
     Attributes:
         emulator: The drives and the machine.
-        outlets: Name of a bus -> the bus with its nodes.
     """
 
     def __init__(
@@ -150,6 +148,7 @@ class EmulatorServer:
             check_fault(fault)
         self._rig, self._clock, self._tell_line, self._hand = rig, clock, tell, hand
         self._motion: Motion | None = None
+        # name of a bus -> the bus with its nodes
         self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
         for outlet in self.outlets.values():
             outlet.asked, outlet.began, outlet.guided = self._asked, self._begun, self._guided

@@ -46,13 +46,12 @@ class StationBus(Protocol):
 
     Attributes:
         world: Its time.
-        troubled: Whether some error count may not be zero.
     """
 
     @property
     def world(self) -> World: ...
 
-    troubled: bool
+    troubled: bool  # whether some error count may not be zero
 
     def pending(self, station: "Station") -> None:
         """Called when a station has something to send."""
@@ -65,27 +64,7 @@ class StationBus(Protocol):
 
 
 class Station:
-    """A node's controller.
-
-    Attributes:
-        name: Name in messages.
-        host: Whether it belongs to the loop.
-        ids: Keys of the frames that it receives; None: all.
-        queue: Frames that wait to be sent, the next one first.
-        rank: Priority of that frame.
-        capacity: Largest length of the queue; None: no limit.
-        restart: Time from bus-off until it restarts [ns]; None: never.
-        tec: Transmit error count.
-        rec: Receive error count.
-        link: Its error state, from these counts.
-        connected: Whether its cable is connected.
-        powered: Whether the node is powered.
-        report: Called with error frames; None: they are dropped.
-        went_off: Called at bus-off.
-        came_back: Called after it recovered from bus-off.
-        trying: Whether it is sending a frame that no other station can acknowledge.
-        ready: When it may send again [ns]: an error passive station waits after each frame.
-    """
+    """A node's controller."""
 
     def __init__(
         self,
@@ -97,19 +76,27 @@ class Station:
         capacity: int | None = None,
         restart: int | None = 0,
     ) -> None:
-        """Made by `Wire.attach`; arguments as the attributes."""
-        self.name, self.host, self.capacity, self.restart = name, host, capacity, restart
-        self.ids = ids
+        """Made by `Wire.attach`; the fields say what its arguments are."""
+        self.name = name  # name in messages
+        self.host = host  # whether it belongs to the loop
+        self.capacity = capacity  # largest length of the queue; None: no limit
+        self.restart = restart  # time from bus-off until it restarts [ns]; None: never
+        self.ids = ids  # keys of the frames that it receives; None: all
         self.receive = receive
-        self.queue: deque[Frame] = deque()
-        self.rank = 0
+        self.queue: deque[Frame] = deque()  # frames that wait to be sent, the next one first
+        self.rank = 0  # priority of that frame
+        # tec: transmit error count
+        # rec: receive error count
+        # ready: when it may send again [ns]: an error passive station waits after each frame
         self.tec = self.rec = self.ready = 0
-        self.link = Link.ACTIVE
+        self.link = Link.ACTIVE  # its error state, from these counts
+        # connected: whether its cable is connected
+        # powered: whether the node is powered
         self.connected = self.powered = True
-        self.report: Callable[[Frame], None] | None = None
-        self.went_off: Callable[[], None] | None = None
-        self.came_back: Callable[[], None] | None = None
-        self.trying = False
+        self.report: Callable[[Frame], None] | None = None  # called with error frames; None: they are dropped
+        self.went_off: Callable[[], None] | None = None  # called at bus-off
+        self.came_back: Callable[[], None] | None = None  # called after it recovered from bus-off
+        self.trying = False  # whether it is sending a frame that no other station can acknowledge
         self._wire = wire
 
     @property

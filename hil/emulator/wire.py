@@ -63,33 +63,26 @@ RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 
 class EmulatedWire:
-    """An emulated CAN bus.
-
-    Attributes:
-        name: Its name in the config.
-        world: Its time.
-        rates: Its bit rates.
-        frame_time: Returns the duration of a frame with the most stuff bits and the interframe space [ns].
-        stations: All controllers, in the order in which they were attached.
-        taps: Functions that see every frame.
-        disturbances: Disturbances that act now.
-        busy: Time for which the bus carried frames, interframe spaces included [ns].
-        frames: Number of frames sent without error.
-        errors: Number of error frames.
-        troubled: Whether some receive error count may not be zero.
-    """
+    """An emulated CAN bus."""
 
     def __init__(self, world: World, name: str, rates: BusRates) -> None:
         """Makes an idle bus; arguments as the attributes."""
-        self.world, self.name, self.rates = world, name, rates
+        self.world = world  # its time
+        self.name = name  # its name in the config
+        self.rates = rates  # its bit rates
         self._times = times = WireTimes(rates)
+        # [ns] returns the duration of a frame with the most stuff bits and the interframe space
         self.frame_time = times.frame
-        self.stations: list[Station] = []
-        self.disturbances: list[Disturbance] = []
+        self.stations: list[Station] = []  # all controllers, in the order in which they were attached
+        self.disturbances: list[Disturbance] = []  # disturbances that act now
         self._delivery = Delivery(world, self.stations, self.disturbances)
-        self.taps, self._deliver = self._delivery.taps, self._delivery.deliver
+        self.taps = self._delivery.taps  # functions that see every frame
+        self._deliver = self._delivery.deliver
+        # busy: [ns] time for which the bus carried frames, interframe spaces included
+        # frames: number of frames sent without error
+        # errors: number of error frames
         self.busy = self.frames = self.errors = 0
-        self.troubled = False
+        self.troubled = False  # whether some receive error count may not be zero
         self._online: int | None = None
         self._plain = False
         self._waiting: list[Station] = []  # those with something in their queue

@@ -46,13 +46,6 @@ class SharedRings:
         descriptor: File descriptor of existing memory; None: make new memory.
         writable: Whether to map it for writing; a process that only reads need not.
 
-    Attributes:
-        descriptor: File descriptor of the memory, for the process that shares it.
-        rows: Ring of rows.
-        frames: Ring of `FRAME`.
-        events: Ring of bytes.
-        table: The slots of the rows, shape (capacity, columns).
-
     Raises:
         OSError: The system has no memory to give.
     """
@@ -60,6 +53,7 @@ class SharedRings:
     def __init__(self, columns: int, capacity: Capacity, descriptor: int | None = None, writable: bool = True) -> None:
         sizes = [(8 * columns, capacity.rows), (FRAME.size, capacity.frames), (1, capacity.events)]
         total = PROBLEM + sum(Ring.footprint(*size) for size in sizes)
+        # file descriptor of the memory, for the process that shares it
         self.descriptor = nameless("servoctl recorder", total) if descriptor is None else descriptor
         self._mapped = mmap.mmap(self.descriptor, total, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         memory = memoryview(self._mapped)
@@ -70,7 +64,11 @@ class SharedRings:
         for size in sizes:
             rings.append(Ring(memory[start : start + Ring.footprint(*size)], *size))
             start += Ring.footprint(*size)
+        # rows: ring of rows
+        # frames: ring of `FRAME`
+        # events: ring of bytes
         self.rows, self.frames, self.events = rings
+        # the slots of the rows, shape (capacity, columns)
         table = np.frombuffer(self.rows.slots, count=capacity.rows * columns)
         self.table: Array = table.reshape(capacity.rows, columns)
 

@@ -29,19 +29,16 @@ class Dispatch:
         nodes: Drives, then encoder nodes.
         clock: Clock of the run.
         record: Receives every frame that is sent or received.
-
-    Attributes:
-        buses: Name -> bus.
-        nodes: Drives, then encoder nodes.
-        unknown: Number of received frames with an id that no node uses.
-        taker: Takes each received frame with the name of its bus, in place of the nodes; None: the nodes do.
-        commands: Whether frames that command or feed a drive are sent; if not, nodes are only asked for samples.
     """
 
     def __init__(self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record) -> None:
-        self.buses, self.nodes, self.clock = dict(buses), list(nodes), clock
-        self.unknown = 0
+        self.buses = dict(buses)  # name -> bus
+        self.nodes = list(nodes)  # drives, then encoder nodes
+        self.clock = clock
+        self.unknown = 0  # number of received frames with an id that no node uses
+        # whether frames that command or feed a drive are sent; if not, nodes are only asked for samples
         self.commands = True
+        # takes each received frame with the name of its bus, in place of the nodes; None: the nodes do
         self.taker: Callable[[str, Frame], None] | None = None
         self._due = 0
         self._record, self._now = record, clock.now

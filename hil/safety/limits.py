@@ -21,19 +21,15 @@ class Limits:
         period: Period of the loop [s]. The rate limit allows at most the step of one period, also after a gap.
         now: Clock of the run [ns]. After a late tick less time has passed, so a smaller step is allowed. None: every
             torque follows the one before by one period.
-
-    Attributes:
-        previous: Last torque of each drive, at the joint [actuator unit].
-        last: When it was computed [ns]; 0 before the first.
-        clamped: Whether the last torque of each axis was changed.
     """
 
     def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
         self._drives = list(drives)
         self.confine([drive.torque_limit for drive in drives])
-        self._period, self._now, self.last = period, now, 0
-        self.previous = [0.0] * len(self._drives)
-        self.clamped = [False] * len(self._drives)
+        self._period, self._now = period, now
+        self.last = 0  # when it was computed [ns]; 0 before the first
+        self.previous = [0.0] * len(self._drives)  # [actuator unit] last torque of each drive, at the joint
+        self.clamped = [False] * len(self._drives)  # whether the last torque of each axis was changed
 
     def confine(self, limits: Sequence[float]) -> None:
         """From now on torques stay within these limits, one per drive [actuator unit], and within torque_limit."""

@@ -31,7 +31,6 @@ class Prediction:
     Attributes:
         engine: `c`, `vm` or `numpy`.
         note: Why the requested engine is not used; empty if it is.
-        call: The compiled function with its buffers.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
@@ -42,7 +41,7 @@ class Prediction:
             self.engine, self.note = run_fast(kernel, engine)
         else:
             self.engine, self.note = "vm", f"the plant runs in NumPy: {model.opaque}"
-        self.call = BufferedCall(kernel)
+        self.call = BufferedCall(kernel)  # the compiled function with its buffers
         self._times, self._x, self._u, parameters = self.call.inputs.values()
         (self._ahead,) = self.call.outputs.values()
         parameters[:] = self._parameters

@@ -124,16 +124,6 @@ class Sensing:
         tracking: Checks whether the machine follows `motion`; None: not checked.
         engine: `auto`, `c`, `vm` or `numpy`.
 
-    Attributes:
-        displacements: What is measured.
-        coordinates: Solves for q and v.
-        filtered: Whether speeds are computed from positions even if the drives measure speeds.
-        filter_times: Time constant of the filter of each channel, where one is used [s].
-        skew: Uncertainty of a sample's age [s].
-        residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
-        tracking: Checks whether the machine follows its model; None: not checked.
-        old: Age from which on a channel follows the model [s].
-
     Raises:
         ConfigError: A channel fits no actuator or coordinate, or a degree of freedom is not measured.
         PlantError: The displacements of the motors are not known, or not conjugate to the actuators.
@@ -156,17 +146,21 @@ class Sensing:
         engine: str = "auto",
     ) -> None:
 
-        self.displacements = Displacements(model.plant, channels, start)
-        self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)
+        self.displacements = Displacements(model.plant, channels, start)  # what is measured
+        self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)  # solves for q and v
         require_observability(model, self.coordinates, start)
-        self._model, self._motion, self.filtered = model, motion, filtered
-        self.tracking = tracking
-        self.skew = period if skew is None else skew
-        self.old, self._period = round(OLD * period * SECOND) / SECOND, round(period * SECOND)
+        self._model, self._motion = model, motion
+        self.filtered = filtered  # whether speeds are computed from positions even if the drives measure speeds
+        self.tracking = tracking  # checks whether the machine follows its model; None: not checked
+        self.skew = period if skew is None else skew  # [s] uncertainty of a sample's age
+        self.old = round(OLD * period * SECOND) / SECOND  # [s] age from which on a channel follows the model
+        self._period = round(period * SECOND)
+        # [s] time constant of the filter of each channel, where one is used
         self.filter_times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
         ]
         self._filters = [RateFilter(time) for time in self.filter_times]
+        # largest residual of redundant displacements [joint unit]; None: by the resolutions
         self.residual_tolerance = residual_tolerance
         self._feedbacks = [channel.feedback for channel in channels]
         self._no_prediction = [math.nan] * len(channels)

@@ -78,13 +78,11 @@ class DisturbanceObserver:
         model: The plant; its task is not used.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
         engine: `auto`, `c`, `vm` or `numpy`.
-
-    Attributes:
-        n: Number of coordinates.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        self._model, self._tolerance, self.n = model.plain, rank_tolerance, model.n
+        self._model, self._tolerance = model.plain, rank_tolerance
+        self.n = model.n  # number of coordinates
         self._rest = np.zeros(model.n)
         further = {"acceleration": model.n}
         self._function = StateFunction("disturbance", self._model, self._torques, ("d", "shares"), engine, further)
@@ -118,24 +116,6 @@ class TrackingMonitor:
         share: Allowed disturbance as a share of the torque limits.
         period: Period of the loop [s].
         estimated: Whether the law works with an estimate of the disturbance.
-
-    Attributes:
-        observer: Disturbance observer of the model.
-        limits: Torque limits, shape (m,) [actuator units].
-        share: Allowed disturbance as a share of the torque limits.
-        estimated: Whether the law works with an estimate of the disturbance.
-        longest: Time without a tick after which the window restarts [s].
-        resolved: Smallest torque that a report tells from none, shape (m,) [actuator units].
-        felt: Smallest difference of a reported torque that counts alone, shape (m,) [actuator units].
-        lag: Time by which a torque may act late, as a share of a window.
-        quick: Length of a short window [s].
-        most_windows: Numbers of short and of long windows within `arrival.LONGEST`.
-        least, quick_least: Smallest torques that are judged by the motion in a window and in a short one, shape (m,)
-            [actuator units].
-        friction: Torques that friction and loads do not take, shape (m,) [actuator units].
-        unproved: Numbers of the motors that stage zero has not proved, from the next `begin` on.
-        slow: Speed below which a joint stands, shape (m,) [joint unit/s].
-        floors: `floor` at the last pose where it was needed, shape (m,); NaN before.
     """
 
     def __init__(
@@ -147,16 +127,30 @@ class TrackingMonitor:
         period: float,
         estimated: bool = False,
     ) -> None:
-        self.observer, self._drives, self.limits, self.share = observer, drives, limits, share
-        self.estimated, self.longest, self.lag = estimated, GAP * period, LAG * period / WINDOW
+        self.observer = observer  # disturbance observer of the model
+        self._drives = drives
+        self.limits = limits  # [actuator units] torque limits, shape (m,)
+        self.share = share  # allowed disturbance as a share of the torque limits
+        self.estimated = estimated  # whether the law works with an estimate of the disturbance
+        self.longest = GAP * period  # [s] time without a tick after which the window restarts
+        self.lag = LAG * period / WINDOW  # time by which a torque may act late, as a share of a window
+        # [actuator units] smallest torque that a report tells from none, shape (m,)
         self.resolved = 2.0 * np.array([drive.torque_step for drive in drives])
+        # [actuator units] smallest difference of a reported torque that counts alone, shape (m,)
         self.felt = FELT * limits + self.resolved
-        self.quick = (QUICK - 0.5) * period  # so that the ticks of a window do not depend on their lateness
+        # [s] length of a short window, so that the ticks of a window do not depend on their lateness
+        self.quick = (QUICK - 0.5) * period
+        # numbers of short and of long windows within `arrival.LONGEST`
         self.most_windows = round(LONGEST / (QUICK * period)), round(LONGEST / WINDOW)
+        # [actuator units] smallest torques that are judged by the motion in a window and in a short one, shape (m,)
         self.least, self.quick_least = VISIBLE * limits, max(VISIBLE, share) * limits
-        self.friction = (np.inf if estimated else BEYOND * share) * limits  # the law meets a load by its estimate
+        # [actuator units] torques that friction and loads do not take, shape (m,); the law meets a load by its estimate
+        self.friction = (np.inf if estimated else BEYOND * share) * limits
+        # [joint unit/s] speed below which a joint stands, shape (m,)
         self.slow = STILL * np.array([drive.speed_limit for drive in drives])
+        # `floor` at the last pose where it was needed, shape (m,); NaN before
         self.floors = np.full(len(limits), np.nan)
+        # numbers of the motors that stage zero has not proved, from the next `begin` on
         self.unproved: Sequence[int] = ()
         self._errors: Errors | None = None
         self.begin()

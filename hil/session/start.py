@@ -63,19 +63,15 @@ class Request:
 
 
 class ReadyRun:
-    """A run that may begin.
-
-    Attributes:
-        name: Name of the config.
-        notes: What the operator should know before it begins.
-        setup: The config, ready for drives.
-        stage: Last stage.
-    """
+    """A run that may begin."""
 
     def __init__(
         self, request: Request, setup: RigSetup, environment: Environment, stage: Stage, notes: list[str]
     ) -> None:
-        self.name, self.setup, self.stage, self.notes = setup.run.name, setup, stage, notes
+        self.name = setup.run.name  # name of the config
+        self.setup = setup  # the config, ready for drives
+        self.stage = stage  # last stage
+        self.notes = notes  # what the operator should know before it begins
         self._request, self._environment = request, environment
 
     @property

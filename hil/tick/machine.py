@@ -87,12 +87,8 @@ class CompiledTick:
         stops_on: Codes of the statuses of the law that stop the run.
 
     Attributes:
-        ffi: cffi of the functions.
-        tick: The struct in C.
-        functions: The functions of `c/tick.h`.
         numbers: Name -> array of doubles.
         times: Name -> array of whole numbers, mostly times [ns].
-        wires: What the frames of each node mean.
     """
 
     def __init__(
@@ -109,9 +105,11 @@ class CompiledTick:
         predicts: bool,
         stops_on: frozenset[int],
     ) -> None:
+        # ffi: cffi of the functions
+        # functions: the functions of `c/tick.h`
         self.ffi, self.functions = library()
-        self.wires = wires
-        self.tick: Any = self.ffi.new("tick *")
+        self.wires = wires  # what the frames of each node mean
+        self.tick: Any = self.ffi.new("tick *")  # the struct in C
         self._kept: list[Any] = []
         n, m = len(controller.tick.q), len(drives)
         self._sizes(n, m, len(nodes))

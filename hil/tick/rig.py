@@ -30,21 +30,14 @@ PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom 
 
 
 class TickRig(CanRig):
-    """Drives and encoder nodes on CAN; arguments as of `CanRig`.
+    """Drives and encoder nodes on CAN; arguments as of `CanRig`."""
 
-    Attributes:
-        ticks: Number of ticks that C did.
-        given_back: Why C gave ticks back -> how often.
-        machine: Tables and state of the tick in C; None: ticks do not run in C.
-        sockets: The buses in C; None: Python sends and receives.
-        decided: Whether C has decided the present tick.
-        complete: Whether C has done a tick since it got the state.
-    """
-
-    ticks = 0
-    given_back: Mapping[str, int] = MappingProxyType({})
-    machine: CompiledTick | None = None
-    sockets: TickSockets | None = None
+    ticks = 0  # number of ticks that C did
+    given_back: Mapping[str, int] = MappingProxyType({})  # why C gave ticks back -> how often
+    machine: CompiledTick | None = None  # tables and state of the tick in C; None: ticks do not run in C
+    sockets: TickSockets | None = None  # the buses in C; None: Python sends and receives
+    # decided: whether C has decided the present tick
+    # complete: whether C has done a tick since it got the state
     decided = complete = _loaded = False
     stretch: Stretch | None = None  # does several ticks in one call; None: there is none
     _left: int | None = None

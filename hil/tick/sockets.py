@@ -25,11 +25,6 @@ class TickSockets:
         nodes: Drives, then encoder nodes.
         commands: How each drive is commanded.
         clock: Clock of the run.
-
-    Attributes:
-        buses: In the order of their numbers.
-        names: Names of the buses.
-        struct: The struct in C.
     """
 
     def __init__(
@@ -40,8 +35,11 @@ class TickSockets:
         commands: Sequence[tuple[Drive, Encoding]],
         clock: WallClock,
     ) -> None:
-        self.buses, self.names, self._machine = list(buses.values()), list(buses), machine
+        self.buses = list(buses.values())  # in the order of their numbers
+        self.names = list(buses)  # names of the buses
+        self._machine = machine
         ffi = self._ffi = machine.ffi
+        # struct: the struct in C
         self.struct = struct = ffi.new("tick_sockets *")
         messages = max(1, machine.tick.messages)
         arrays: dict[str, Any] = {

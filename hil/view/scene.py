@@ -51,16 +51,13 @@ class BoundHistory:
 
 
 class _Bound:
-    """One bound.
-
-    Attributes:
-        name: Its name.
-        facts: `h`, `least` since the start, `holds`, `since` and `until` of the present or last hold [s], `time` of
-            all holds [s], `given_up`: task row -> most in this hold [unit/s^2], and `lack`.
-    """
+    """One bound."""
 
     def __init__(self, name: str, h: int, active: int, lack: int) -> None:
-        self.name, self._h, self._active, self._lack = name, h, active, lack
+        self.name = name  # its name
+        self._h, self._active, self._lack = h, active, lack
+        # `h`, `least` since the start, `holds`, `since` and `until` of the present or last hold [s], `time` of all
+        # holds [s], `given_up`: task row -> most in this hold [unit/s^2], and `lack`
         self.facts: dict[str, Any] = {
             "h": None, "least": None, "holds": False, "since": None, "until": None, "time": 0.0, "given_up": {},
             "lack": 0.0,
@@ -192,12 +189,6 @@ class Scene:
         columns: Columns of a row, in order.
         rates: Name of a bus -> its bit rates, in the order of the buses' numbers.
         machine: Draws the plant; None: no drawing.
-
-    Attributes:
-        events: Events as in the run folder; the oldest are dropped if there are too many.
-        dropped: Number of dropped events.
-        rows: Number of rows read.
-        missed: Number of rows that were overwritten before they were read.
     """
 
     def __init__(
@@ -219,7 +210,11 @@ class Scene:
         self._lateness: deque[tuple[float, Array]] = deque()
         self._skips = 0
         self._buses = [BusTraffic(name, each) for name, each in rates.items()]
+        # events as in the run folder; the oldest are dropped if there are too many
         self.events: list[dict[str, Any]] = []
+        # dropped: number of dropped events
+        # rows: number of rows read
+        # missed: number of rows that were overwritten before they were read
         self.dropped = self.rows = self.missed = 0
 
     def look(self) -> bool:

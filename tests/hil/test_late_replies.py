@@ -26,6 +26,17 @@ def test_a_reply_that_is_late_by_more_than_a_period_is_as_old_as_it_is(periods: 
     assert len(seen) > 150 and seen == pytest.approx(periods * PERIOD, abs=0.1 * PERIOD)  # and the frame on the wire
 
 
+def test_a_sample_that_waits_behind_heartbeats_is_dated_by_its_sync() -> None:
+    played = play("A", duration=0.3)
+    full = played.rows_in("full")
+    for axis in range(1, 5):
+        age, speed = played[f"age.joint{axis}"][full], played[f"true_v.joint{axis}"][full]
+        assert np.ptp(age) > 1e-4  # in some ticks the heartbeats of six drives go first
+        moves = np.abs(speed) > 0.5 * np.abs(speed).max()
+        error = (played[f"q.joint{axis}"] - played[f"true_q.joint{axis}"])[full][moves] / speed[moves] - age[moves]
+        assert np.ptp(error) < 2e-5 and error == pytest.approx(5e-5, abs=2e-5)  # the SYNC itself takes 0.05 ms
+
+
 REPLYING = ["V rack mit", "V rack moteus", "V rack robstride"]  # protocols whose drives answer each command
 
 
