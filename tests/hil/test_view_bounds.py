@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from hil.view.bounds import BoundHistory
 
+from hil.view.scene import BoundHistory
 from servoctl.types import Array
 
 COLUMNS = ("t", "bound.wall", "bound_active.wall", "bound_lack.wall", "given_up.x", "given_up.y", "bound.free")

@@ -9,9 +9,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from hil.view.broadcast import Broadcast
 
-from hil.view.server import ASSETS, LARGEST_BODY, PageServer
+from hil.view.server import ASSETS, LARGEST_BODY, Broadcast, PageServer
 
 TOKEN = "the-token"
 JSON = {"Content-Type": "application/json"}
