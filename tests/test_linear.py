@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction

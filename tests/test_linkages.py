@@ -17,7 +17,7 @@ from plants.parallelogram import Parallelogram
 from plants.slider_crank import SliderCrank
 from plants.three_rrr import ThreeRRR
 from servoctl.assembly.evaluate import fundamental_acceleration
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions

@@ -27,7 +27,7 @@ from hil.protocols.nodes import node_class, twins
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.mechanics.friction import friction_of
+from servoctl.mechanics.actuator_parameters import friction_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import Array

@@ -10,7 +10,7 @@ from hil.safety.proof import ProofPlan
 from hil.sensing.gravity import Hold
 from hil.sensing.sensing import Sensing
 from servoctl.config.hil import Hil
-from servoctl.mechanics.friction import friction_of
+from servoctl.mechanics.actuator_parameters import friction_of
 from servoctl.mechanics.plant import Plant
 
 QUARTER = 0.01  # [s] shortest time for which a torque of the test in stage zero keeps its sign

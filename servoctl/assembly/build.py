@@ -26,10 +26,9 @@ from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.law import Law
 from servoctl.laws.secondary import Secondary
+from servoctl.mechanics.actuator_parameters import armature_of, with_armature, with_friction
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
-from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rotors import armature_of, with_armature
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.mechanics.spatial.task import Orientation, Pose, Position

@@ -19,9 +19,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.extension import Shared, shared_inputs
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.task_map import VANISHES, TaskMap
+from servoctl.mechanics.task_map import VANISHES, Shared, TaskMap, shared_inputs
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop

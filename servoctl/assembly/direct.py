@@ -12,9 +12,9 @@ import numpy as np
 from servoctl.assembly import start as starts
 from servoctl.assembly.estimation import errors_of, measured_by
 from servoctl.assembly.gains import all_gains
+from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
 from servoctl.assembly.realism import build_machine, build_realism, with_effects
 from servoctl.assembly.run import ENGINES, Run
-from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
 from servoctl.assembly.values import build_equations, one_per_name
 from servoctl.config.problems import validate_realism
 from servoctl.config.realism import RealismConfig

@@ -15,7 +15,7 @@ from servoctl.config.realism import MachineConfig, RealismConfig
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.friction import FIELDS, Friction, friction_of
+from servoctl.mechanics.actuator_parameters import FIELDS, Friction, friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing

@@ -11,9 +11,9 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, FrictionConfig, PlantConfig
 from servoctl.config.robot import PlacementConfig, RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
-from servoctl.mechanics.friction import Friction
+from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
+from servoctl.mechanics.actuator_parameters import Friction
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rotors import FIELD as ROTORS
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder

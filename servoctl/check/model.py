@@ -11,10 +11,10 @@ from servoctl.assembly import Run
 from servoctl.assembly.start_warnings import JointUse, joint_uses
 from servoctl.check.sections import Section, counted, shortened
 from servoctl.errors import ServoctlError
+from servoctl.mechanics.actuator_parameters import friction_of
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.division import parts_in_words
-from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.hierarchy import largest, level_reports, motions
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.spatial.description import IMPOSSIBLE

@@ -18,8 +18,7 @@ from servoctl.export.files import write
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.source import Facts, StandaloneSource, law
-from servoctl.export.trial import example, test
-from servoctl.export.vectors import Vector, vectors
+from servoctl.export.trial import Vector, example, test, vectors
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 from servoctl.version import VERSION

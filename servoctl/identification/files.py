@@ -1,9 +1,11 @@
-"""Writes the folder of an identification."""
+"""Writes the folder of an identification, with its pictures."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from servoctl.assembly import Run
@@ -11,9 +13,105 @@ from servoctl.config.files import moved
 from servoctl.config.load import dump
 from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
-from servoctl.identification.pictures import pictures
 from servoctl.identification.result import Identification
+from servoctl.report.style import INK, PALETTE, QUIET, axis_label, blank, chosen, drawing_style
 from servoctl.run_folder.files import replace
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+TALLEST = 40  # most values in the picture of the parameters; the best known are left out first
+
+
+def pictures(result: Identification) -> Iterator[tuple[str, "Figure"]]:
+    """Yields file name and figure of each picture."""
+    with drawing_style():
+        yield "torque.png", _torques(result)
+        yield "parameters.png", _parameters(result)
+
+
+def _torques(result: Identification) -> "Figure":
+    """Per actuator: torque measured, before and after; and below it what stays unexplained."""
+    rows, fit = result.fit.rows, result.fit
+    errors = {"before": result.torque_error(fit.unknowns.before), "after": result.torque_error(fit.x)}
+    names = chosen(result.plant.actuators)
+    figure = blank(7.2, 0.8 + 2.9 * len(names))
+    figure.suptitle(f"{result.config}: torques", x=0.012, ha="left", fontweight="bold", parse_math=False)
+    panels = figure.subplots(2 * len(names), 1, sharex=True, height_ratios=[2, 1] * len(names), squeeze=False)[:, 0]
+    time, ticks = _axis(rows.t, rows.log)
+    for k, name in enumerate(names):
+        j = list(result.plant.actuators).index(name)
+        above, below = panels[2 * k], panels[2 * k + 1]
+        measured = rows.torque[:, j]
+        lines = {"measured": measured} | {which: measured + error[:, j] for which, error in errors.items()}
+        for (which, y), colour, width in zip(
+            lines.items(), (QUIET, PALETTE[1], PALETTE[0]), (2.4, 1.0, 1.0), strict=True
+        ):
+            above.plot(time, _cut(y, rows.log), color=colour, linewidth=width, label=which)
+        above.set_ylabel(axis_label(name, result.plant.actuators[name]), parse_math=False)
+        above.legend(fontsize=7, ncols=3, loc="upper right")
+        below.plot(time, _cut(errors["after"][:, j], rows.log), color=PALETTE[0], linewidth=1.0)
+        below.axhline(0.0, color=INK, linewidth=0.5)
+        below.set_ylabel("error after", fontsize=7)
+        for axes in (above, below):
+            _shade_validation(axes, time, rows.fitted)
+    panels[-1].set_xlabel("time of the logs, one after the other [s]; shaded: rows not used for the fit" if ticks else
+                          "t [s]; shaded: rows not used for the fit")  # fmt: skip
+    return figure
+
+
+def _axis(t: Array, log: Array) -> tuple[Array, bool]:
+    """Times of the rows, several logs one after the other; and whether there are several."""
+    several = len(np.unique(log)) > 1
+    if not several:
+        return t, False
+    time, end = np.zeros(len(t)), 0.0
+    for number in np.unique(log):
+        rows = log == number
+        time[rows] = end + t[rows] - t[rows][0]
+        end = float(time[rows][-1]) + 0.02 * float(np.ptp(t[rows]))
+    return time, True
+
+
+def _cut(y: Array, log: Array) -> Array:
+    """The values with a gap where another log begins."""
+    found = y.copy()
+    found[1:][np.diff(log) != 0] = np.nan
+    return found
+
+
+def _shade_validation(axes: "Axes", time: Array, fitted: Array) -> None:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], (~fitted).astype(int), [0]])))
+    for begin, end in edges.reshape(-1, 2):
+        axes.axvspan(time[begin], time[end - 1], color="#EEEEEE", linewidth=0, zorder=0)
+
+
+def _parameters(result: Identification) -> "Figure":
+    """Relative standard deviation of each sum that the logs determine, and what they cannot tell apart."""
+    entries = sorted(result.base, key=lambda entry: entry["sigma"] / (abs(entry["value"]) or 1e-300))[-TALLEST:]
+    share = [100.0 * entry["sigma"] / (abs(entry["value"]) or np.nan) for entry in entries]
+    alone = [group[0] for group in result.unidentifiable if len(group) == 1]
+    lines = [f"only act together: {', '.join(group)}" for group in result.unidentifiable if len(group) > 1]
+    lines += [f"no effect in these logs: {', '.join(alone)}"] if alone else []
+    figure = blank(7.2, 1.6 + 0.22 * len(entries) + 0.2 * len(lines))
+    figure.suptitle(f"{result.config}: how well the values are known", x=0.012, ha="left", fontweight="bold",
+                    parse_math=False)  # fmt: skip
+    axes = figure.add_subplot()
+    known = [(i, value) for i, value in enumerate(share) if np.isfinite(value)]
+    shades = [PALETTE[1] if value > 10.0 else PALETTE[0] for _, value in known]
+    axes.barh([i for i, _ in known], [value for _, value in known], height=0.6, color=shades)
+    axes.axvline(10.0, color=INK, linewidth=0.6)
+    if known:
+        axes.set_xscale("log")
+    labels = [entry["sum"] if len(entry["sum"]) < 60 else f"{entry['sum'][:57]}..." for entry in entries]
+    axes.set_yticks(range(len(entries)), labels, fontsize=7, parse_math=False)
+    axes.set_xlabel("standard deviation [% of the value]; beyond 10 %: poorly determined\n" + "\n".join(
+        line if len(line) < 110 else f"{line[:107]}..." for line in lines), fontsize=8, parse_math=False)  # fmt: skip
+    return figure
+
 
 REFERENCE, CONFIG = "excite.csv", "excite.yaml"
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
-from servoctl.identification.log import read_logs
-from servoctl.identification.machine import simulated_machine
+from servoctl.identification.log import read_logs, simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import FitRows, Raw, cutoff_of, raw_rows, thinned
 from servoctl.identification.selection import select

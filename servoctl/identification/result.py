@@ -7,11 +7,11 @@ import numpy as np
 
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
-from servoctl.identification.machine import SimulatedMachine
+from servoctl.identification.log import SimulatedMachine
 from servoctl.identification.solution import FLOOR, Fit, is_physical
 from servoctl.identification.unknowns import MOMENTS
+from servoctl.mechanics.actuator_parameters import FIELD
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rotors import FIELD
 from servoctl.run_folder.values import plain
 from servoctl.types import Array
 from servoctl.version import VERSION

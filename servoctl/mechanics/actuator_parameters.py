@@ -2,16 +2,40 @@
 
 Design: the class of such a plant derives from the plant's own class, so it still is a `Robot` or a `LagrangianPlant`.
 What is added is one more parameter field, which compiled code, identification and model errors treat like all others.
+
+Rotors, with the inertia J of each at its actuator:
+
+    M  ->  M + B diag(J) B^T,   Q  ->  Q - B diag(J) (dB^T/dt) v
+
+A rotor has the speed B^T v, so its kinetic energy is J (B^T v)^2 / 2; both terms follow from it.
+
+Source: the usual model of a geared motor, whose rotor turns about an axis that does not move (Featherstone 2008,
+section 9.6, with the gyroscopic terms left out).
+
+Friction:
+
+    B u  ->  B (u - coulomb tanh(s / speed) - viscous s),   s = B^T v
+
+tanh for the sign of a speed is usual: it keeps the force smooth.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
-from servoctl.engine.parameters import cached_values
-from servoctl.errors import PlantError
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.kernel import Kernel, directional, inputs
+from servoctl.engine.parameters import SameStructure, cached_values, parameter_values, with_parameters
+from servoctl.engine.structured import Sparse
+from servoctl.engine.symbol import is_symbolic, to_sx
+from servoctl.engine.trace import trace
+from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation
+from servoctl.types import Array
 
 Values = Mapping[str, tuple[float, ...]]  # field -> one number per actuator
 
@@ -66,3 +90,180 @@ def _class(kind: type[Plant], methods: Any, names: tuple[str, ...]) -> Any:
     fields = [(name, tuple[float, ...], dataclasses.field(default=none, kw_only=True)) for name in names]
     frozen = not dataclasses.is_dataclass(kind) or kind.__dataclass_params__.frozen
     return dataclasses.make_dataclass(kind.__name__, fields, bases=(methods, kind), frozen=frozen)
+
+
+FIELD = "armature"  # [kg m^2, or kg] parameter of a plant with rotors: inertia of each at the actuator's own coordinate
+STEP = 1e-5  # step of a central difference, relative to the state: near the cube root of the unit roundoff
+
+
+class _Turning(Plant):
+    """The methods that rotors change; the class of a plant with rotors has them before those of its own class."""
+
+    per_actuator = (FIELD,)
+
+    def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
+        plain: Any = super()
+        M, J = plain.mass_matrix(q, t), np.array(armature_of(self))
+        if isinstance(M, Sparse) and self.actuation(q, t) is None:
+            on = M.rows == M.columns
+            if int(on.sum()) == len(M):
+                diagonal: Sparse = M.with_values(np.where(on, M.values + J[M.rows], M.values))
+                return diagonal
+        B = dense_actuation(self, q, t)
+        rotors = (B * J) @ B.T
+        # the same numbers, from fewer expressions, and symmetric for certain
+        turning: Array = np.asarray(M) + np.where(np.tri(len(q), dtype=bool), rotors, rotors.T)
+        return turning
+
+    def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
+        Q = np.asarray(super().right_hand_side(q, v, t))
+        rate = _rate(self, q, v, t)
+        if rate is None:
+            return Q
+        turned: Array = Q - dense_actuation(self, q, t) @ (np.array(armature_of(self)) * rate)
+        return turned
+
+    def energy(self, q: Array, v: Array, t: float) -> Any:
+        known = super().energy(q, v, t)
+        if known is None:
+            return None
+        speeds = dense_actuation(self, q, t).T @ v
+        return known + 0.5 * np.sum(np.array(armature_of(self)) * speeds**2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the class is made at run time, so a copy is made from the plant without rotors
+        return with_armature, (without_armature(self), armature_of(self))
+
+
+def with_armature(plant: Plant, armature: Sequence[float]) -> Plant:
+    """The plant with the inertia of rotors at its actuators.
+
+    Args:
+        plant: A plant; if it has rotors already, these take their place.
+        armature: One inertia per actuator, at the actuator's own coordinate [kg m^2, kg where it gives a force].
+
+    Raises:
+        PlantError: The plant has no actuators, or a parameter `armature` of its own.
+    """
+    return with_fields(without_armature(plant), _Turning, {FIELD: tuple(armature)}, "rotor")
+
+
+def armature_of(plant: Plant) -> tuple[float, ...] | None:
+    """The inertia of each rotor that a plant has by `with_armature`; None without."""
+    return getattr(plant, FIELD) if isinstance(plant, _Turning) else None
+
+
+def without_armature(plant: Plant) -> Plant:
+    """The plant that `with_armature` was given; other plants themselves."""
+    return without_fields(plant, _Turning, (FIELD,))
+
+
+def _rate(plant: Plant, q: Array, v: Array, t: Any) -> Array | None:
+    """`(dB^T/dt) v`, shape (m,), on numbers or symbols; None where B is constant."""
+    kernel = _kernel(SameStructure(plant))
+    if isinstance(kernel, ServoctlError):
+        if is_symbolic(q, v):
+            raise kernel
+        h = STEP * max(1.0, float(np.abs(q).max(initial=0.0))) / max(1.0, float(np.abs(v).max(initial=0.0)))
+        ahead, behind = (np.asarray(dense_actuation(plant, q + s * v, t + s), dtype=float) for s in (h, -h))
+        difference: Array = (ahead - behind).T @ v / (2.0 * h)
+        return difference
+    return None if kernel is None else kernel(t, q, v, parameter_values(plant))[0]
+
+
+@lru_cache(maxsize=64)
+def _kernel(key: SameStructure) -> Kernel | ServoctlError | None:
+    """(t, q, v, p) -> `(dB^T/dt) v`; None where B is constant, or why it cannot be traced."""
+    plant = key.thing
+    n, count = len(plant.coordinates), len(parameter_values(plant))
+    symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})
+    t, q, v, p = symbols.values()
+    try:
+        B = np.asarray(trace(dense_actuation, with_parameters(plant, p), q, t[0]))
+    except (TraceError, PlantError) as error:
+        return error
+    if not ca.depends_on(to_sx(B), to_sx(np.concatenate([t, q]))):
+        return None
+    speeds = np.asarray(B.T @ v, dtype=object)
+    # along (q' = v, t' = 1) at a fixed v
+    rate = directional(speeds, np.concatenate([q, t]), np.concatenate([v, np.array([1.0], dtype=object)]))
+    return Kernel.compile("rotors", symbols, {"rate": rate})
+
+
+FIELDS = {"coulomb": "friction_coulomb", "viscous": "friction_viscous", "speed": "friction_speed"}
+"""Part of a `Friction` -> parameter of a plant that has it."""
+
+
+def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -> Any:
+    """Friction torque or force at the actuators.
+
+    Args:
+        speed: Speeds of the actuators, B^T v.
+        coulomb: Dry friction [actuator units].
+        viscous: Friction per speed.
+        friction_speed: Speed at which dry friction reaches tanh(1) = 0.76 of its size: it is smooth around rest.
+    """
+    return coulomb * np.tanh(speed / friction_speed) + viscous * speed
+
+
+@dataclasses.dataclass(frozen=True)
+class Friction:
+    """Friction at the actuators."""
+
+    coulomb: tuple[float, ...]  # [actuator units] dry friction, per actuator
+    viscous: tuple[float, ...]  # per speed, per actuator
+    speed: tuple[float, ...]  # at which dry friction is tanh(1) of its size, per actuator
+
+    def resistance(self, s: Array) -> Array:
+        """Friction at the actuators at the speeds s = B^T v, shape (m,)."""
+        loss: Array = friction_loss(s, np.array(self.coulomb), np.array(self.viscous), np.array(self.speed))
+        return loss
+
+    def steepness(self) -> Array:
+        """Slope of the friction at rest, coulomb / speed + viscous, shape (m,)."""
+        slope: Array = np.array(self.coulomb) / np.array(self.speed) + np.array(self.viscous)
+        return slope
+
+
+class _Rubbing(Plant):
+    """The methods that friction changes; the class of a plant with friction has them before those of its own class."""
+
+    def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
+        B = dense_actuation(self, q, t)
+        friction = friction_of(self)
+        assert friction is not None
+        Q: Array = np.asarray(super().right_hand_side(q, v, t)) - B @ friction.resistance(B.T @ v)
+        return Q
+
+    def energy(self, q: Array, v: Array, t: float) -> float | None:
+        return None  # friction dissipates it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the class is made at run time, so a copy is made from the plant without friction
+        return with_friction, (without_friction(self), friction_of(self))
+
+
+def with_friction(plant: Plant, friction: Friction) -> Plant:
+    """The plant with friction at its actuators, which a law then knows and cancels.
+
+    Args:
+        plant: A plant without friction.
+        friction: One number per actuator.
+
+    Raises:
+        PlantError: The plant has no actuators, or a parameter with the name of a new one.
+    """
+    values = {name: getattr(friction, part) for part, name in FIELDS.items()}
+    return with_fields(plant, _Rubbing, values, "friction")
+
+
+def friction_of(plant: Plant) -> Friction | None:
+    """The friction that a plant has by `with_friction`; None without."""
+    if not isinstance(plant, _Rubbing):
+        return None
+    return Friction(**{part: getattr(plant, name) for part, name in FIELDS.items()})
+
+
+def without_friction(plant: Plant) -> Plant:
+    """The plant that `with_friction` was given; other plants themselves."""
+    return without_fields(plant, _Rubbing, FIELDS.values())

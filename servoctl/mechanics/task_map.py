@@ -4,15 +4,28 @@ Design: whether an input acts on a row is decided by numbers, not by the structu
 under Phi. A row whose T is zero at every state has a higher relative degree than its kind suggests. A row that depends
 on the rows above it adds no direction. The results name both. A row that no motion of the machine changes, as the
 height of a planar arm's tip, needs no input as long as it asks for nothing.
+
+Rows that share their inputs, and whether a dynamic extension makes them independent:
+
+    y'' = a(q, v) + T(q) u,   rank T < r:  K T = 0, T N = 0,  K and N orthonormal bases
+    integrators before the shared inputs turn these into states; then the inputs N appear
+    in y'''   if  K d(a + T u)/dv G N  has the rank r - rank T,   G = Phi B
+    in y''''  if  K d(a + T u)/dq G N  has that rank
+
+This is decided by numbers too: central differences at random states and inputs, which also
+serve plants without symbols. It is the first step of the dynamic extension algorithm, with one or two integrators. It
+does not find extensions that need more.
+
+Source: Isidori, Nonlinear Control Systems, 5.4 (dynamic extension); the projected form is ours.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose, frobenius
+from servoctl.engine.linalg import decompose, frobenius, solve_upper
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
@@ -132,3 +145,138 @@ def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:
     if len(T):
         mark(0, len(T), 0, decompose(T, rank_tolerance, scale).rank)
     return adds
+
+
+STEP = 1e-5  # [units of q and v] step of central differences
+COUNTS = 1e-5  # a singular value counts above this times its reference size
+SAME = 1e-6  # two directions that differ by less are the same
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Task rows on which too few combinations of the inputs act."""
+
+    rank: int  # number of independent rows among all required rows
+    rows: tuple[int, ...]  # indices of the rows that share inputs
+    combinations: int  # number of combinations of the inputs that act on them
+    # actuator -> its share in the combination, the largest 1, if there is one combination and it is the same at all
+    # states; else the actuators that act on the rows, all with 0
+    inputs: dict[str, float]
+    # number of integrators before those inputs that makes the rows independent, 1 or 2; None: neither
+    integrators: int | None
+
+    @property
+    def combination(self) -> str:
+        """The combination in words: `F1 + F2 - 0.5 F3`, or the names of the actuators."""
+        if not any(self.inputs.values()):
+            return ", ".join(self.inputs)
+        text = ""
+        for name, share in self.inputs.items():
+            size = "" if abs(abs(share) - 1.0) < SAME else f"{abs(share):.3g} "
+            sign = (" - " if share < 0 else " + ") if text else ("-" if share < 0 else "")
+            text += f"{sign}{size}{name}"
+        return text
+
+
+def shared_inputs(
+    model: Model, states: Sequence[State], rows: Sequence[int], passive_tolerance: float
+) -> Shared | None:
+    """The rows that share inputs at every state.
+
+    Args:
+        model: Plant and task.
+        states: States to evaluate; those at which a term is not finite do not count.
+        rows: Indices of the task rows that count.
+        passive_tolerance: Rank tolerance of the passive constraints.
+
+    Returns:
+        None if the rows are independent at one of the states, or if no state has finite terms.
+    """
+    required = list(rows)
+    assembled = [assemble(state, model.matrices(state), passive_tolerance) for state in states]
+    terms = [at for at in assembled if at.finite and at.positive]
+    if not required or not terms:
+        return None
+    ranks = [_rank(at.task_map[required]) for at in terms]
+    if max(ranks) == len(required):
+        return None
+    generic = [at for at, rank in zip(terms, ranks, strict=True) if rank == max(ranks)]
+    members = [required[i] for i in _sharing([at.task_map[required] for at in generic])]
+    if not members:
+        return None
+    parts = [at.task_map[members] for at in generic]
+    counts = [_integrators(model, at, required, passive_tolerance) for at in generic]
+    fewest = min([count for count in counts if count is not None], default=None)
+    inputs = _named(parts, list(model.plant.actuators))
+    return Shared(max(ranks), tuple(members), max(_rank(T) for T in parts), inputs, fewest)
+
+
+def _rank(T: Array) -> int:
+    sizes = np.linalg.svd(T, compute_uv=False)
+    return int(np.sum(sizes > COUNTS * max(sizes.max(initial=0.0), 1e-300)))
+
+
+def _sharing(matrices: Sequence[Array]) -> list[int]:
+    """Rows in a dependence: those with an entry in the left null space K of T, at any state."""
+    members: set[int] = set()
+    for T in matrices:
+        sizes = np.linalg.norm(T, axis=1)  # rows may have different units: compare their directions
+        scaled = T / np.where(sizes > 0.0, sizes, 1.0)[:, None]
+        U, values, _ = np.linalg.svd(scaled)
+        K = U[:, int(np.sum(values > COUNTS * values.max(initial=0.0))) :]
+        members |= {i for i, part in enumerate(K) if np.abs(part).max(initial=0.0) > 1e-3}
+    return sorted(members)
+
+
+def _named(matrices: Sequence[Array], actuators: list[str]) -> dict[str, float]:
+    """The combination of inputs that all rows share, or the names of the inputs that act on them."""
+    directions = []
+    for T in matrices:
+        _, values, Vt = np.linalg.svd(T)
+        # scaled to largest entry 1; the first of equally large ones, so that the sign is the same at all states
+        main = Vt[0] / Vt[0][np.argmax(np.abs(Vt[0]) > (1 - SAME) * np.abs(Vt[0]).max())]
+        directions.append(main if values[1:].max(initial=0.0) <= COUNTS * values[0] else np.full(len(main), np.nan))
+    acting = np.max([np.abs(T).max(axis=0) for T in matrices], axis=0)
+    names = [name for name, size in zip(actuators, acting, strict=True) if size > COUNTS * acting.max()]
+    if all(np.abs(one - directions[0]).max() < SAME for one in directions):
+        return {name: float(directions[0][actuators.index(name)]) for name in names}
+    return dict.fromkeys(names, 0.0)
+
+
+def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: float) -> int | None:
+    """Number of integrators before the shared inputs with which inputs act on every row; None: not 1 or 2."""
+    T = at.task_map[rows]
+    U, values, Vt = np.linalg.svd(T)
+    rank = int(np.sum(values > COUNTS * values.max(initial=0.0)))
+    K, N, used = U[:, rank:].T, Vt[rank:].T, Vt[:rank].T
+    if N.shape[1] < len(K):
+        return None
+    random = np.random.default_rng(3)
+    size = (1.0 + float(np.abs(at.rhs[rows]).max())) / float(values[0])
+    # random inputs of the size that the task needs, in the combinations that act
+    u = used @ (size * (1.0 + random.random(rank)))
+    motion = solve_upper(at.L, at.project(at.inputs)) @ N
+    t, q, v = at.state
+
+    def acceleration(q: Array, v: Array) -> Array:
+        state = State(t, q, v)
+        terms = assemble(state, model.matrices(state), passive_tolerance)
+        value: Array = terms.task_map[rows] @ u - terms.rhs[rows]
+        return value
+
+    rest = np.zeros(len(v))
+    slopes = (
+        _slope(lambda x: acceleration(q, x), v) @ motion,
+        _slope(lambda x: acceleration(x, rest), q) @ motion,
+    )
+    for count, slope in enumerate(slopes, start=1):
+        reached = np.linalg.svd(K @ slope, compute_uv=False) if np.isfinite(slope).all() else np.zeros(len(K))
+        if int(np.sum(reached > COUNTS * (np.linalg.norm(slope) + float(values[0])))) == len(K):
+            return count
+    return None
+
+
+def _slope(function: Callable[[Array], Array], x: Array) -> Array:
+    """The Jacobian of a function by central differences."""
+    columns = [(function(x + STEP * e) - function(x - STEP * e)) / (2 * STEP) for e in np.eye(len(x))]
+    return np.stack(columns, axis=1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import load
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.config.files import find_config
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs

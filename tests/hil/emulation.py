@@ -22,7 +22,7 @@ from hil.emulator.process import EmulatorServer
 from hil.emulator.twins import Target, targets
 from hil.frame import Frame
 from hil.protocols.nodes import build, twins
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

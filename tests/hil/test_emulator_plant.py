@@ -12,7 +12,7 @@ from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
-from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
+from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import PassiveStabilisation
 from servoctl.types import Array, State

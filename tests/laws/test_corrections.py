@@ -10,7 +10,7 @@ from scipy.linalg import expm
 
 import servoctl
 from servoctl.assembly import simulate
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
 from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing

@@ -11,7 +11,7 @@ from scipy.integrate import DOP853
 
 import servoctl as sc
 from servoctl import Baumgarte, ConstraintFollowing, Holonomic, Nonholonomic, PFeedback
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.gain_limits import RowFeedback, longest_spacing

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.engine import compiler
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte

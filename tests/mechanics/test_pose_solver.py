@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 import servoctl as sc
 from servoctl.errors import TaskError
-from servoctl.mechanics.bounded_newton import bounded_root, nearest_root
+from servoctl.mechanics.initial import bounded_root, nearest_root
 from servoctl.mechanics.spatial import pose_solver
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement

@@ -9,8 +9,8 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import ConfigError
+from servoctl.mechanics.actuator_parameters import with_armature
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rotors import with_armature
 from servoctl.types import State
 
 LIMIT = 1e-9

@@ -8,7 +8,7 @@ import pytest
 from textbook import Textbook
 
 import servoctl as sc
-from servoctl.assembly.system import make_system
+from servoctl.assembly.make import make_system
 from servoctl.mechanics.division import connected_parts
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop

@@ -3,33 +3,89 @@
 Design: a robot's class is made for its list of parameters, because parameters are fields: `gravity`, and per link with
 mass `<link>_m`, `<link>_com`, `<link>_I`. The tree is structural. Every method runs the recursions again from the
 fields, so parameters remain inputs of compiled code.
+
+The recursions are written for scalars, which costs Python milliseconds at each state. On numbers the same
+function, traced once for each structure of a robot, runs on CasADi's virtual machine in microseconds.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from os import PathLike
 from typing import Any, cast
 
 import numpy as np
 
+from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.engine.products import product
-from servoctl.engine.symbol import Symbol
+from servoctl.engine.symbol import Symbol, is_symbolic
 from servoctl.errors import PlantError
+from servoctl.mechanics.actuator_parameters import with_armature
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rotors import with_armature
 from servoctl.mechanics.spatial import dynamics, kinematics
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
-from servoctl.mechanics.spatial.model import RobotTree
+from servoctl.mechanics.spatial.model import WORLD, RobotTree
 from servoctl.mechanics.spatial.moments import Moments
-from servoctl.mechanics.spatial.on_numbers import KnownRobot, fast_on_numbers
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement
 from servoctl.mechanics.spatial.scalars import Triple, scalars, times
-from servoctl.mechanics.spatial.skeleton import skeleton
 from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.types import Array
+
+KEPT = 64  # number of compiled functions that are kept
+
+
+class KnownRobot:
+    """What is read from a robot once, because robots do not change."""
+
+    def __init__(self, robot: Any) -> None:
+        self._robot = robot
+        self.p = parameter_values(robot)
+        self.symbolic = is_symbolic(self.p)
+        self.kernels: dict[Callable[..., Array], Kernel] = {}  # function -> its compiled copy
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """`structure_fingerprint` of the robot, which takes milliseconds."""
+        return structure_fingerprint(self._robot)
+
+
+def fast_on_numbers(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function (robot, vectors of n scalars) -> array, on symbols as it is, on numbers compiled."""
+
+    @functools.wraps(function)
+    def evaluate(robot: Any, *vectors: Array) -> Array:
+        known: KnownRobot = robot.known
+        if known.symbolic or is_symbolic(*vectors):
+            return function(robot, *vectors)
+        kernel = known.kernels.get(function)
+        if kernel is None:
+            kernel = known.kernels[function] = _kernel(function, len(vectors), SameStructure(robot))
+        result: Array = kernel(*(np.asarray(vector, dtype=float) for vector in vectors), known.p)[0]
+        return result
+
+    return evaluate
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _kernel(function: Callable[..., Array], vectors: int, key: SameStructure) -> Kernel:
+    robot = key.thing
+    place = stored.key_of(lambda: fingerprint(vectors), lambda: robot.known.fingerprint)
+
+    def traced() -> Kernel:
+        n, p = len(robot.coordinates), len(robot.known.p)
+        given = inputs({f"x{i}": (n,) for i in range(vectors)} | {"p": (p,)})
+        *x, parameters = given.values()
+        result = function(with_parameters(robot, parameters), *x)
+        return Kernel.compile(function.__name__, given, {"result": np.asarray(result)})
+
+    return stored.kept_kernel(place, f"{function.__module__}.{function.__name__}", traced)
+
 
 GRAVITY = (0.0, 0.0, -9.81)  # acceleration of gravity [m/s^2] where none is given
 
@@ -179,7 +235,7 @@ def mass_matrix(robot: Robot, q: Array) -> Array:
     M = dynamics.mass_matrix(tree, robot.body_moments(), q)
     for (i, *_), joint in zip(tree.columns, tree.joints, strict=True):
         leads = joint.follows is None and joint.kind != "free"
-        if leads and joint.name not in tree.motors:  # rotors of actuators are a parameter, see `mechanics.rotors`
+        if leads and joint.name not in tree.motors:  # rotors of actuators are a parameter of the plant
             M[i, i] = M[i, i] + tree.armature(joint.name)
     return M
 
@@ -267,3 +323,60 @@ def _class(fields: tuple[tuple[str, Any], ...]) -> Any:
 def _restored(values: dict[str, Any]) -> Robot:
     """A robot from its fields, unchecked: they may be symbols."""
     return robot(**{"tree": values.pop("tree"), "gravity": values.pop("gravity"), "values": values})
+
+
+def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
+    """Branch -> polyline from the base, or from where it leaves another branch, to its tip, shape (points, 3) [m].
+
+    A branch has the name of its last frame, and ends with the frames on its last body, in their order.
+
+    Args:
+        tree: The robots.
+        origins: Position of each frame, shape (frames, 3) [m].
+    """
+    lines: dict[str, Array] = {}
+    for first, fixed, points in _branches(tree):
+        start = [_base(origins, fixed, points[0])] if fixed else [] if first is None else [first]
+        lines[tree.frames[points[-1]].name] = _distinct(origins[[*start, *points]])
+    return lines
+
+
+@cache
+def _branches(tree: RobotTree) -> list[tuple[int | None, list[int], list[int]]]:
+    """Of each branch: the frame from which it leaves another, the fixed frames of its base, and its other frames.
+
+    The first is None for a branch on the world, whose base is among the fixed frames; a free base has none.
+    """
+    on_body: dict[int, list[int]] = {i: [] for i in range(WORLD, len(tree.joints))}
+    # nearest to the body's origin first: that of the link whose joint moves the body is there
+    for k in sorted(range(len(tree.frames)), key=lambda k: float(np.linalg.norm(tree.frames[k].placement.xyz))):
+        on_body[tree.frames[k].body].append(k)
+    parents = [joint.parent for joint in tree.joints]
+    found: list[tuple[int | None, list[int], list[int]]] = []
+    for tip in sorted(set(range(len(parents))) - set(parents)):
+        first, *bodies = _branch(parents, tip)
+        points = [*(on_body[body][0] for body in bodies), *sorted(on_body[tip][1:])]
+        is_free = tree.joints[bodies[0]].kind == "free"
+        fixed = on_body[WORLD] if first == WORLD and not is_free else []
+        found.append((None if first == WORLD else on_body[first][0], fixed, points))
+    return found
+
+
+def _branch(parents: list[int], tip: int) -> list[int]:
+    """Bodies from the world, or from one that carries several, to the tip."""
+    bodies = [tip]
+    while bodies[0] != WORLD and (len(bodies) == 1 or parents.count(bodies[0]) == 1):
+        bodies.insert(0, parents[bodies[0]])
+    return bodies
+
+
+def _base(origins: Array, fixed: list[int], joint: int) -> int:
+    """The fixed link nearest to a joint on it, or the world if there is none."""
+    return min([k for k in fixed if k] or fixed, key=lambda k: float(np.linalg.norm(origins[k] - origins[joint])))
+
+
+def _distinct(points: Array) -> Array:
+    """The points without those that repeat the one before; a dot is two equal points."""
+    moved = np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-9
+    kept = points[np.append(True, moved)]
+    return kept if len(kept) > 1 else np.repeat(kept, 2, axis=0)

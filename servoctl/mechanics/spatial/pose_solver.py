@@ -13,9 +13,9 @@ import numpy as np
 from servoctl.engine import stored
 from servoctl.engine.fingerprint import fingerprint
 from servoctl.errors import TaskError
-from servoctl.mechanics.bounded_newton import ErrorFunction, bounded_root, nearest_root
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.initial import ErrorFunction, bounded_root, nearest_root
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.model import RobotTree
