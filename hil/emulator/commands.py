@@ -122,9 +122,10 @@ class CommandReader(ABC):
         if size > drive.torque_limit * (1 + 1e-6) + quantum:
             self.wrong(f"a torque of {torque:.6g}, the limit is {drive.torque_limit:g}", frame)
         step = abs(torque - before)
+        turns = torque * before < 0 and size > quantum  # a frame may have no zero, but a step to either side of it
         # the torque that holds the pose is sent before the drive is enabled and its brake opens
         exempt = drive.brake and not self.enabled
-        if step > 2 * quantum and (size > abs(before) or torque * before < 0) and not exempt:
+        if step > 2 * quantum and (size > abs(before) or turns) and not exempt:
             self._check_rate(torque, step - 2 * quantum, frame)
         if not self.enabled and self._disabled_once and size > quantum and self._early is None:
             self._early = (frame.time, frame)
