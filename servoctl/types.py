@@ -72,9 +72,9 @@ class Command:
         status: `Status.code` of the command.
         binding: Per bound of the law: 1 if it holds the inputs, else 0; shape (bounds,).
         lack: Per bound: the acceleration, or force, that inputs within their limits cannot give it; shape (bounds,).
-        held: Per input: 1 or -1 if it is held at its upper or lower limit, else 0; then per row of the bounds 1 if it
+        active: Per input: 1 or -1 if it is at its upper or lower limit, else 0; then per row of the bounds 1 if it
             binds, else 0. Empty for a law without limits and bounds.
-        steps: Steps of the search for what is held.
+        steps: Steps of the search for what is active.
         proven: Whether that search ended: u is the best within limits and bounds. If not, u is within the limits, but
             may give up more than it has to.
     """
@@ -86,6 +86,6 @@ class Command:
     status: Any
     binding: Array = field(default_factory=lambda: np.zeros(0))
     lack: Array = field(default_factory=lambda: np.zeros(0))
-    held: Array = field(default_factory=lambda: np.zeros(0))
+    active: Array = field(default_factory=lambda: np.zeros(0))
     steps: Any = 0
     proven: Any = True

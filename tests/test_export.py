@@ -24,7 +24,7 @@ from servoctl.errors import ConfigError
 from servoctl.export import Export, export, write
 from servoctl.export.interface import _members, comment, identifier
 from servoctl.export.source import StandaloneSource
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
@@ -286,10 +286,10 @@ def test_a_users_plant_is_exported_under_names_that_c_accepts(cart: Path, tmp_pa
 
 
 @dataclass(frozen=True)
-class Integral(BoundLaw):
+class Integral(AttachedLaw):
     """A law with memory: what the task misses, summed up."""
 
-    inner: BoundLaw
+    inner: AttachedLaw
     gain: float = 3.0
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.constraint import equation_value
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -59,7 +59,7 @@ class Textbook:
     def covers(self) -> bool:
         """Whether `command` has the law's terms."""
         law = self.system.law
-        if not isinstance(law, BoundConstraintFollowing) or law.opaque or self.system.estimator is not None:
+        if not isinstance(law, AttachedConstraintFollowing) or law.opaque or self.system.estimator is not None:
             return False
         more = law.observer, law.robust, law.funnel, law.bounds
         return all(term is None for term in more) and not law.reactions and law.on_infeasible != "damp"
@@ -67,7 +67,7 @@ class Textbook:
     def command(self) -> tuple[Array, Array, int]:
         """u without limits, what each row of the task misses, and the rank of the task."""
         law, task = self.system.law, self.m.task
-        assert isinstance(law, BoundConstraintFollowing)
+        assert isinstance(law, AttachedConstraintFollowing)
         T = self.rows @ self.N @ self.inputs
         forward = task.b - self.rows @ self.free
         back = np.zeros(len(forward))
@@ -86,7 +86,7 @@ class Textbook:
             u = u + free @ self._wanted(law)
         return u, forward + back - T @ u, rank
 
-    def _wanted(self, law: BoundConstraintFollowing) -> Array:
+    def _wanted(self, law: AttachedConstraintFollowing) -> Array:
         """s: the inputs wanted in the null space of the task."""
         plant, texts = self.m.plant, law.null_space
         s = np.array(law.aim) - law.free_damping * (self.m.B.T @ self.state.v)
@@ -100,7 +100,7 @@ class Textbook:
     def _allocated(self, T: Array, e: Array, kind: str, levels: list[list[int]]) -> tuple[Array, Array, int]:
         """The inputs of an allocation, the projector onto the null space of the task, and its rank."""
         law, size = self.system.law, float(np.linalg.norm(self.inputs))
-        assert isinstance(law, BoundConstraintFollowing)
+        assert isinstance(law, AttachedConstraintFollowing)
         u, free, rank = np.zeros(T.shape[1]), np.eye(T.shape[1]), 0
         for level in levels:
             limit = law.rank_tolerance * float(np.linalg.norm(self.rows[level])) * size

@@ -16,11 +16,11 @@ from servoctl.assembly.timing import drives_timing
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, TaskError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.gain_limits import RowFeedback, growth
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 
 EXPECTED = "law.correction.<kind>.<gain> or task.<name>.correction.<kind>.<gain> of a correction in the config"
@@ -75,15 +75,15 @@ class LiveGains:
 
     Args:
         loaded: A config with `hil`.
-        model: Plant and task to which the law is bound.
-        bound: The bound law.
+        model: Plant and task that the law is attached to.
+        attached: The attached law.
 
     Raises:
         ConfigError: A path is not a gain, its bounds exclude the config's value, or a value within the bounds is
             unstable at the period; every problem at once.
     """
 
-    def __init__(self, loaded: LoadedConfig, model: Model, bound: BoundLaw | None) -> None:
+    def __init__(self, loaded: LoadedConfig, model: Model, attached: AttachedLaw | None) -> None:
         problems = Problems(loaded)
         hil, law = loaded.config.hil, build_law(loaded, model.plant, problems, on_drives=True)
         problems.check()
@@ -96,11 +96,11 @@ class LiveGains:
         self._left = 0
         if not hil.live:
             return
-        if not (isinstance(law, ConstraintFollowing) and isinstance(bound, BoundConstraintFollowing)):
+        if not (isinstance(law, ConstraintFollowing) and isinstance(attached, AttachedConstraintFollowing)):
             problems.add("needs constraint following (a law.class has no live gains: leave it out)", "hil", "live")
             problems.check()
             return
-        self._law, self._bound = law, bound
+        self._law, self._attached = law, attached
         for path, (lower, upper) in hil.live.items():
             try:
                 gain = _gain(path, law, lower, upper)
@@ -117,15 +117,15 @@ class LiveGains:
                     problems.add(f"{end:g}: {problem}", "hil", "live", gain.path)
         problems.check()
 
-    def begin(self, take_law: Callable[[BoundLaw], None]) -> None:
+    def begin(self, take_law: Callable[[AttachedLaw], None]) -> None:
         """Restores the config's values after an earlier run has changed them."""
         self._left = 0
         if self.gains and self.values != self._config_values:
             self._from = self._to = self._config_values
             self.force(self._config_values, take_law)
 
-    def law(self, values: Sequence[float]) -> BoundLaw:
-        """The bound law with these values.
+    def law(self, values: Sequence[float]) -> AttachedLaw:
+        """The attached law with these values.
 
         Raises:
             TaskError: A correction refuses them.
@@ -133,12 +133,12 @@ class LiveGains:
         law = self._law
         for gain, value in zip(self.gains, values, strict=True):
             law = gain.put(law, value)
-        return replace(self._bound, **cast(Any, law.gains_of(self._model.task_rows)))
+        return replace(self._attached, **cast(Any, law.gains_of(self._model.task_rows)))
 
     def _problems(self, values: Sequence[float]) -> list[str]:
         """Why these values are not possible, as `check` says it; takes milliseconds."""
         try:
-            law = cast(BoundConstraintFollowing, self.law(values))
+            law = cast(AttachedConstraintFollowing, self.law(values))
         except TaskError as error:
             return str(error).splitlines()
         problems = [RowGains("task", row, *law.gains(i), self._spacing).problem for i, row in enumerate(law.rows)]
@@ -167,14 +167,14 @@ class LiveGains:
 
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
-        law = cast(BoundConstraintFollowing, self.law(values))
+        law = cast(AttachedConstraintFollowing, self.law(values))
         gains = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
         rows = [RowFeedback(damping, stiffness, has_rate, higher) for damping, stiffness, higher, has_rate in gains]
         return max(
             growth(row, self._spacing.timing, self._period) if row.damping or row.stiffness else 0.0 for row in rows
         )
 
-    def advance(self, take_law: Callable[[BoundLaw], None]) -> None:
+    def advance(self, take_law: Callable[[AttachedLaw], None]) -> None:
         """Moves one tick along the ramp; does nothing after its end."""
         if not self._left:
             return
@@ -188,7 +188,7 @@ class LiveGains:
         """Whether values are on their ramp."""
         return self._left > 0
 
-    def force(self, values: Sequence[float], take_law: Callable[[BoundLaw], None]) -> None:
+    def force(self, values: Sequence[float], take_law: Callable[[AttachedLaw], None]) -> None:
         """Sets values at once, without a ramp: at a start, and in a replay."""
         self.values = tuple(values)
         take_law(self.law(self.values))

@@ -105,7 +105,7 @@ class RigSetup:
             return self.gravity_compensation(0.0, q, v)
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.wishes)
+            return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.low_priority_rows)
 
         return RunPlan(
             stage,

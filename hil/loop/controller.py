@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import AttachedLaw
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
 
@@ -77,7 +77,7 @@ class Controller:
         """Number of evaluations of the loop so far, these commands included."""
         return self.loop.evaluations + self._commands
 
-    def take_law(self, law: BoundLaw) -> None:
+    def take_law(self, law: AttachedLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""
         self.loop.take_law(law)
         self.tick.parameters[:] = self.loop.parameters

@@ -122,16 +122,17 @@ def accelerations(model: Model, state: State, torques: Array, rank_tolerance: fl
     return np.abs(matrices.B.T @ reached) @ torques, np.abs(reached) @ torques
 
 
-def task_errors(model: Model, state: State, wishes: Sequence[int] = ()) -> dict[str, tuple[float, float]]:
+def task_errors(model: Model, state: State, low_priority_rows: Sequence[int] = ()) -> dict[str, tuple[float, float]]:
     """Task row -> violation and its rate; NaN where a row has none.
 
     Args:
         model: Plant and task.
         state: State at which they are computed.
-        wishes: Indices of the rows of priority 2 and below. They are left out: the task may start without them.
+        low_priority_rows: Indices of the rows of priority 2 and below, which are left out: the task may start without
+            them.
     """
     errors = consistency(model, state)
-    task = [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
+    task = [row for i, row in enumerate(model.plain.task_rows) if i not in low_priority_rows]
     return {
         row.name: (float(violation), float(rate))
         for row, violation, rate in zip(errors.rows, errors.violation, errors.violation_rate, strict=True)

@@ -26,7 +26,7 @@ from hil.drives import Feedback
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
 from hil.sensing.state_function import StateFunction
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.run_folder.trajectory import Trajectory
@@ -53,7 +53,7 @@ def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float
     """
     law, model = setup.loop.system.law, setup.loop.system.model
     working = np.flatnonzero(trajectory["stage"] == STAGES.index(Phase.FULL.value))
-    if not isinstance(law, BoundConstraintFollowing) or len(working) < 2:
+    if not isinstance(law, AttachedConstraintFollowing) or len(working) < 2:
         return {}
     apart = max(1, round(RATE_TIME / setup.settings.values.period))
     chosen = np.unique(np.linspace(working[0], max(working[0], working[-1] - apart), INSTANTS).astype(int))

@@ -140,10 +140,10 @@ class MissedTicks:
         self._status, self._residual = slices["status"].start, slices["residual"].start
         self._violation = slice(slices["violation"].start - command, slices["violation"].stop - command)
         law = loop.system.law
-        excused = () if law is None else law.excused
+        optional_rows = () if law is None else law.optional_rows
         self._rows: dict[str, list[int]] = {}
         for i, row in enumerate(loop.system.model.task_rows):
-            if i not in excused:
+            if i not in optional_rows:
                 self._rows.setdefault(row.group, []).append(i)
         self._counts = dict.fromkeys(self._rows, 0)
 

@@ -43,7 +43,7 @@ from hil.tick.rig import TickRig
 from hil.tick.stretch import Stretch
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
-from servoctl.estimation.bound import OUTLIER
+from servoctl.estimation.attached import OUTLIER
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 

@@ -8,7 +8,7 @@ from servoctl.assembly.values import Problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig, ObserverConfig
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
 from servoctl.laws.observer import Observer
@@ -84,7 +84,7 @@ def build_observer(loaded: LoadedConfig, plant: Plant, problems: Problems, on_dr
     return Observer(timing if loaded.config.estimation is None else timing.at_action, rate)
 
 
-def stable_rates(law: BoundConstraintFollowing, error: ModelError | None) -> list[float]:
+def stable_rates(law: AttachedConstraintFollowing, error: ModelError | None) -> list[float]:
     """Largest stable rate of the observer of each row [1/s], for every machine of the box and every delay.
 
     Args:
@@ -102,7 +102,7 @@ def stable_rates(law: BoundConstraintFollowing, error: ModelError | None) -> lis
     ]
 
 
-def rate_refusals(law: BoundConstraintFollowing, error: ModelError | None) -> list[str]:
+def rate_refusals(law: AttachedConstraintFollowing, error: ModelError | None) -> list[str]:
     """Why the rate of the observer is refused, per row; empty if it is stable, or without an observer."""
     if law.observer is None:
         return []

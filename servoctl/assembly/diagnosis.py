@@ -62,7 +62,7 @@ def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Find
     if not (at.finite and at.positive):
         return []
     apart = [*task_map.unreachable, *task_map.idle]
-    rows = [i for i, row in enumerate(task_map.rows) if i not in law.wishes and row not in apart]
+    rows = [i for i, row in enumerate(task_map.rows) if i not in law.low_priority_rows and row not in apart]
     shared = None
     if task_map.generic_rank < len(task_map.rows) - len(task_map.idle):
         states = [start, *system.model.samples(start, STATES - 1)]

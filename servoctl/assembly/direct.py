@@ -332,5 +332,5 @@ def _estimating(system: System, estimation: Estimator, start: State, timing: Tim
     if estimation.kind == "model" and system.law.observed:
         raise TaskError("simulate: estimation: the law's observer would cancel the same disturbance (leave one out)")
     passive = system.passive
-    bound = estimation.bind(system.model, start, timing, passive.rank_tolerance, passive.clearance)
-    return dataclasses.replace(system, estimator=bound)
+    attached = estimation.attach(system.model, start, timing, passive.rank_tolerance, passive.clearance)
+    return dataclasses.replace(system, estimator=attached)

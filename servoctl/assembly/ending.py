@@ -114,16 +114,18 @@ class EndOfRun:
         if facts["status"] != "done":
             return {}
         required = law is not None
-        excused = (
-            [self.system.model.task_rows[i].name for i in law.excused] if law is not None else self.trajectory.rows
+        optional_rows = (
+            [self.system.model.task_rows[i].name for i in law.optional_rows]
+            if law is not None
+            else self.trajectory.rows
         )
         if required and growth(self.start, self.trajectory) > RUNAWAY and (found := self._growth()):
             return {"status": RAN_AWAY, "error": found[0], "diagnosis": found[0]}
-        if far := divergence(self.start, self.trajectory, excused):
+        if far := divergence(self.start, self.trajectory, optional_rows):
             why = self._cause_of_divergence()
             known = {} if why.endswith(UNKNOWN) else {"diagnosis": why}
             return {"status": RAN_AWAY, "error": f"the run diverged: {far} ({why})"} | known
-        missed = missed_tasks(self.trajectory, excused) if required else {}
+        missed = missed_tasks(self.trajectory, optional_rows) if required else {}
         if not missed:
             return {}
         why = why_missed(self.system, self.start, self.task_map, missed)

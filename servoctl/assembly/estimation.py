@@ -35,12 +35,12 @@ def estimating(system: System, loaded: LoadedConfig, start: State, problems: Pro
         return system
     try:
         passive, timing = system.passive, timing_of(loaded, system.model.plant, on_drives)
-        bound = estimator.bind(system.model, start, timing, passive.rank_tolerance, passive.clearance)
+        attached = estimator.attach(system.model, start, timing, passive.rank_tolerance, passive.clearance)
     except TaskError as error:
         problems.add(str(error).removeprefix("estimation: "), "estimation")
         return system
     # on drives the resolution of each encoder replaces the noise after the loop is traced: weights stay parameters
-    return dataclasses.replace(system, estimator=dataclasses.replace(bound, even=bound.even and not on_drives))
+    return dataclasses.replace(system, estimator=dataclasses.replace(attached, even=attached.even and not on_drives))
 
 
 def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_drives: bool) -> Estimator | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.gain_limits import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
@@ -211,7 +211,7 @@ def _step(settings: Settings) -> Spacing:
 def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     """Corrections of the task rows at a spacing; none for laws without gains."""
     law = system.law
-    if isinstance(law, BoundConstraintFollowing):
+    if isinstance(law, AttachedConstraintFollowing):
         spacings = _of_rows(system, spacing)
         for i, row in enumerate(law.rows):
             yield RowGains("task", row, *law.gains(i), spacings[i])

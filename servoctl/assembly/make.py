@@ -37,7 +37,7 @@ from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.expression.suggest import remedy
 from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
-from servoctl.laws.law import BoundLaw, Law
+from servoctl.laws.law import AttachedLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.model import Model
@@ -109,7 +109,7 @@ def make_system(
     stabilisation = PassiveStabilisation(
         tuple(damping), tuple(stiffness), passive_rank_tolerance, projection, allowed, clearance
     )
-    return System(model, None if law is None else law.bind(model), inputs, stabilisation)
+    return System(model, None if law is None else law.attach(model), inputs, stabilisation)
 
 
 def row_clearances(model: Model, levels: Sequence[PassiveLevel]) -> tuple[float, ...]:
@@ -273,7 +273,7 @@ def _as_real(loaded: LoadedConfig, like: Run) -> bool:
     return (new.realism, new.run.period) == (old.realism, old.run.period)
 
 
-def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
+def _judged_alike(law: AttachedLaw | None, other: AttachedLaw | None) -> bool:
     """Whether the check of a start has the same result for both laws: it uses only levels, tolerances and funnels."""
     used = ("levels", "rank_tolerance", "passive_rank_tolerance", "funnel_numbers")
     return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in used)

@@ -21,7 +21,7 @@ from servoctl.assembly.references import unreached
 from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
@@ -64,7 +64,7 @@ class FreeMotions:
 def free_motions(system: System, start: State, task_map: TaskMap | None) -> FreeMotions | None:
     """The motions at the start; None without constraint following, or if a term is not finite there."""
     law, model = system.law, system.model
-    if not isinstance(law, BoundConstraintFollowing) or task_map is None:
+    if not isinstance(law, AttachedConstraintFollowing) or task_map is None:
         return None
     at = assemble(start, model.matrices(start), system.passive.rank_tolerance)
     if not (at.finite and at.positive):
@@ -210,7 +210,7 @@ class Run:
         text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
         law, plant = self.system.law, self.system.model.plant
-        if isinstance(plant, Robot) and isinstance(law, BoundConstraintFollowing) and law.limited:
+        if isinstance(plant, Robot) and isinstance(law, AttachedConstraintFollowing) and law.limited:
             pairs = dict(zip(plant.actuators, zip(law.lower, law.upper, strict=True), strict=True))
             facts["law_limits"] = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
         if self.loop.choice is not None:

@@ -7,8 +7,8 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose
 from servoctl.errors import TaskError
-from servoctl.laws.bound_following import BoundConstraintFollowing
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.hierarchy import Contradiction, PassiveLevel, contradictions
 from servoctl.mechanics.initial import Consistency, consistency, nearest
@@ -26,7 +26,7 @@ INDEPENDENT = 1e-9  # a direction of the rows counts if its pivot exceeds this t
 STATES = 6  # number of states at which the reach of the actuators is evaluated, including the start
 
 
-def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None = None) -> State:
+def project(model: Model, start: State, fix: Sequence[str], law: AttachedLaw | None = None) -> State:
     """The nearest state that satisfies the passive constraints and the task.
 
     Tasks of lower priority are left out if no state satisfies them too.
@@ -104,7 +104,7 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
     law = None if loop is None else loop.system.law
-    if isinstance(law, BoundConstraintFollowing) and law.funnel is not None:
+    if isinstance(law, AttachedConstraintFollowing) and law.funnel is not None:
         problems += law.funnel.outside(model.matrices(start).task, start.t, law.funnel_numbers)
     return problems
 
@@ -159,11 +159,11 @@ def _not_assembled(model: Model, at: Consistency) -> list[str]:
     return problems
 
 
-def required_rows(model: Model, law: BoundLaw | None) -> list[Row]:
+def required_rows(model: Model, law: AttachedLaw | None) -> list[Row]:
     """Task rows of priority 1, which a start must be able to follow; none in an open loop."""
     if law is None:
         return []
-    return [row for i, row in enumerate(model.plain.task_rows) if i not in law.wishes]
+    return [row for i, row in enumerate(model.plain.task_rows) if i not in law.low_priority_rows]
 
 
 def _contradictions(model: Model, start: State, at: Consistency, among: Sequence[Row]) -> list[str]:
@@ -205,17 +205,17 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
 def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
     law = system.law
-    rank_tolerance = law.rank_tolerance if isinstance(law, BoundConstraintFollowing) else 1e-10
+    rank_tolerance = law.rank_tolerance if isinstance(law, AttachedConstraintFollowing) else 1e-10
     states = [start, *system.model.samples(start, count - 1)]
     return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 
-def unreachable(found: TaskMap, law: BoundLaw | None = None) -> list[str]:
+def unreachable(found: TaskMap, law: AttachedLaw | None = None) -> list[str]:
     """Rows of priority 1 that constraint following cannot follow, one sentence each."""
     problems = []
-    wishes = () if law is None else law.wishes
+    low_priority_rows = () if law is None else law.low_priority_rows
     for i, row in enumerate(found.rows):
-        if row not in found.unreachable or i in wishes:
+        if row not in found.unreachable or i in low_priority_rows:
             continue
         problems.append(
             f"task.{row.name}: relative degree {found.degree(row)}: no actuator acts on its acceleration (A Phi B "

@@ -12,7 +12,7 @@ from servoctl.assembly.start import CLOSED, required_rows
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import foreign_word, parse
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import Consistency, consistency
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -39,7 +39,7 @@ def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]
     if system.passive.dependent(system.model) and not system.passive.projection:
         sentences.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
     law = system.law
-    if not isinstance(law, BoundConstraintFollowing):
+    if not isinstance(law, AttachedConstraintFollowing):
         return sentences
     sentences += [] if found is None else _reach_warnings(system, law, start, found)
     return sentences + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
@@ -55,13 +55,13 @@ def _of_tasks(model: Model, at: Consistency) -> list[str]:
     return sentences
 
 
-def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State, found: TaskMap) -> list[str]:
+def _reach_warnings(system: System, law: AttachedConstraintFollowing, start: State, found: TaskMap) -> list[str]:
     """Rows that the inputs reach badly, or not at all."""
     sentences = [finding.text for finding in of_task(system, start, found)]
     if found.rank < found.generic_rank:
         rank = f"rank {found.rank} at the start, {found.generic_rank} nearby"
         sentences.insert(0, f"task: {rank}: the start is a singular pose")
-    for row in [found.rows[i] for i in law.wishes if found.rows[i] in found.unreachable]:
+    for row in [found.rows[i] for i in law.low_priority_rows if found.rows[i] in found.unreachable]:
         sentences.append(f"task.{row.name}: no input acts on it: given_up.{row.name} shows the error that remains")
     everywhere = {row.name for row in (*found.unreachable, *found.idle)}
     lost = [row.name for row, gain in zip(found.rows, found.gain, strict=True) if gain <= VANISHES]
@@ -72,7 +72,7 @@ def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State,
     ]
 
 
-def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
+def _rate_alone(law: AttachedConstraintFollowing) -> list[str]:
     rows = [
         row.name
         for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True)
@@ -92,7 +92,7 @@ def _small_passive(model: Model, at: Consistency) -> list[str]:
     ]  # fmt: skip
 
 
-def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[str]:
+def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list[str]:
     passive = len(at.rows) - len(law.rows)
     values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], law.damping, law.stiffness, strict=True)
     worst: dict[tuple[str, str], float] = {}

@@ -12,7 +12,7 @@ from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ServoctlError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.uncertainty import ModelError, model_error
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -90,14 +90,14 @@ def _errors(ends: Sequence[tuple[float, float]]) -> list[Iterable[float]]:
     return [*corners, *(lower + (upper - lower) * random.random((INSIDE, count)))]
 
 
-def rests_on_model(law: BoundConstraintFollowing) -> str | None:
+def rests_on_model(law: AttachedConstraintFollowing) -> str | None:
     """The field of the law whose guarantee needs rho_E > -1; None: there is none."""
     if law.robust is not None:
         return "law.adaptive" if law.robust.adaptive else "law.robust"
     return None if law.observer is None else "law.observer"
 
 
-def refusal(law: BoundConstraintFollowing, error: ModelError, worst: str) -> str | None:
+def refusal(law: AttachedConstraintFollowing, error: ModelError, worst: str) -> str | None:
     """Why a law must not run on its box; None if it may."""
     field = rests_on_model(law)
     if field is None or error.rho > -1.0:
@@ -110,7 +110,7 @@ def refusal(law: BoundConstraintFollowing, error: ModelError, worst: str) -> str
 
 def check_start_error(loaded: LoadedConfig, law: object, model: Model, start: State, problems: Problems) -> None:
     """Notes a box for which the law's feedback has the wrong sign at the start, or its observer is too fast there."""
-    if not isinstance(law, BoundConstraintFollowing) or rests_on_model(law) is None:
+    if not isinstance(law, AttachedConstraintFollowing) or rests_on_model(law) is None:
         return
     found = machines(loaded, model, start, problems)
     if found is None:

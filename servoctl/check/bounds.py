@@ -27,11 +27,11 @@ from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
 from servoctl.laws import barrier
+from servoctl.laws.attached_bounds import BoundRow, Kind
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.barrier import SHARE
-from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.braking import braking
 from servoctl.laws.constraint_following import NEARBY
-from servoctl.laws.held_bounds import BoundRow, Kind
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
@@ -77,7 +77,7 @@ STATES, CORNERS = 6, 4  # random states near the start; random corners of the li
 def bound_section(run: Run) -> Iterator[Section]:
     """Start, rate and accuracy of each bound."""
     law = run.system.law
-    if run.problems or not isinstance(law, BoundConstraintFollowing) or law.bounds is None:
+    if run.problems or not isinstance(law, AttachedConstraintFollowing) or law.bounds is None:
         return
     held, period = law.bounds, law.bounds.timing.period
     h = _values(run, run.start)
@@ -128,7 +128,7 @@ def bound_section(run: Run) -> Iterator[Section]:
     yield Section("bounds", "bounds", shortened(lines), values, warnings)
 
 
-def _returning(run: Run, law: BoundConstraintFollowing, name: str, facts: dict[str, Any]) -> str:
+def _returning(run: Run, law: AttachedConstraintFollowing, name: str, facts: dict[str, Any]) -> str:
     """What follows from a start outside, in words; its time is added to the facts. Empty for a start inside."""
     assert law.bounds is not None
     if facts["inside"]:
@@ -148,7 +148,7 @@ def _returning(run: Run, law: BoundConstraintFollowing, name: str, facts: dict[s
     return f", outside: the law brings it back by 99 % within {max(known):.3g} s while the inputs suffice"
 
 
-def _of_row(law: BoundConstraintFollowing, row: int, period: float | None) -> dict[str, Any]:
+def _of_row(law: AttachedConstraintFollowing, row: int, period: float | None) -> dict[str, Any]:
     """Rate and acceleration of the first row of a bound; of a limit with two sides the smaller acceleration."""
     assert law.bounds is not None
     name = law.bounds.rows[row].name
@@ -158,7 +158,7 @@ def _of_row(law: BoundConstraintFollowing, row: int, period: float | None) -> di
     return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
 
 
-def _weakest(run: Run, law: BoundConstraintFollowing) -> dict[str, float]:
+def _weakest(run: Run, law: AttachedConstraintFollowing) -> dict[str, float]:
     """Name of a limit of a coordinate -> the least acceleration to brake with that was found on the way to it."""
     model, found = run.system.model, dict[str, float]()
     limits = dict(zip(model.plant.actuators, zip(law.lower, law.upper, strict=True), strict=False))
@@ -194,7 +194,7 @@ def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None, unit: 
     return [text + (f" (rate times period is {facts['rate_times_period']:.3g}, stable below 2)" if period else "")]
 
 
-def _errors(run: Run, law: BoundConstraintFollowing) -> tuple[float, ...]:
+def _errors(run: Run, law: AttachedConstraintFollowing) -> tuple[float, ...]:
     """What errors of the estimator may cost each row of the model's bounds; empty where that is not known."""
     model = run.system.model
     known = None if run.loaded is None else estimate_errors(run.loaded, model.plant, on_drives=False)
@@ -204,7 +204,7 @@ def _errors(run: Run, law: BoundConstraintFollowing) -> tuple[float, ...]:
     return known.largest([row.kind for row in law.bounds.rows], law.bound_rates, gradients)
 
 
-def _margin(law: BoundConstraintFollowing, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
+def _margin(law: AttachedConstraintFollowing, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
     """The margin of a bound, and what the errors of the estimator may cost; added to the facts too."""
     assert law.bounds is not None
     rows = [i for i, row in enumerate(law.bounds.rows) if row.name == name]
@@ -237,7 +237,7 @@ def _place(loop: Any) -> slice:
     return slice(place.start - first, place.stop - first)
 
 
-def _passed(run: Run, law: BoundConstraintFollowing, period: float) -> dict[str, float]:
+def _passed(run: Run, law: AttachedConstraintFollowing, period: float) -> dict[str, float]:
     """Bound -> the most by which it may be passed, over the states and inputs that are looked at."""
     loop, model = run.loop, run.system.model
     assert law.bounds is not None

@@ -14,8 +14,8 @@ from servoctl.assembly import Run
 from servoctl.assembly.corrections import rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
-from servoctl.estimation.bound import BoundEstimator, PlantFunctions
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust_design import decay_rates
 from servoctl.laws.ultimate import observed, observer_lag
@@ -39,7 +39,7 @@ class UnitMass(PlantFunctions):
         return Rows(np.zeros((0, 1)), nothing, nothing, nothing)
 
 
-def of_one_axis(estimator: BoundEstimator, i: int) -> BoundEstimator:
+def of_one_axis(estimator: AttachedEstimator, i: int) -> AttachedEstimator:
     """The estimator of one coordinate with one actuator, the slowest; limits and passive rows do not count."""
     e = estimator
     # no reading of the linear loop is an outlier
@@ -51,7 +51,7 @@ def of_one_axis(estimator: BoundEstimator, i: int) -> BoundEstimator:
 
 
 def loop_matrix(
-    one: BoundEstimator, damping: float, stiffness: float, error: float, acts: Timing | None = None
+    one: AttachedEstimator, damping: float, stiffness: float, error: float, acts: Timing | None = None
 ) -> tuple[Array, Array]:
     """The matrix of one period on (q, v, earlier u, memory), and the row of u in it; both end with the noise of q.
 
@@ -82,7 +82,7 @@ def loop_matrix(
     return np.array([column for column, _ in columns]).T, np.array([u for _, u in columns])
 
 
-def input_noise(one: BoundEstimator, damping: float, stiffness: float) -> float:
+def input_noise(one: AttachedEstimator, damping: float, stiffness: float) -> float:
     """Standard deviation of a row's command for a standard deviation of 1 of its measured position."""
     matrix, u = loop_matrix(one, damping, stiffness, 0.0)
     A, x, square = matrix[:, :-1], matrix[:, -1], float(u[-1] ** 2)
@@ -96,10 +96,10 @@ def input_noise(one: BoundEstimator, damping: float, stiffness: float) -> float:
     return float(np.sqrt(square))
 
 
-def _noise_of_inputs(run: Run, one: BoundEstimator) -> dict[str, float]:
+def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
     """Actuator -> standard deviation of its command at the start, by the noise of the positions [its unit]."""
     estimator, law, model = run.system.estimator, run.system.law, run.system.model
-    assert estimator is not None and isinstance(law, BoundConstraintFollowing)
+    assert estimator is not None and isinstance(law, AttachedConstraintFollowing)
     matrices = model.matrices(run.start)
     terms, rest = run.system.terms(run.start, matrices), np.zeros(model.m)
     drift = terms.acceleration(rest)
@@ -138,11 +138,11 @@ def estimation_section(run: Run) -> Iterator[Section]:
             values[name]["sigma"] = estimator.sigma[i]
             line += f"; disturbance to {estimator.sigma[i]:.2g} {units[i] or '1'}/s^2 (1 sigma)"
         lines.append(line)
-    errors = _of_rows(run, law, lines, values) if isinstance(law, BoundConstraintFollowing) else []
+    errors = _of_rows(run, law, lines, values) if isinstance(law, AttachedConstraintFollowing) else []
     yield Section("estimation", "estimation", shortened(lines), values, errors=errors)
 
 
-def _of_rows(run: Run, law: BoundConstraintFollowing, lines: list[str], values: dict[str, Any]) -> list[str]:
+def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], values: dict[str, Any]) -> list[str]:
     """Adds what each row bears with the estimator of the fastest coordinate; returns why the run is refused."""
     estimator, errors = run.system.estimator, list[str]()
     assert estimator is not None
@@ -170,7 +170,7 @@ def _of_rows(run: Run, law: BoundConstraintFollowing, lines: list[str], values: 
     return errors
 
 
-def _largest_gain(one: BoundEstimator, damping: float, stiffness: float) -> float:
+def _largest_gain(one: AttachedEstimator, damping: float, stiffness: float) -> float:
     """Largest factor 1 + E at which a row is stable after the mean and after the longest delay.
 
     0 if it is unstable at 1, infinite above `MOST`.
@@ -214,7 +214,7 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
             much as the model says is given too.
     """
     law = run.system.law
-    if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
+    if not isinstance(law, AttachedConstraintFollowing) or law.observer is None:
         return
     rate, lines, limits = law.observer_rate, [], stable_rates(law, error)
     errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error)]
@@ -236,7 +236,7 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     yield Section("disturbance observer", "observer", shortened(lines), values, errors=errors)
 
 
-def _bound(law: BoundConstraintFollowing, error: ModelError, values: dict[str, Any]) -> list[str]:
+def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str, Any]) -> list[str]:
     """Lines on what the observer leaves of the violations; adds the figures to `values`."""
     assert law.observer is not None
     values["bound"] = None

@@ -24,7 +24,7 @@ from servoctl.check.model import (
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.signal import Signal
 from servoctl.reference.speed import jumps, peak_rate
@@ -78,7 +78,7 @@ def _reference_warnings(run: Run) -> list[str]:
 
 def _funnels(run: Run) -> Iterator[Section]:
     law = run.system.law
-    if not isinstance(law, BoundConstraintFollowing) or law.funnel is None:
+    if not isinstance(law, AttachedConstraintFollowing) or law.funnel is None:
         return
     term, lines, values = law.funnel, [], {}
     task, timing = run.system.model.matrices(run.start).task, term.timing

@@ -10,7 +10,7 @@ from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
 from servoctl.errors import ServoctlError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.gain_limits import RowFeedback
 from servoctl.laws.robust import RobustNumbers
 from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
@@ -40,7 +40,7 @@ def path_states(run: Run) -> tuple[list[State], list[State]]:
 def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     """Errors of the model over the box of `law.uncertainty`; empty without one."""
     law, section = run.system.law, Section("model error")
-    if run.loaded is None or run.problems or not isinstance(law, BoundConstraintFollowing):
+    if run.loaded is None or run.problems or not isinstance(law, AttachedConstraintFollowing):
         return section, None
     problems = Problems(run.loaded)
     box = machines(run.loaded, run.system.model, run.start, problems)
@@ -61,7 +61,7 @@ def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
 
 
 def _describe(
-    section: Section, law: BoundConstraintFollowing, box: Machines, states: list[State], error: ModelError
+    section: Section, law: AttachedConstraintFollowing, box: Machines, states: list[State], error: ModelError
 ) -> None:
     spans = [f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items()]
     corners = "every corner" if box.corners else "random corners"
@@ -94,7 +94,11 @@ def _describe(
 def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     """Ultimate bounds of a robust or adaptive term, its gain in sampled time, and the premise."""
     law = run.system.law
-    if not isinstance(law, BoundConstraintFollowing) or law.robust is None or (error is not None and error.rho <= -1.0):
+    if (
+        not isinstance(law, AttachedConstraintFollowing)
+        or law.robust is None
+        or (error is not None and error.rho <= -1.0)
+    ):
         return
     members, numbers = law.robust.members, RobustNumbers(*law.robust_numbers)
     rho_E = 0.0 if error is None else error.rho
@@ -144,7 +148,7 @@ def _robust(section: Section, numbers: RobustNumbers, kappa: float, needed: floa
 
 def _adaptive(
     section: Section,
-    law: BoundConstraintFollowing,
+    law: AttachedConstraintFollowing,
     n: RobustNumbers,
     kappa: float,
     rho_E: float,
@@ -173,7 +177,7 @@ def _adaptive(
     return n.width if needed is not None else None
 
 
-def _per_row(section: Section, law: BoundConstraintFollowing, beta: float) -> None:
+def _per_row(section: Section, law: AttachedConstraintFollowing, beta: float) -> None:
     assert law.robust is not None
     bounds = {}
     for i in law.robust.members:
@@ -190,7 +194,7 @@ def _per_row(section: Section, law: BoundConstraintFollowing, beta: float) -> No
     section.values["bounds"] = bounds
 
 
-def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: RobustNumbers, upper: float) -> None:
+def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, numbers: RobustNumbers, upper: float) -> None:
     """The gain inside the boundary layer beside the limit of the sampled loop."""
     assert law.robust is not None
     layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer

@@ -142,7 +142,7 @@ class Task(Section):
         return given
 
     @model_validator(mode="after")
-    def _wishes_are_not_required(self) -> Self:
+    def _low_priority_is_not_required(self) -> Self:
         if self.required and self.priority > 1:
             raise fault(
                 f"true, but a task of priority {self.priority} may be missed (leave required out, or use priority 1)",

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from servoctl.errors import TaskError
-from servoctl.estimation.bound import BoundEstimator
+from servoctl.estimation.attached import AttachedEstimator
 from servoctl.estimation.gains import Gains, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing
@@ -114,14 +114,14 @@ class Estimator:
             values["disturbance"] = [min(s, limit) for s, limit in zip(values["disturbance"], most, strict=True)]
         return values
 
-    def bind(
+    def attach(
         self,
         model: Model,
         start: State,
         timing: Timing,
         rank_tolerance: float = 1e-6,
         clearance: Sequence[float] = (),
-    ) -> BoundEstimator:
+    ) -> AttachedEstimator:
         """The estimator for a plant.
 
         Args:
@@ -137,7 +137,7 @@ class Estimator:
         names, rows = tuple(model.plant.coordinates), model.passive_rows
         gains = self.gains(names, timing.h)
         noise = np.broadcast_to(np.asarray(self.noise, dtype=float), len(names))
-        return BoundEstimator(
+        return AttachedEstimator(
             kind=self.kind,
             coordinates=names,
             timing=timing,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servoctl.estimation.bound import OUTLIER, PATIENCE, after_fitting, is_left_out, outliers_in_row
+from servoctl.estimation.attached import OUTLIER, PATIENCE, after_fitting, is_left_out, outliers_in_row
 from servoctl.types import Array
 
 APART = 1.0  # [s] outliers with less time between them are one burst

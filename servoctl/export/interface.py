@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields, parameter_values
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.motors import displacement_unit
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
@@ -150,7 +150,7 @@ def _plant_remarks(plant: Plant) -> dict[str, str]:
     }
 
 
-def _law_remarks(loop: Loop, law: BoundLaw) -> dict[str, str]:
+def _law_remarks(loop: Loop, law: AttachedLaw) -> dict[str, str]:
     rows = ", ".join(row.name for row in loop.system.model.task_rows)
     inputs = ", ".join(f"{name} [{unit}]" for name, unit in loop.system.model.plant.actuators.items())
     order = {"damping": rows, "stiffness": rows, "weights": inputs, "aim": inputs, "lower": inputs, "upper": inputs}

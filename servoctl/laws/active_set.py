@@ -2,14 +2,14 @@
 
     least |max(0, g - G u)|, then |T_1 u - e_1|, then |T_2 u - e_2|, ..., then |u - s|    with  lower <= u <= upper
 
-Some inputs are held at a limit, and some rows of `G u >= g` at equality. The free inputs solve the levels in order,
-without limits, by the rank-revealing decomposition; the held rows are the first level. If this moves a free input out
-of its limits, or a free row below zero, the step goes towards the solution up to the first limit and holds that input
-or row too. If not, the step releases the held input or row that costs the highest level most. If none costs any level,
-the search is done.
+The active inputs are at a limit, the active rows of `G u >= g` at equality. The free inputs solve the levels in order,
+without limits, by the rank-revealing decomposition; the active rows are the first level. If this moves a free input out
+of its limits, or a free row below zero, the step goes towards the solution up to the first limit, which becomes active.
+If not, the step releases the active input or row that costs the highest level most. If none costs any level, the search
+is done.
 
 A row is an equality with a bounded variable: `G u - y = g`, y >= 0, at the highest level. A free y takes up all of its
-row, so only held rows, y = 0, are solved for, and a held row that no input reaches keeps its lack: no problem is
+row, so only active rows, y = 0, are solved for, and an active row that no input reaches keeps its lack: no problem is
 infeasible. Measured with 4 inputs, 3 rows and 3 task rows: a step has 1,500 instructions and decomposes 4 columns;
 with y as inputs like all others it has 5,300 and decomposes 7.
 
@@ -20,7 +20,7 @@ once (block pivoting) had not ended after 60 exchanges on 45 of 12,000. A semism
 the active set of a quarter of 4,000, where the task is infeasible or its rows are dependent: it needs a Gram matrix.
 
 Source: Escande, Mansard, Wieber 2014 for the signs of the multipliers, level by level. Every limit bounds a single
-input or y, so held limits are never dependent; that makes the search short.
+input or y, so active limits are never dependent; that makes the search short.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ SLACK = 10.0
 class LeastSquaresProblem:
     """The problem of the module's docstring, on numbers or on symbols.
 
-    What can be held is counted from 0 to n: first the inputs, if any has a limit, then the rows.
+    What can be active is counted from 0 to n: first the inputs, if any has a limit, then the rows.
     """
 
     levels: tuple[tuple[Array, Array], ...]  # (T, e) of each, highest first; shapes (r, m) and (r,)
@@ -61,11 +61,15 @@ class LeastSquaresProblem:
     row_scale: Any  # pivots of G count relative to this
     rounding: Any = ROUNDING  # as `ROUNDING`, in the precision of the numbers
 
-    def holding(self, held: Array) -> "LeastSquaresProblem":
-        """The same with the held rows of G as equalities in the first level; `held` as of `advance`, for rows alone."""
+    def holding(self, active: Array) -> "LeastSquaresProblem":
+        """The same with the active rows of G as equalities in the first level.
+
+        Args:
+            active: As of `advance`, for rows alone.
+        """
         if not len(self.g):
             return self
-        binds = above(0.0, held)
+        binds = above(0.0, active)
         rows = where(binds[:, None], self.G, 0.0), where(binds, self.g, 0.0)
         return replace(self, levels=(rows, *self.levels), scales=(self.row_scale, *self.scales))
 
@@ -86,7 +90,7 @@ class LeastSquaresProblem:
 
 @dataclass(frozen=True)
 class Solution:
-    """The best inputs with some held, and no limits for the others."""
+    """The best inputs with some active, and no limits for the others."""
 
     u: Array  # shape (m,)
     terms: Array  # size of the terms that each input is a sum of, shape (m,)
@@ -107,18 +111,18 @@ def greatest(values: Array) -> Any:
     return result
 
 
-def solve(problem: LeastSquaresProblem, held: Array) -> Solution:
-    """The best inputs with some held at their limits and no limits for the others.
+def solve(problem: LeastSquaresProblem, active: Array) -> Solution:
+    """The best inputs with some active at their limits and no limits for the others.
 
     Args:
         problem: The problem, with the rows that it holds in its levels.
-        held: Per input: 1 at its upper limit, -1 at its lower one, 0 free; shape (m,), or (0,) if none has a limit.
+        active: Per input: 1 at its upper limit, -1 at its lower one, 0 free; shape (m,), or (0,) if none has a limit.
     """
     m = problem.levels[0][0].shape[1]
-    free: Array = 1.0 - np.abs(held) if len(held) else np.ones(m)
+    free: Array = 1.0 - np.abs(active) if len(active) else np.ones(m)
     u: Array = np.zeros(m)
-    if len(held):
-        u = where(above(held, 0.0), problem.upper, where(above(0.0, held), problem.lower, 0.0))
+    if len(active):
+        u = where(above(active, 0.0), problem.upper, where(above(0.0, active), problem.lower, 0.0))
     basis, splits, terms = np.zeros((0, len(u))), [], np.abs(u)
     for i, ((T, e), scale) in enumerate(zip(problem.levels, problem.scales, strict=True)):
         rows = T * free
@@ -137,10 +141,10 @@ def solve(problem: LeastSquaresProblem, held: Array) -> Solution:
 
 
 def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tuple[Array, Array]]:
-    """Per level, and last for |u - s|: the gradient by what can be held, and a bound on its rounding, of shape (n,).
+    """Per level, and last for |u - s|: the gradient by what can be active, and a bound on its rounding, of shape (n,).
 
-    The free inputs undo the effect of a held one on the higher levels j: `g - T_j^T lambda_j`. The columns of y are -1
-    in the level of the rows, 0 in all others.
+    The free inputs undo the effect of an active one on the higher levels j: `g - T_j^T lambda_j`. The columns of y are
+    -1 in the level of the rows, 0 in all others.
     """
     u, splits, k = solution.u, solution.splits, len(problem.g)
     unlimited = len(u) - len(problem.lower)
@@ -168,12 +172,12 @@ def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tupl
         yield gradient[unlimited:], problem.rounding * terms[unlimited:]
 
 
-def released(problem: LeastSquaresProblem, held: Array, solution: Solution) -> tuple[Array, Any]:
-    """What is held and gains most by release, at the highest level where any gains, and whether there is any."""
-    undecided, chosen, any_released = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
+def released(problem: LeastSquaresProblem, active: Array, solution: Solution) -> tuple[Array, Any]:
+    """What is active and gains most by release, at the highest level where any gains, and whether there is any."""
+    undecided, chosen, any_released = above(np.abs(active), 0.0), np.zeros(len(active)), 0.0
     for gradient, rounding in gradients(problem, solution):
         # the level improves inside the limit if the gradient is positive at an upper limit, negative at a lower one
-        gain = held * gradient
+        gain = active * gradient
         wrong = where(undecided & above(gain, rounding), gain, 0.0)
         most = greatest(wrong)
         best = where(above(wrong, 0.0), where(above(most, wrong), 0.0, 1.0), 0.0)
@@ -183,20 +187,20 @@ def released(problem: LeastSquaresProblem, held: Array, solution: Solution) -> t
     return chosen, any_released
 
 
-def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array, Array, Array, Any]:
+def advance(problem: LeastSquaresProblem, x: Array, active: Array) -> tuple[Array, Array, Array, Any]:
     """One step of the search.
 
     Args:
         problem: The problem.
-        x: Inputs inside the limits, the held ones at theirs; shape (m,).
-        held: Per input as of `solve`, then per row of G -1 if it is held, 0 if it is free; shape (n,).
+        x: Inputs inside the limits, the active ones at theirs; shape (m,).
+        active: Per input as of `solve`, then per row of G -1 if it is active, 0 if it is free; shape (n,).
 
     Returns:
-        The next x and held, what the rows of G lack at x, shape (k,), and 1 if x is the answer, else 0.
+        The next x and active, what the rows of G lack at x, shape (k,), and 1 if x is the answer, else 0.
     """
     b = len(problem.lower)
-    solved, free = problem.holding(held[b:]), ~above(np.abs(held), 0.0)
-    solution = solve(solved, held[:b])
+    solved, free = problem.holding(active[b:]), ~above(np.abs(active), 0.0)
+    solution = solve(solved, active[:b])
     u = solution.u
     high, low, back = _beyond(solved, x, u, free[:b])
     short, back_of_rows, slack = _crossed(problem, x, solution, free[b:])
@@ -207,9 +211,9 @@ def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array,
     if b:
         limit = where(high, problem.upper, problem.lower)
         onward = within(where(first[:b], limit, onward), problem.lower, problem.upper)
-    let_go, any_released = released(solved, held, solution)
+    let_go, any_released = released(solved, active, solution)
     side = np.concatenate([where(high, 1.0, -1.0), -np.ones(len(problem.g))])
-    kept = where(blocked, where(first, side, held), held * (1.0 - let_go))
+    kept = where(blocked, where(first, side, active), active * (1.0 - let_go))
     room = problem.G @ onward - problem.g
     lack = where(at_least(room, -slack), 0.0, -room)  # NaN stays NaN
     return onward, kept, lack, where(blocked, 0.0, 1.0 - any_released)

@@ -14,8 +14,8 @@ from servoctl.engine.linalg import frobenius
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws import barrier
+from servoctl.laws.attached_bounds import AttachedBounds, BoundRow, Kind, ReactionRow
 from servoctl.laws.braking import braking
-from servoctl.laws.held_bounds import BoundRow, HeldBounds, Kind, ReactionRow
 from servoctl.laws.margin import EstimateErrors
 from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
@@ -95,7 +95,7 @@ class Bounds:
             passive_rank_tolerance: Of the passive rows.
 
         Raises:
-            TaskError: A bound cannot be held; the message has a line for each.
+            TaskError: A bound cannot be kept; the message has a line for each.
         """
         problems = [*self._unreachable(model, terms, rank_tolerance), *self._not_unique(model, terms)]
         found: list[float] = []
@@ -161,17 +161,17 @@ class Bounds:
             f"which samples leave the bound (stay below {barrier.LARGEST / period:g} 1/s)"
         ]
 
-    def bind(self, model: Model) -> dict[str, Any]:
-        """The fields `bounds` and `bound_...` of the bound law."""
+    def attach(self, model: Model) -> dict[str, Any]:
+        """The fields `bounds` and `bound_...` of the attached law."""
         rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
         passive = [row.name for row in model.passive_rows]
         reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
         forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
         ends = end_of(constraint.signals for constraint in (*model.plain.task.values(), *model.bounds.values()))
         # rows that made up for the lag within a period would ask for torques that alternate
-        held = HeldBounds(rows, forces, self.timing.folded, ends if np.isfinite(ends) and self.timing.period else None)
+        known = ends if np.isfinite(ends) and self.timing.period else None
         return {
-            "bounds": held,
+            "bounds": AttachedBounds(rows, forces, self.timing.folded, known),
             "bound_rates": tuple(self._rates(model)),
             "bound_braking": self.braking or (np.inf,) * len(rows),
             "bound_margins": tuple(self._margins(model)),

@@ -6,7 +6,7 @@ The passive constraints react to u, so Phi projects onto the motions that they a
 reaction without u, and then violates the passive constraints or misses the task. The task can be met if and only if
 `(I - T T^+) bbar = 0`; every command reports this residual.
 
-Design: the status depends on rows of priority 1 only. Rows of lower priority are wishes: a run reports what they miss,
+Design: the status depends on rows of priority 1 only. Rows of lower priority may be missed: a run reports by how much,
 but it is never infeasible, damped or stopped because of them.
 
 Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the passive constraints to u included.
@@ -24,7 +24,7 @@ from servoctl.expression import check_names, parse
 from servoctl.expression.suggest import remedy
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation
-from servoctl.laws.bound_following import BoundConstraintFollowing, Equations
+from servoctl.laws.attached_following import AttachedConstraintFollowing, Equations
 from servoctl.laws.bounds import Bounds
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.funnel import funnels
@@ -52,7 +52,7 @@ class ConstraintFollowing(Law):
         correction: Correction of every task without its own; None: none is added to b.
         corrections: Task name -> its own correction.
         priorities: Task name -> level; 1, the default, is the highest. A lower level never changes a higher one and is
-            a wish: it does not affect the status.
+            missed without an effect on the status.
         optional: Tasks of priority 1 that a run may miss and still end `done`.
         allocation: See `laws.allocation`.
         weights: Actuator -> weight, positive, default 1. For `weighted` only.
@@ -133,7 +133,7 @@ class ConstraintFollowing(Law):
         tolerances = self.rank_tolerance, self.passive_rank_tolerance
         return replace(self, bounds=self.bounds.fitted(model, known, limits, *tolerances))
 
-    def bind(self, model: Model) -> "BoundConstraintFollowing":
+    def attach(self, model: Model) -> "AttachedConstraintFollowing":
         actuators = list(model.plant.actuators)
         levels = _levels(model.task_rows, self.priorities or {})
         limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
@@ -149,19 +149,19 @@ class ConstraintFollowing(Law):
         except TaskError as error:
             problems.append(str(error))
         try:
-            observer = None if self.observer is None else self.observer.bind(model.task_rows)
+            observer = None if self.observer is None else self.observer.attach(model.task_rows)
         except TaskError as error:
             problems.append(str(error))
         problems += [] if self.bounds is None else self.bounds.problems(model)
         if problems:
             raise TaskError("\n".join(problems))
-        wished = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1]
+        low_priority = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1]
         reactions = preloads.components(self.preload, model.passive_rows, model.plant) if self.preload else ()
-        required = len(model.task_rows) - len(wished)
+        required = len(model.task_rows) - len(low_priority)
         lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
-        return BoundConstraintFollowing(
+        return AttachedConstraintFollowing(
             rows=tuple(model.task_rows),
-            wished=tuple(wished),
+            low_priority=tuple(low_priority),
             optional=tuple(i for i, row in enumerate(model.task_rows) if _is_of(row, self.optional)),
             levels=_with_reactions(levels, len(model.task_rows), len(reactions), 1 if required else 0),
             reactions=reactions,
@@ -188,7 +188,7 @@ class ConstraintFollowing(Law):
             robust=term,
             scale=() if self.robust is None else self.robust.scales(model.task_rows),
             robust_numbers=numbers,
-            **({} if self.bounds is None else self.bounds.bind(model)),
+            **({} if self.bounds is None else self.bounds.attach(model)),
         )
 
     def _robust_term(
@@ -201,7 +201,7 @@ class ConstraintFollowing(Law):
             raise TaskError(f"law.{self.robust.name}: cannot be used with a funnel (leave one out)")
         triples = zip(rows, gains["damping"], gains["stiffness"], gains["sliding"], strict=True)
         kappa = [damping - sliding if row.has_rate else stiffness for row, damping, stiffness, sliding in triples]
-        return self.robust.bind(rows, self._required(rows), kappa)
+        return self.robust.attach(rows, self._required(rows), kappa)
 
     def _required(self, rows: Sequence[Row]) -> list[int]:
         """Indices of the rows of priority 1."""
@@ -222,7 +222,7 @@ class ConstraintFollowing(Law):
         return tuple(found)
 
     def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
-        """The fields `damping`, `stiffness`, `higher`, `sliding` and `funnel_numbers` of the bound law.
+        """The fields `damping`, `stiffness`, `higher`, `sliding` and `funnel_numbers` of the attached law.
 
         Raises:
             TaskError: A correction does not fit; the message names every such row.

@@ -18,7 +18,7 @@ from servoctl.engine.parameters import SameStructure, parameter_values, with_par
 from servoctl.engine.products import product
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
-from servoctl.laws.law import BoundLaw, Law
+from servoctl.laws.law import AttachedLaw, Law
 from servoctl.laws.user_function import UserFunction, user_function
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
@@ -63,10 +63,10 @@ class Feedback(Law):
     def inputs(self, at: At) -> Any:
         """The inputs at an instant, shape (m,) [actuator units]; plain NumPy, with `servoctl.where` for branches."""
 
-    def bind(self, model: Model) -> "BoundFeedback":
+    def attach(self, model: Model) -> "AttachedFeedback":
         gains = tuple(parameter_values(self).tolist())
         made = model.once("feedback", SameStructure(self), lambda: _called(self, model))
-        return BoundFeedback(1e-6, gains, made, len(model.task_rows))
+        return AttachedFeedback(1e-6, gains, made, len(model.task_rows))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FunctionLaw(Feedback):
 
 
 @dataclass(frozen=True)
-class BoundFeedback(BoundLaw):
+class AttachedFeedback(AttachedLaw):
     """A feedback for a plant."""
 
     gains: tuple[float, ...]  # the parameters of the user's law
@@ -96,11 +96,11 @@ class BoundFeedback(BoundLaw):
         return False
 
     @property
-    def wishes(self) -> tuple[int, ...]:
+    def low_priority_rows(self) -> tuple[int, ...]:
         return tuple(range(self.task_rows))
 
     @property
-    def concedes(self) -> tuple[int, ...]:
+    def relaxed_rows(self) -> tuple[int, ...]:
         return ()
 
     def command(self, terms: Terms, memory: Array) -> Command:

@@ -184,7 +184,7 @@ def _at_slope(slope: float, rate: float, has_rate: bool) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class FunnelTerm:
-    """The funnels of a bound law; all of it is structure, the numbers are parameters of the law."""
+    """The funnels of an attached law; all of it is structure, the numbers are parameters of the law."""
 
     members: tuple[int, ...]  # indices of the rows with a funnel
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The base classes of all laws: `Law` is bound to a model, `BoundLaw` maps a state to a command.
+"""The base classes of all laws: `Law` is attached to a model, `AttachedLaw` maps a state to a command.
 
 Design: a law implements `command(terms, memory)`. The terms of motion are assembled once, for the law and for the
 simulated plant. `control` and `step` are derived. The same code runs on numbers (the tick loop) and on symbols (the
@@ -50,7 +50,7 @@ class Law(ABC):
         return self
 
     @abstractmethod
-    def bind(self, model: Model) -> "BoundLaw":
+    def attach(self, model: Model) -> "AttachedLaw":
         """The law for this plant and task.
 
         Raises:
@@ -59,7 +59,7 @@ class Law(ABC):
 
 
 @dataclass(frozen=True)
-class BoundLaw(ABC):
+class AttachedLaw(ABC):
     """A law with its gains; `float` and `tuple[float, ...]` fields are inputs of the compiled code."""
 
     # a direction of the passive rows counts when its pivot exceeds this times |Ahat L^-T|_F
@@ -95,14 +95,14 @@ class BoundLaw(ABC):
         return None
 
     @property
-    def wishes(self) -> tuple[int, ...]:
+    def low_priority_rows(self) -> tuple[int, ...]:
         """Indices of the task rows of priority 2 and below; missing them is reported and is never a failure."""
         return ()
 
     @property
-    def excused(self) -> tuple[int, ...]:
-        """Indices of the task rows that a run may miss and still end `done`: wishes and rows that are not required."""
-        return self.wishes
+    def optional_rows(self) -> tuple[int, ...]:
+        """Indices of the task rows that a run may miss and still end `done`: of low priority, or not required."""
+        return self.low_priority_rows
 
     @property
     def stops_on(self) -> frozenset[int]:
@@ -138,16 +138,16 @@ class BoundLaw(ABC):
         return False
 
     @property
-    def foresees(self) -> bool:
+    def predicts(self) -> bool:
         """Whether the rows of the bounds are means over the period in which the command acts, which the loop finds."""
         return False
 
-    def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
-        """The state at which the command of this tick acts, and that half a period later, if the law `foresees`."""
+    def predicted(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+        """The state at which the command of this tick acts, and that half a period later, if the law `predicts`."""
         raise NotImplementedError
 
     def last_sent(self, memory: Array) -> Array:
-        """The newest command sent, shape (m,), if the law `foresees`."""
+        """The newest command sent, shape (m,), if the law `predicts`."""
         raise NotImplementedError
 
     def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]:
@@ -159,13 +159,13 @@ class BoundLaw(ABC):
         raise NotImplementedError
 
     def mean_bounds(self, change: Array, memory: Array) -> Array:
-        """What is added to `G u + free` for its mean, from its change up to half a period later; if it `foresees`."""
+        """What is added to `G u + free` for its mean, from its change up to half a period later; if it `predicts`."""
         raise NotImplementedError
 
     @property
-    def concedes(self) -> tuple[int, ...]:
+    def relaxed_rows(self) -> tuple[int, ...]:
         """Indices of the task rows of which a run logs what they are given up."""
-        return self.wishes
+        return self.low_priority_rows
 
     def disturbance(self, terms: Terms, memory: Array) -> Array:
         """The disturbance of each observed row [acceleration of the row], shape (observed,)."""

@@ -1,9 +1,9 @@
 """Where each part of a law keeps its states in the law's memory."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from servoctl.laws.held_bounds import HeldBounds
+from servoctl.laws.attached_bounds import AttachedBounds
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.robust import RobustTerm
 from servoctl.types import Array
@@ -13,7 +13,7 @@ class LawMemory(NamedTuple):
     """The parts of a law that have memory, in its order."""
 
     observer: RowObserver | None  # disturbance observer of the rows; None: none
-    bounds: HeldBounds | None  # bounds; None: none
+    bounds: AttachedBounds | None  # bounds; None: none
     # robust or adaptive term; None: none. An adaptive one has one state, the last of the memory
     robust: RobustTerm | None
 
@@ -21,7 +21,7 @@ class LawMemory(NamedTuple):
     def start(self) -> Mapping[str, float]:
         """Name -> initial value of each state."""
         adaptive = {} if self.robust is None else self.robust.memory
-        return {**self._observer, **self._bounds, **self._held, **adaptive}
+        return {**self._observer, **self._bounds, **self._active, **adaptive}
 
     @property
     def period(self) -> float | None:
@@ -42,9 +42,13 @@ class LawMemory(NamedTuple):
         return memory[first : first + len(self._bounds)]
 
     def of_search(self, memory: Array) -> Array:
-        """What the last answer held, as in `Command.held`; empty if it is not kept."""
+        """What was active in the last answer, as in `Command.active`; empty if it is not kept."""
         first = len(self._observer) + len(self._bounds)
-        return memory[first : first + len(self._held)]
+        return memory[first : first + len(self._active)]
+
+    def of_robust(self, memory: Array) -> Any:
+        """The estimate of the adaptive term; 0 without one."""
+        return memory[len(self.start) - 1] if self.robust is not None and self.robust.adaptive else 0.0
 
     @property
     def _observer(self) -> Mapping[str, float]:
@@ -55,5 +59,5 @@ class LawMemory(NamedTuple):
         return {} if self.bounds is None else self.bounds.memory
 
     @property
-    def _held(self) -> Mapping[str, float]:
-        return {} if self.bounds is None else self.bounds.held
+    def _active(self) -> Mapping[str, float]:
+        return {} if self.bounds is None else self.bounds.active

@@ -42,14 +42,14 @@ class SearchSize:
         return f"{'_'.join(map(str, self.counts))}x{self.m}{rows}"
 
     @property
-    def held(self) -> int:
-        """Number of inputs and rows that can be held."""
+    def active(self) -> int:
+        """Number of inputs and rows that can be active."""
         return self.m + self.k
 
     @property
     def parts(self) -> list[int]:
-        """Where the parts of the state end: x, held, lack; done and steps follow."""
-        return [int(end) for end in np.cumsum([self.m, self.held, self.k])]
+        """Where the parts of the state end: x, active, lack; done and steps follow."""
+        return [int(end) for end in np.cumsum([self.m, self.active, self.k])]
 
     def problem(self) -> LeastSquaresProblem:
         """A problem of this size, of symbols."""
@@ -72,23 +72,23 @@ class SearchSize:
         )
 
 
-def search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Array, Any, Any]:
+def search(problem: LeastSquaresProblem, x: Array, active: Array, done: Any) -> tuple[Array, Array, Array, Any, Any]:
     """Steps of `advance` until x is the answer, or `most_steps`.
 
     Args:
         problem: The problem.
         x: Where the search begins; see `advance`.
-        held: What is held there.
+        active: What is active there.
         done: 1 if x is the answer already, else 0.
 
     Returns:
-        x, held, what the rows of G lack at x, whether x is the answer, and the steps taken.
+        x, active, what the rows of G lack at x, whether x is the answer, and the steps taken.
     """
     size = SearchSize.of(problem)
-    state = np.concatenate([x, held, np.zeros(size.k), [done, 0.0]])
+    state = np.concatenate([x, active, np.zeros(size.k), [done, 0.0]])
     (values,) = called(search_function(size), (state, *_flat(problem)), state.shape)
-    x, held, lack, (done, steps) = np.split(values, size.parts)
-    return x, held, lack, done, steps
+    x, active, lack, (done, steps) = np.split(values, size.parts)
+    return x, active, lack, done, steps
 
 
 def _flat(problem: LeastSquaresProblem) -> list[Array]:
@@ -104,11 +104,11 @@ def _flat(problem: LeastSquaresProblem) -> list[Array]:
 
 @cache
 def step_function(size: SearchSize) -> Any:
-    """CasADi function (state, problem) -> state after one step; the state is (x, held, lack, done, steps)."""
+    """CasADi function (state, problem) -> state after one step; the state is (x, active, lack, done, steps)."""
     problem, state = size.problem(), symbols("x", size.parts[-1] + 2)
-    x, held, _, _ = np.split(state, size.parts)
-    x, held, lack, done = advance(problem, x, held)
-    after = to_sx(np.concatenate([x, held, lack, [done, state[-1] + 1.0]]))
+    x, active, _, _ = np.split(state, size.parts)
+    x, active, lack, done = advance(problem, x, active)
+    after = to_sx(np.concatenate([x, active, lack, [done, state[-1] + 1.0]]))
     inputs = [to_sx(part) for part in (state, *_flat(problem))]
     return ca.Function(f"limit_step_{size.name}", inputs, without_repetitions([after]), {"never_inline": True})
 
@@ -116,4 +116,4 @@ def step_function(size: SearchSize) -> Any:
 @cache
 def search_function(size: SearchSize) -> Any:
     """CasADi function of the whole search, with the arguments of `step_function`."""
-    return repeat(f"limits_{size.name}", step_function(size), most_steps(size.held), done=size.parts[-1])
+    return repeat(f"limits_{size.name}", step_function(size), most_steps(size.active), done=size.parts[-1])

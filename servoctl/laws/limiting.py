@@ -8,7 +8,7 @@ from servoctl.engine.linalg import product
 from servoctl.engine.products import largest
 from servoctl.engine.symbol import above, where
 from servoctl.laws.allocation import Allocator
-from servoctl.laws.held_bounds import HeldBounds
+from servoctl.laws.attached_bounds import AttachedBounds
 from servoctl.laws.limits import Start, within_limits
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
@@ -25,7 +25,7 @@ class LimitedLaw(Protocol):
     @property
     def upper(self) -> tuple[float, ...]: ...
     @property
-    def bounds(self) -> HeldBounds | None: ...
+    def bounds(self) -> AttachedBounds | None: ...
     @property
     def has_aim(self) -> bool: ...
     @property
@@ -54,8 +54,8 @@ class Limiting(NamedTuple):
     status: Any  # `Status.code`
     binding: Array  # per bound: 1 if it holds the inputs, else 0
     lack: Array  # per bound: what the inputs cannot give it
-    # held, steps, proven: as in `Command`
-    held: Array
+    # active, steps, proven: as in `Command`
+    active: Array
     steps: Any
     proven: Any
 
@@ -109,8 +109,7 @@ def limiting(
         start=start,
         rounding=law.rounding,
     )
-    held = limited.u
-    left = rhs - product(allocator.task_map, held)
+    left = rhs - product(allocator.task_map, limited.u)
     required = law.required
     gives_up = largest((left - missed)[required]) > law.residual_tolerance * (1.0 + largest(rhs[required]))
     reason: Any = Status.SATURATED.code
@@ -120,7 +119,7 @@ def limiting(
         reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
     severe = status >= Status.INFEASIBLE.code
     status = where(severe, status, where(gives_up, reason, status))
-    return Limiting(held, left, status, binding, lack, limited.held, limited.iterations, limited.converged)
+    return Limiting(limited.u, left, status, binding, lack, limited.active, limited.iterations, limited.converged)
 
 
 def _rows_now(law: LimitedLaw, terms: Terms) -> tuple[Array, Array, Any]:

@@ -38,8 +38,8 @@ class Limited:
     at_limit: Array  # per input: 1 at its upper limit, -1 at its lower one, 0 between
     slack: Array  # per row of G: what it lacks, `max(0, g - G u)`; 0 up to rounding where it is met; shape (k,)
     binding: Array  # per row of G: 1 if it holds the answer at equality or lacks something, else 0; shape (k,)
-    # per input: 1 or -1 if the search held it at its upper or lower limit, else 0; then per row as `binding`
-    held: Array
+    # per input: 1 or -1 if it is active at its upper or lower limit, else 0; then per row as `binding`
+    active: Array
     iterations: Any  # steps of the search; 0 if the unlimited answer is inside the limits
     # whether u is proven optimal, up to rounding. It may be false if the free columns of T have a condition number
     # above 1e8. Then u is inside the limits, and no worse than the start of the search in the first level in which they
@@ -50,8 +50,8 @@ class Limited:
 class Start(NamedTuple):
     """Where a search begins."""
 
-    u: Array  # finite inputs, shape (m,); those that are held are put at their limit
-    held: Array  # inputs and rows that are held there, as in `Limited.held`; rounding is forgiven
+    u: Array  # finite inputs, shape (m,); the active ones are put at their limit
+    active: Array  # inputs and rows that are active there, as in `Limited.active`; rounding is forgiven
     known: Any = 1.0  # 1, or 0 if the search begins as without it
 
 
@@ -108,26 +108,26 @@ def within_limits(
     high, low = _beyond(problem, root * whole)
     short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
-    x, held = root * whole, np.concatenate([high - low, -short])
+    x, active = root * whole, np.concatenate([high - low, -short])
     if start is not None:
         begun, there = _begin(start, lower, upper)
-        x, held = where(start.known, root * begun, x), where(start.known, there, held)
+        x, active = where(start.known, root * begun, x), where(start.known, there, active)
     x = within(x, *box)
-    x, held, slack, done, iterations = search(problem, x, held, where(inside, 1.0, 0.0))
-    # a held input takes its limit itself: x / root would differ from it by rounding
-    best = where(above(held[:m], 0.0), upper, where(above(0.0, held[:m]), lower, x / root))
+    x, active, slack, done, iterations = search(problem, x, active, where(inside, 1.0, 0.0))
+    # an active input takes its limit itself: x / root would differ from it by rounding
+    best = where(above(active[:m], 0.0), upper, where(above(0.0, active[:m]), lower, x / root))
     u = within(where(inside, whole, best), lower, upper)
     given_up = tuple(e - product(T, u) for T, e in levels)
-    held = where(inside, 0.0, held)
-    binding = -held[m:]
-    kept = np.concatenate([held[:m], binding])
+    active = where(inside, 0.0, active)
+    binding = -active[m:]
+    kept = np.concatenate([active[:m], binding])
     return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, kept, iterations, above(done, 0.0))
 
 
 def _begin(start: Start, lower: Array, upper: Array) -> tuple[Array, Array]:
     """Where a search begins from a start: the inputs, and what holds them, as `search` takes it."""
     m = len(lower)
-    high, low = above(start.held, 0.5), above(-0.5, start.held)
+    high, low = above(start.active, 0.5), above(-0.5, start.active)
     rows = where(high[m:], -1.0, 0.0)
     u = where(high[:m], upper, where(low[:m], lower, start.u))
     return u, np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), rows])

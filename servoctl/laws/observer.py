@@ -45,7 +45,7 @@ class Observer:
         if self.rate is not None and not 0.0 < self.rate < math.inf:
             raise TaskError(f"observer: rate: expected a positive number [1/s], got {self.rate}")
 
-    def bind(self, rows: Sequence[Row]) -> "RowObserver":
+    def attach(self, rows: Sequence[Row]) -> "RowObserver":
         """The observer of these rows.
 
         Raises:
@@ -72,7 +72,7 @@ class Observer:
 
 @dataclass(frozen=True)
 class RowObserver:
-    """The observer of a bound law; all of it is structure, its rate L is a parameter of the law."""
+    """The observer of an attached law; all of it is structure, its rate L is a parameter of the law."""
 
     rows: tuple[str, ...]  # names of the task rows
     by_rate: tuple[bool, ...]  # whether beta of a row is its violation rate; else it is the violation

@@ -77,7 +77,7 @@ class Robust(_Term):
     bound: float | Mapping[str, float]
     boundary_layer: float | None = None  # eps; None: (d + 1) h rho^2
 
-    def bind(
+    def attach(
         self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
     ) -> tuple[RobustTerm, RobustNumbers]:
         """The term for these rows.
@@ -121,7 +121,7 @@ class Adaptive(_Term):
 
     name = "adaptive"
 
-    def bind(
+    def attach(
         self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
     ) -> tuple[RobustTerm, RobustNumbers]:
         """The term for these rows; arguments and errors as of `Robust.bind`."""

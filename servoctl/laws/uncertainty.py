@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servoctl.errors import PlantError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
@@ -40,7 +40,7 @@ class ModelError:
 
 
 def model_error(
-    law: BoundConstraintFollowing,
+    law: AttachedConstraintFollowing,
     model: Model,
     machines: Sequence[Model],
     states: Iterable[State],
@@ -84,7 +84,7 @@ def model_error(
     return worst
 
 
-def _terms(law: BoundConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
+def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
     """The equation of motion of each machine at a state."""
     found = [assemble(state, machine.matrices(state), law.passive_rank_tolerance) for machine in machines]
     if not all(terms.finite and terms.positive for terms in found):

@@ -9,7 +9,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.errors import TaskError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
@@ -197,7 +197,7 @@ def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: A
 def scaled_gains(loop: Loop, factor: float) -> Array | None:
     """Parameters of the loop with all poles of the violations multiplied by a factor; None without gains."""
     law = loop.system.law
-    if not isinstance(law, BoundConstraintFollowing) or not any((*law.damping, *law.stiffness, *law.higher)):
+    if not isinstance(law, AttachedConstraintFollowing) or not any((*law.damping, *law.stiffness, *law.higher)):
         return None
     width = len(law.higher) // len(law.rows)
     damping, stiffness, higher = list(law.damping), list(law.stiffness), list(law.higher)

@@ -18,19 +18,19 @@ OUT_OF_REACH = (Status.INFEASIBLE, Status.UNREACHABLE, Status.DAMPED)
 """Statuses of a command that mean that the task is infeasible even without input limits."""
 
 
-def missed_tasks(trajectory: Trajectory, excused: Collection[str]) -> dict[str, float]:
+def missed_tasks(trajectory: Trajectory, optional_rows: Collection[str]) -> dict[str, float]:
     """Task -> share of the time in which it was missed, for the tasks that were missed over most of the run.
 
     Args:
         trajectory: The run.
-        excused: Names of the task rows that may be missed.
+        optional_rows: Names of the task rows that may be missed.
     """
     if "status" not in trajectory.columns or not len(trajectory):
         return {}
     band = trajectory.metadata.get("settling_band", SETTLING_BAND)
     missed = {}
     for task, rows in trajectory.tasks.items():
-        required = [row for row in rows if row not in excused]
+        required = [row for row in rows if row not in optional_rows]
         if not required:
             continue
         during = trajectory.during(task)

@@ -28,18 +28,18 @@ def growth(start: State, trajectory: Trajectory) -> float:
     return size(trajectory.q[-1], trajectory.v[-1]) / (1.0 + size(start.q, start.v)) if len(trajectory) else 0.0
 
 
-def divergence(start: State, trajectory: Trajectory, excused: Collection[str]) -> str | None:
+def divergence(start: State, trajectory: Trajectory, optional_rows: Collection[str]) -> str | None:
     """What has diverged beyond doubt by the end of a run, in words; None if nothing has.
 
     Args:
         start: Initial state.
         trajectory: The run.
-        excused: Names of task rows that may be missed.
+        optional_rows: Names of task rows that may be missed.
     """
     if not len(trajectory):
         return None
     for task, rows in trajectory.tasks.items():
-        names = [f"violation.{row}" for row in rows if row not in excused]
+        names = [f"violation.{row}" for row in rows if row not in optional_rows]
         known = [np.nan_to_num(trajectory[name][[0, -1]]) for name in names if name in trajectory.columns]
         first, last = np.abs([np.zeros(2), *known]).max(axis=0)
         if last > RUNAWAY * (1.0 + first):

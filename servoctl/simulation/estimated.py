@@ -15,7 +15,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
-from servoctl.estimation.bound import BoundEstimator, PlantFunctions
+from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.system import System
@@ -39,7 +39,7 @@ def loop_memory(system: System) -> dict[str, float]:
     return memory | {f"estimation.{name}": value for name, value in zip(names, start, strict=True)}
 
 
-def shown_parts(estimator: BoundEstimator | None) -> dict[str, int]:
+def shown_parts(estimator: AttachedEstimator | None) -> dict[str, int]:
     """Part of a row -> its length, in order."""
     return {} if estimator is None else {f"estimate.{name}": size for name, size in estimator.shown.items()}
 

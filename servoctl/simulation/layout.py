@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 
 
@@ -24,13 +24,13 @@ class Layout:
     """
 
     def __init__(
-        self, model: Model, law: BoundLaw | None, estimate: Mapping[str, int] | None = None, size: int | None = None
+        self, model: Model, law: AttachedLaw | None, estimate: Mapping[str, int] | None = None, size: int | None = None
     ) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
         command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
-        concedes, observed, memory = ((), (), {}) if law is None else (law.concedes, law.observed, law.memory)
+        relaxed_rows, observed, memory = ((), (), {}) if law is None else (law.relaxed_rows, law.observed, law.memory)
         bounds = 0 if law is None else len(law.bounded)
-        command |= {"given_up": len(concedes), "bound_active": bounds, "bound_lack": bounds}
+        command |= {"given_up": len(relaxed_rows), "bound_active": bounds, "bound_lack": bounds}
         command |= {"search": 2 if law is not None and law.searches else 0, "disturbance": len(observed)}
         command |= dict(estimate or {}) | {"memory_rate": len(memory) if size is None else size}
         log = {

@@ -10,8 +10,8 @@ import numpy as np
 from servoctl.engine.parameters import structure
 from servoctl.engine.products import largest
 from servoctl.engine.symbol import where
-from servoctl.estimation.bound import BoundEstimator
-from servoctl.laws.law import BoundLaw
+from servoctl.estimation.attached import AttachedEstimator
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.estimated import loop_memory, shown_parts
 from servoctl.simulation.layout import Layout
@@ -79,11 +79,11 @@ class LoopStages(ABC):
         realism, machine = self.system.realism, self.system.machine
         return (0 if realism is None else realism.carried) + (0 if machine is None else machine.size)
 
-    def take_law(self, law: BoundLaw) -> None:
+    def take_law(self, law: AttachedLaw) -> None:
         """Replaces the law by one that differs in parameters alone, without tracing again."""
         self.system = replace(self.system, law=law)
 
-    def take_estimator(self, estimator: BoundEstimator) -> None:
+    def take_estimator(self, estimator: AttachedEstimator) -> None:
         """Replaces the estimator by one that differs in parameters alone, without tracing again."""
         assert structure(estimator) == structure(self.system.estimator), "not the same estimator"
         self.system = replace(self.system, estimator=estimator)
@@ -163,10 +163,10 @@ class LoopStages(ABC):
         law = system.law
         rate = np.zeros(0) if law is None else law.memory_rate(terms, memory, command)
         disturbance = np.zeros(0) if law is None else law.disturbance(terms, memory)
-        wishes = () if law is None else law.wishes
-        required = [x for i, x in enumerate(command.residual) if i not in wishes]
+        low_priority_rows = () if law is None else law.low_priority_rows
+        required = [x for i, x in enumerate(command.residual) if i not in low_priority_rows]
         residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
-        given_up = [abs(command.residual[i]) for i in (() if law is None else law.concedes)]
+        given_up = [abs(command.residual[i]) for i in (() if law is None else law.relaxed_rows)]
         parts = [
             command.u,
             [command.rank],

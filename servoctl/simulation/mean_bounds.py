@@ -2,7 +2,7 @@
 
     G(now) u >= least(then) - free(now) - share [(G(middle) - G(now)) u_last + free(middle) - free(now)]
 
-`then` is the state at which the command begins to act, `middle` half a period later; see `laws.held_bounds`.
+`then` is the state at which the command begins to act, `middle` half a period later; see `laws.attached_bounds`.
 
 Design: what the last command does to the bounds at the middle is a function that is called, so that generated C holds
 it once; the command is its only input, which spares the map of all inputs. It stands behind a branch: where commands
@@ -26,9 +26,9 @@ from servoctl.engine.repeat import repeat
 from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
-from servoctl.estimation.bound import PlantFunctions
+from servoctl.estimation.attached import PlantFunctions
 from servoctl.laws.active_set import greatest
-from servoctl.laws.law import Acceleration, BoundLaw
+from servoctl.laws.law import Acceleration, AttachedLaw
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System
@@ -41,9 +41,9 @@ The drift within half a period is a smaller share if the period resolves the mot
 """
 
 
-def foreseeing(system: System) -> bool:
+def predicting(system: System) -> bool:
     """Whether the law looks at its bounds over a period."""
-    return system.law is not None and system.law.foresees
+    return system.law is not None and system.law.predicts
 
 
 def with_mean_bounds(
@@ -81,7 +81,7 @@ def with_mean_bounds(
     at_then = None if values is None else called_kernel("bound_values", given, values)
 
     def held(memory: Array) -> Terms:
-        then, middle = law.foreseen(terms, memory, _under(plant, d))
+        then, middle = law.predicted(terms, memory, _under(plant, d))
         of, late = terms.matrices.bounds, then is not terms.state
         if late and at_then is not None and of is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
@@ -102,7 +102,7 @@ def _under_command(matrices: Matrices, u: Array) -> Matrices:
     return replace(matrices, B=product(matrices.B, u)[:, None])
 
 
-def _values(law: BoundLaw, terms: Terms) -> Array:
+def _values(law: AttachedLaw, terms: Terms) -> Array:
     """`G u + free` where the only input is 1."""
     G, free, _ = law.bound_rows(terms)
     values: Array = G[:, 0] + free

@@ -44,8 +44,8 @@ class Columns:
         model = loop.system.model
         self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
         self._has_law = loop.system.law is not None
-        concedes = () if loop.system.law is None else loop.system.law.concedes
-        self._concedes = [model.task_rows[i].name for i in concedes]
+        relaxed_rows = () if loop.system.law is None else loop.system.law.relaxed_rows
+        self._relaxed_rows = [model.task_rows[i].name for i in relaxed_rows]
         self._bounds = [] if loop.system.law is None else list(loop.system.law.bounded)
         self._searches = loop.system.law is not None and loop.system.law.searches
         self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
@@ -75,7 +75,7 @@ class Columns:
             "bound": self._bounds,
             "bound_active": self._bounds,
             "bound_lack": self._bounds,
-            "given_up": self._concedes,
+            "given_up": self._relaxed_rows,
             "search": SEARCH if self._searches else (),
             "disturbance": self._observed,
             **{part: list(self._coordinates) for part in shown_parts(self._loop.system.estimator)},

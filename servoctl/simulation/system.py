@@ -9,9 +9,9 @@ import numpy as np
 from servoctl.engine.finite import is_finite
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import where
-from servoctl.estimation.bound import BoundEstimator
+from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
-from servoctl.laws.law import BoundLaw
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.actuator_parameters import Friction
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
@@ -79,7 +79,7 @@ class System:
     """Plant, law and realism of a closed loop."""
 
     model: Model  # plant and constraints
-    law: BoundLaw | None  # the law; None: an open loop, with the inputs below
+    law: AttachedLaw | None  # the law; None: an open loop, with the inputs below
     inputs: Mapping[str, Expression]  # actuator -> equation, for an open loop; an input without equation is zero
     passive: PassiveStabilisation  # stabilisation of the passive constraints
     friction: Friction | None = None  # at the actuators, unknown to the law; None: there is none
@@ -87,10 +87,10 @@ class System:
     # the simulated plant, if its parameters differ from those that the law knows; None: they do not
     simulated: Model | None = None
     machine: Machine | None = None  # moves in place of the simulated plant; None: nothing does
-    estimator: BoundEstimator | None = None  # gives the law its state; None: the law gets the measured one
+    estimator: AttachedEstimator | None = None  # gives the law its state; None: the law gets the measured one
 
     @property
-    def following(self) -> BoundLaw | None:
+    def following(self) -> AttachedLaw | None:
         """The law that makes the inputs from the task; None where the task is only measured."""
         return self.law if self.law is not None and self.law.follows_task else None
 

@@ -13,14 +13,14 @@ from servoctl.engine.linalg import solve_upper
 from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
-from servoctl.estimation.bound import BoundEstimator
-from servoctl.laws.law import BoundLaw
+from servoctl.estimation.attached import AttachedEstimator
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.control_tick import LogCall
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.loop_stages import LoopStages
-from servoctl.simulation.mean_bounds import foreseeing, with_mean_bounds
+from servoctl.simulation.mean_bounds import predicting, with_mean_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -86,7 +86,7 @@ class TracedLoop(LoopStages):
             return self._estimated(self._given["t"], self._given["x"], self._given["p"])
         memory = self._given["x"][2 * self.system.model.n :]
         terms = self._terms
-        if foreseeing(self.system):
+        if predicting(self.system):
             terms = with_mean_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
         command: Array = trace(self._control, terms, memory, self._symbolic)
         return command
@@ -98,7 +98,7 @@ class TracedLoop(LoopStages):
 
         def row(terms: Terms, memory: Array, d: Array) -> Array:
             """The command at the estimated state, with the bounds as they are when it acts."""
-            if foreseeing(system):
+            if predicting(system):
                 terms = with_mean_bounds(terms, memory, system, p, self._matrices_at, d)
             traced: Array = trace(self._control, terms, memory, system)
             return traced
@@ -125,12 +125,12 @@ class TracedLoop(LoopStages):
             return self.parameters
         return np.concatenate([self.parameters, plant.parameters, realism.parameters])
 
-    def take_law(self, law: BoundLaw) -> None:
+    def take_law(self, law: AttachedLaw) -> None:
         super().take_law(law)
         values, first = parameter_values(law), len(self.system.model.parameters)
         self.parameters[first : first + len(values)] = values
 
-    def take_estimator(self, estimator: BoundEstimator) -> None:
+    def take_estimator(self, estimator: AttachedEstimator) -> None:
         super().take_estimator(estimator)
         values = parameter_values(estimator)
         self.parameters[len(self.parameters) - len(values) :] = values

@@ -161,5 +161,5 @@ def _retuned(run: Run, loaded: LoadedConfig) -> System:
     problems.check()
     damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
     stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
-    retuned = replace(system, law=None if law is None else law.bind(system.model), passive=stabilisation)
+    retuned = replace(system, law=None if law is None else law.attach(system.model), passive=stabilisation)
     return realistic(retuned, loaded, run.start, problems)

@@ -8,7 +8,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import ConfigError, TaskError
-from servoctl.estimation.bound import OUTLIER, BoundEstimator, PlantFunctions
+from servoctl.estimation.attached import OUTLIER, AttachedEstimator, PlantFunctions
 from servoctl.estimation.estimator import Estimator
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
@@ -93,7 +93,7 @@ class Floating(PlantFunctions):
         return Rows(self.D, np.zeros(len(self.D)), self.D @ state.q, self.D @ state.v)
 
 
-def bound(n: int, rows: int, **changes: object) -> BoundEstimator:
+def bound(n: int, rows: int, **changes: object) -> AttachedEstimator:
     """A model estimator of n coordinates and actuators with passive rows, period 1 ms."""
     names = tuple(f"q{i}" for i in range(n))
 
@@ -104,7 +104,7 @@ def bound(n: int, rows: int, **changes: object) -> BoundEstimator:
 
     start = State(0.0, np.zeros(n), np.zeros(n))
     model: Model = Stub()  # type: ignore[assignment]
-    return Estimator(**changes).bind(model, start, sc.Timing.of(0.001, names))  # type: ignore[arg-type]
+    return Estimator(**changes).attach(model, start, sc.Timing.of(0.001, names))  # type: ignore[arg-type]
 
 
 def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() -> None:

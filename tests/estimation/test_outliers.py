@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.estimation.bound import PATIENCE, TRUST, after_fitting, outliers_in_row
+from servoctl.estimation.attached import PATIENCE, TRUST, after_fitting, outliers_in_row
 from servoctl.estimation.outliers import Burst, OutlierBursts
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.outlier_events import outlier_events

@@ -17,7 +17,7 @@ from hil.safety.plan import Stage
 from hil.session.run import HilRun
 from servoctl.config.files import find_config
 from servoctl.errors import ConfigError, RunFolderError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.gain_limits import RowFeedback, longest_spacing
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder import load_run
@@ -29,13 +29,13 @@ BOTH = f"hil.live={{{ALPHA}: [2, 20], {BETA}: [2, 20]}}"
 PERIOD = 0.001
 
 
-def gains(*overrides: str, config: str = BELT) -> tuple[LiveGains, list[BoundConstraintFollowing]]:
+def gains(*overrides: str, config: str = BELT) -> tuple[LiveGains, list[AttachedConstraintFollowing]]:
     """A config's live gains, and a list of the laws that they give."""
     live = load(config, overrides, "numpy").live_gains
     return live, []
 
 
-def take(laws: list[BoundConstraintFollowing]) -> Any:
+def take(laws: list[AttachedConstraintFollowing]) -> Any:
     return laws.append
 
 

@@ -8,8 +8,8 @@ from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, st
 
 import servoctl as sc
 from servoctl.errors import TaskError
+from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers, BoundRow, Kind
 from servoctl.laws.barrier import barrier, stopping
-from servoctl.laws.held_bounds import BoundNumbers, BoundRow, HeldBounds, Kind
 from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
@@ -68,7 +68,7 @@ def test_samples_stay_inside_while_rate_times_period_is_below_two(rate: float, s
 @pytest.mark.parametrize("kind", ["barrier", "decay"])
 def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_falls_steadily(kind: Kind) -> None:
     p, D, h, slope, drift = 12.0, 0.02, 0.3, -0.7, -40.0
-    held = HeldBounds((BoundRow("wall", kind),), (), sc.Timing.of(D, ("u",)))
+    held = AttachedBounds((BoundRow("wall", kind),), (), sc.Timing.of(D, ("u",)))
     numbers = BoundNumbers((p,), (np.inf,), (0.0,), ())
     change = held.mean_change(np.array([drift * D / 2]), np.array([0.0, 1.0]), numbers)[0]
     rows = Rows(np.zeros((1, 1)), np.zeros(1), np.array([h]), np.array([slope]))
@@ -81,7 +81,7 @@ def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_fall
 
 
 def test_a_rise_within_the_period_and_the_time_before_the_first_command_are_not_counted_on() -> None:
-    held = HeldBounds((BoundRow("wall", "barrier"),), (), sc.Timing.of(0.02, ("u",)))
+    held = AttachedBounds((BoundRow("wall", "barrier"),), (), sc.Timing.of(0.02, ("u",)))
     numbers = BoundNumbers((12.0,), (np.inf,), (0.0,), ())
     assert held.mean_change(np.array([0.4]), np.array([0.0, 1.0]), numbers)[0] == 0.0
     assert held.mean_change(np.array([-0.4]), np.array([0.0, 0.0]), numbers)[0] == 0.0

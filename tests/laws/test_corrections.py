@@ -12,7 +12,7 @@ import servoctl
 from servoctl.assembly import simulate
 from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
 from servoctl.laws.gain_limits import RowFeedback, growth, longest_spacing
@@ -147,12 +147,12 @@ def test_a_speed_decays_with_the_time_constant_of_p_feedback() -> None:
 def test_gains_are_bound_row_by_row() -> None:
     task = {"c": CIRCLE, "s": Nonholonomic("der(y) - 1")}
     model = Model(Point(), task, State(0.0, np.array([1.3, 0.4]), np.zeros(2)))
-    bound = ConstraintFollowing(Baumgarte(2.0, 3.0), {"s": PFeedback(0.5)}).bind(model)
-    assert isinstance(bound, BoundConstraintFollowing)
+    bound = ConstraintFollowing(Baumgarte(2.0, 3.0), {"s": PFeedback(0.5)}).attach(model)
+    assert isinstance(bound, AttachedConstraintFollowing)
     assert (bound.damping, bound.stiffness) == ((4.0, 0.0), (9.0, 2.0))
     text = r"law\.correction: s: baumgarte does not fit a nonholonomic row \(use p_feedback \{P\}\)"
     with pytest.raises(TaskError, match=text):
-        ConstraintFollowing(Baumgarte(2.0, 3.0)).bind(model)
+        ConstraintFollowing(Baumgarte(2.0, 3.0)).attach(model)
 
 
 RK4_REAL = 2.785293563405282

@@ -142,7 +142,7 @@ def test_the_last_answer_is_a_good_start() -> None:
     for _ in range(300):
         problem = any_problem(random)
         last, after = problem.solve(), problem.moved(random, 0.01)
-        cold, warm = after.solve(), after.solve(start=Start(last.u, last.held))
+        cold, warm = after.solve(), after.solve(start=Start(last.u, last.active))
         np.testing.assert_allclose(warm.u, cold.u, rtol=0, atol=1e-9)
         if warm.iterations:
             steps.append(warm.iterations)

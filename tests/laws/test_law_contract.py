@@ -15,7 +15,7 @@ from shipped import CONSTRAINT_FOLLOWING, LOWER_PRIORITY
 
 import servoctl
 from servoctl.errors import TaskError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.laws.user_function import UserFunction
@@ -38,10 +38,10 @@ SEVERAL_ANSWERS = ["coordinated_robots"]
 KINDS = ["minimum_norm", "weighted", "unprojected", "constraint_force", "least_acceleration"]
 
 
-def law_of(name: str) -> BoundConstraintFollowing:
+def law_of(name: str) -> AttachedConstraintFollowing:
     """The config's law by itself: no wishes in the null space, no limits, no bounds."""
     law = run(name).system.law
-    assert isinstance(law, BoundConstraintFollowing)
+    assert isinstance(law, AttachedConstraintFollowing)
     return replace(law, null_space=None, has_secondary=False, limited=False, bounds=None, robust=None)
 
 
@@ -56,7 +56,7 @@ def accelerated(m: Matrices, u: Array) -> Array:
     return multiplier_equation(m.M, m.Q + m.c + m.B @ u, m.passive.A, m.passive.b)
 
 
-def correction(law: BoundConstraintFollowing, m: Matrices) -> Array:
+def correction(law: AttachedConstraintFollowing, m: Matrices) -> Array:
     """-damping phi' - stiffness phi, where a row has them."""
     rate, violation = np.nan_to_num(m.task.violation_rate), np.nan_to_num(m.task.violation)
     return -np.array(law.damping) * rate - np.array(law.stiffness) * violation
@@ -178,8 +178,8 @@ def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:
 def test_a_null_space_term_may_be_equations_of_some_actuators() -> None:
     model, start = run("coordinated_robots").system.model, run("coordinated_robots").start
     task = {"correction": Baumgarte(10, 10)}
-    by_text = ConstraintFollowing(**task, null_space={"u2": "-l*der(theta1) + t"}).bind(model)
-    by_function = ConstraintFollowing(**task, null_space=lambda s: np.array([0.0, s.t - s.v[0], 0, 0, 0, 0])).bind(
+    by_text = ConstraintFollowing(**task, null_space={"u2": "-l*der(theta1) + t"}).attach(model)
+    by_function = ConstraintFollowing(**task, null_space=lambda s: np.array([0.0, s.t - s.v[0], 0, 0, 0, 0])).attach(
         model
     )
     for state in model.samples(start, 3):
@@ -206,6 +206,6 @@ def test_control_is_a_pure_function(name: str) -> None:
 def test_a_law_without_a_task_or_without_actuators_is_refused() -> None:
     model = run("coordinated_robots").system.model
     with pytest.raises(TaskError, match="law: there is no task to follow"):
-        ConstraintFollowing().bind(Model(model.plant, {}, run("coordinated_robots").start))
+        ConstraintFollowing().attach(Model(model.plant, {}, run("coordinated_robots").start))
     with pytest.raises(TaskError, match=r"law\.limits\.u9: there is no actuator 'u9' \(known: u1"):
-        ConstraintFollowing(limits={"u9": (-1.0, 1.0)}).bind(model)
+        ConstraintFollowing(limits={"u9": (-1.0, 1.0)}).attach(model)

@@ -241,7 +241,7 @@ def test_the_inputs_of_the_previous_tick_are_a_good_start() -> None:
         np.testing.assert_allclose(again.u, found.u, rtol=0, atol=1e-12)
         assert again.converged and (again.iterations == 0) == (found.iterations == 0)
         cold, warm = cold + found.iterations, warm + again.iterations
-        last = Start(again.u, again.held)
+        last = Start(again.u, again.active)
     assert warm < 0.6 * cold
 
 

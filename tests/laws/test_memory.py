@@ -10,7 +10,7 @@ from scipy.linalg import expm
 
 import servoctl
 from servoctl.assembly import simulate
-from servoctl.laws.law import BoundLaw, Law
+from servoctl.laws.law import AttachedLaw, Law
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -39,7 +39,7 @@ class Cart(servoctl.Plant):
 
 
 @dataclass(frozen=True)
-class BoundPid(BoundLaw):
+class BoundPid(AttachedLaw):
     """f = -p x - d x' - i z, z' = x."""
 
     p: float
@@ -65,7 +65,7 @@ class Pid(Law):
     i: float = 20.0
     d: float = 8.0
 
-    def bind(self, model: Model) -> BoundLaw:
+    def attach(self, model: Model) -> AttachedLaw:
         return BoundPid(1e-6, self.p, self.i, self.d)
 
 
@@ -117,7 +117,7 @@ def test_a_memory_takes_one_step_per_hold_where_the_law_is_sampled(engine: str, 
 
 def test_a_step_uses_the_time_that_really_elapsed_and_changes_nothing() -> None:
     model = Model(PLANT, TASK, State(0.0, START[:1], START[1:2]))
-    bound, memory = LAW.bind(model), np.array([0.25])
+    bound, memory = LAW.attach(model), np.array([0.25])
     state = State(0.0, np.array([0.4]), np.array([-0.2]))
     command, later = bound.step(model, state, memory, 0.013)
     assert later.tolist() == [0.25 + 0.013 * 0.4] and memory.tolist() == [0.25]

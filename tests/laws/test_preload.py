@@ -11,7 +11,7 @@ from robot_trees import arm7, built
 import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.errors import TaskError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
 from servoctl.mechanics.spatial.placement import Placement
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     """A law at one state."""
 
     model: Model
-    law: BoundConstraintFollowing
+    law: AttachedConstraintFollowing
     terms: Terms
     command: Command
 
@@ -72,7 +72,7 @@ def case(robot: Robot, task: Any = TASK, at: State | None = None, **fields: Any)
     model = Model(robot, task, state)
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=10.0, beta=10.0), **fields)
     model = law.prepare(model, state)
-    bound = law.bind(model)
+    bound = law.attach(model)
     terms = assemble(state, model.matrices(state), bound.passive_rank_tolerance)
     return Case(model, bound, terms, bound.command(terms, np.zeros(0)))
 
@@ -259,7 +259,7 @@ def test_only_loops_of_a_robot_have_a_preload() -> None:
     state = State(0.0, q, np.zeros(5))
     law = sc.ConstraintFollowing(preload={"chain": {"x": 1.0}})
     with pytest.raises(TaskError, match=r"law.preload: CoordinatedRobots has no loops \(only those of a robot"):
-        law.bind(law.prepare(Model(plant, {"level": sc.Holonomic("theta3")}, state), state))
+        law.attach(law.prepare(Model(plant, {"level": sc.Holonomic("theta3")}, state), state))
 
 
 def test_a_reaction_that_is_not_unique_is_refused_by_name() -> None:

@@ -144,7 +144,7 @@ def test_a_sharp_switch_chatters_by_no_more_than_its_force_moves_it_before_the_n
 def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
     """alpha = (rate / leak) sigma sqrt(2 / pi) = 0.6383."""
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term, numbers = Adaptive("leakage", 40.0, 0.5, timing=sc.Timing(H)).bind([row], [0], [KAPPA])
+    term, numbers = Adaptive("leakage", 40.0, 0.5, timing=sc.Timing(H)).attach([row], [0], [KAPPA])
     noise, alpha, sum_ = 0.01 * np.random.default_rng(0).standard_normal(20_000), 0.6383, 0.0
     for beta in noise:
         alpha += H * float(term.rate(np.array([beta]), numbers, alpha))
@@ -154,7 +154,7 @@ def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
 
 def test_the_estimate_takes_the_exact_step_of_a_held_growth() -> None:
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term, numbers = Adaptive("leakage", 40.0, 3.0, timing=sc.Timing(0.1)).bind([row], [0], [KAPPA])
+    term, numbers = Adaptive("leakage", 40.0, 3.0, timing=sc.Timing(0.1)).attach([row], [0], [KAPPA])
     after = 0.5 + 0.1 * float(term.rate(np.array([-0.2]), numbers, 0.5))
     exact = 40 * 0.2 / 3 + (0.5 - 40 * 0.2 / 3) * math.exp(-0.3)
     assert after == pytest.approx(exact, rel=1e-12)

@@ -10,7 +10,7 @@ import pytest
 import servoctl as sc
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
-from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.ultimate import observed
 from servoctl.laws.uncertainty import task_map_error
 from servoctl.mechanics.terms import assemble
@@ -28,7 +28,7 @@ ROWS = {
 def test_the_error_of_the_model_acts_as_the_identity_says(config: str) -> None:
     run = sc.load(config, engine="numpy")
     law, model = run.system.law, run.system.model
-    assert isinstance(law, BoundConstraintFollowing)
+    assert isinstance(law, AttachedConstraintFollowing)
     errors = ROWS[config] or {next(iter(_floats(model.plant))): 0.3}
     changed = {name: (1 + e) * getattr(model.plant, name) for name, e in errors.items()}
     machine = model.retuned(dataclasses.replace(model.plant, **changed), model.task, run.start)  # type: ignore[type-var]
@@ -190,7 +190,7 @@ def test_a_scale_changes_the_norm_and_not_the_row_alone(cart: Path) -> None:
     task = 'task=[{name: x, holonomic: "x"}, {name: turn, holonomic: "a"}]'
     run = sc.load(cart, [task, "law.robust={bound: {x: 3, turn: 0.4}, scale: {turn: 0.1}}"])
     law, state = run.system.law, State(0.0, np.array([0.3, 0.04]), np.zeros(2))
-    assert isinstance(law, BoundConstraintFollowing)
+    assert isinstance(law, AttachedConstraintFollowing)
     terms = assemble(state, run.system.model.matrices(state), 1e-6)
     # beta = 10 phi = (3, 0.4 / 0.1 = 4), far outside the layer: g = rho beta / |beta| = (3, 4), unscaled (3, 0.4)
     np.testing.assert_allclose(law.robust_force(terms, np.zeros(0)), [3.0, 0.4], rtol=1e-12)

@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BoundEstimator:
+class AttachedEstimator:
     """An estimator for one plant; the tuples of numbers are parameters, everything else is structure."""
 
     kind: str  # `model`, `alpha_beta` or `difference`
@@ -93,7 +93,7 @@ class BoundEstimator:
         return self.kind == "model"
 
     @property
-    def foreknown(self) -> bool:
+    def predicted(self) -> bool:
         """Whether the motion until the next tick is known at a tick, because all commands that act in it were sent."""
         return self.timing.late > 0 and self.timing.fresh == 0.0
 
@@ -101,10 +101,10 @@ class BoundEstimator:
     def parts(self) -> dict[str, int]:
         """Part of the memory -> its length, in order."""
         n, m = len(self.coordinates), len(self.timing.actuators)
-        older = self.timing.late - (1 if self.foreknown else 0)
+        older = self.timing.late - (1 if self.predicted else 0)
         parts = {"q": n, "v": n}
         if self.has_model:
-            parts |= {"disturbance": n, "outliers": n} | ({"acceleration": n} if self.foreknown else {})
+            parts |= {"disturbance": n, "outliers": n} | ({"acceleration": n} if self.predicted else {})
         return parts | {"sent": older * m, "torque": m if self.timing.lagging else 0, "running": 1}
 
     @property
@@ -191,7 +191,7 @@ class BoundEstimator:
     ) -> tuple[Array, Array]:
         """Mean acceleration of the model since the last tick, and the lagging torque now."""
         torque, rest = was["torque"], np.zeros(len(self.coordinates))
-        if self.foreknown:
+        if self.predicted:
             return was.get("acceleration", rest), torque
         mean, torque = self.timing.torque(self.timing.acting(sent), torque)
         return plant.acceleration(before, mean) if self.has_model else rest, torque
@@ -210,7 +210,7 @@ class BoundEstimator:
             a = plant.acceleration(State(t + passed, q, v), mean)
             q, v = _moved(q, v, a + d, time)
             passed += time
-            if i == 0 and self.foreknown:
+            if i == 0 and self.predicted:
                 first, kept = a, lagging
         later = minimum(t + passed, maximum(t, self.ends))
         if self.timing.on_drives:  # on drives the task stands still up to time 0

@@ -1,4 +1,4 @@
-"""Bounds `h >= 0` of a bound law: the rows `G u >= g` that keep them.
+"""Bounds `h >= 0` of an attached law: the rows `G u >= g` that keep them.
 
     degree 2   h'' = A Phi B u + A a_c - b >= least        degree 1   the same of h'        degree 0   lambda(u)
 
@@ -67,7 +67,7 @@ class BoundRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeldBounds:
+class AttachedBounds:
     """The bounds of a law; all of it is structure, the numbers are parameters of the law."""
 
     rows: tuple[BoundRow, ...]  # of the model's bounds, in order
@@ -96,25 +96,25 @@ class HeldBounds:
         return max(self.timing.late, 1)
 
     @property
-    def held(self) -> dict[str, float]:
-        """Name -> initial value of what the last answer held: inputs at a limit, then rows; empty without a period."""
+    def active(self) -> dict[str, float]:
+        """Name -> initial value of what the last answer had active: inputs, then rows; empty without a period."""
         if not self.sampled:
             return {}
         rows = [f"row{i + 1}" for i in range(len(self._names))]
-        return dict.fromkeys([f"bounds.held.{name}" for name in (*self.timing.actuators, *rows)], 0.0)
+        return dict.fromkeys([f"bounds.active.{name}" for name in (*self.timing.actuators, *rows)], 0.0)
 
-    def start(self, held: Array, memory: Array) -> Start:
-        """Where the search for the inputs begins: at the answer of the last tick, if it held anything.
+    def start(self, active: Array, memory: Array) -> Start:
+        """Where the search for the inputs begins: at the answer of the last tick, if anything was active.
 
         Args:
-            held: What it held, as in `Command.held`.
+            active: What was active then, as in `Command.active`.
             memory: Of the bounds.
         """
         last = self.last_sent(memory)
         finite = where(greatest(np.abs(last)) < np.inf, 1.0, 0.0)
-        return Start(last, held, where(greatest(np.abs(held)) > 0.5, finite, 0.0))
+        return Start(last, active, where(greatest(np.abs(active)) > 0.5, finite, 0.0))
 
-    def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+    def predicted(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
         """The state at which the command of this tick acts, and that half a period later under the last command.
 
         Args:

@@ -19,9 +19,9 @@ from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.allocation import Allocator
+from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers
 from servoctl.laws.funnel import FunnelTerm
-from servoctl.laws.held_bounds import BoundNumbers, HeldBounds
-from servoctl.laws.law import Acceleration, BoundLaw
+from servoctl.laws.law import Acceleration, AttachedLaw
 from servoctl.laws.law_memory import LawMemory
 from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.limits import Start
@@ -39,7 +39,7 @@ Equations = Mapping[str, str | Expression]  # actuator -> equation
 
 
 @dataclass(frozen=True)
-class BoundConstraintFollowing(BoundLaw):
+class AttachedConstraintFollowing(AttachedLaw):
     """The law for one plant and task: gains per row, weights and limits per actuator.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
@@ -50,7 +50,7 @@ class BoundConstraintFollowing(BoundLaw):
     levels: tuple[tuple[int, ...], ...]
     reactions: tuple[ReactionComponent, ...]  # components of loop reactions that are prescribed
     preload: tuple[float, ...]  # [N, N m] their values
-    wished: tuple[int, ...]  # indices of the rows of priority 2 and below
+    low_priority: tuple[int, ...]  # indices of the rows of priority 2 and below
     optional: tuple[int, ...]  # indices of the rows that a run may miss and still end `done`
     # damping, stiffness: gains of each row on its violation rate and its violation
     damping: tuple[float, ...]
@@ -79,7 +79,7 @@ class BoundConstraintFollowing(BoundLaw):
     robust_numbers: tuple[float, ...] = ()  # the term's `Numbers`; empty without one
     funnel: FunnelTerm | None = None  # funnels of rows; None: none
     funnel_numbers: tuple[float, ...] = ()  # the numbers of each, one after the other
-    bounds: HeldBounds | None = None  # bounds that come before every task; None: none
+    bounds: AttachedBounds | None = None  # bounds that come before every task; None: none
     # bound_rates, bound_braking, bound_margins, bound_reactions: their `Numbers`
     bound_rates: tuple[float, ...] = ()
     bound_braking: tuple[float, ...] = ()
@@ -108,8 +108,8 @@ class BoundConstraintFollowing(BoundLaw):
         return self.null_space.opaque if isinstance(self.null_space, UserFunction) else None
 
     @property
-    def wishes(self) -> tuple[int, ...]:
-        return self.wished
+    def low_priority_rows(self) -> tuple[int, ...]:
+        return self.low_priority
 
     @property
     def bounded(self) -> tuple[str, ...]:
@@ -124,17 +124,17 @@ class BoundConstraintFollowing(BoundLaw):
         return np.zeros(0) if self.bounds is None else self.bounds.values(terms, u, self.bound_numbers)
 
     @property
-    def concedes(self) -> tuple[int, ...]:
-        return self.wished if self.bounds is None else tuple(range(len(self.rows)))
+    def relaxed_rows(self) -> tuple[int, ...]:
+        return self.low_priority if self.bounds is None else tuple(range(len(self.rows)))
 
     @property
-    def excused(self) -> tuple[int, ...]:
-        return tuple(sorted({*self.wished, *self.optional}))
+    def optional_rows(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.low_priority, *self.optional}))
 
     @property
     def required(self) -> list[int]:
         """Indices of the rows of priority 1, which decide the status."""
-        return [i for i in range(len(self.rows)) if i not in self.wished]
+        return [i for i in range(len(self.rows)) if i not in self.low_priority]
 
     @property
     def _parts(self) -> LawMemory:
@@ -142,7 +142,7 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """States of the observer, of late bounds, what the last answer held, then the estimate of an adaptive term."""
+        """States of observer and bounds, what was active in the last answer, and the estimate of an adaptive term."""
         return self._parts.start
 
     @property
@@ -167,28 +167,28 @@ class BoundConstraintFollowing(BoundLaw):
         return self.limited or self.bounds is not None
 
     @property
-    def foresees(self) -> bool:
+    def predicts(self) -> bool:
         return self.bounds is not None and self.bounds.sampled
 
     @property
-    def _held(self) -> HeldBounds:
+    def _bounds(self) -> AttachedBounds:
         assert self.bounds is not None
         return self.bounds
 
-    def foreseen(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
-        return self._held.foreseen(terms, self._parts.of_bounds(memory), acceleration)
+    def predicted(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+        return self._bounds.predicted(terms, self._parts.of_bounds(memory), acceleration)
 
     def last_sent(self, memory: Array) -> Array:
-        return self._held.last_sent(self._parts.of_bounds(memory))
+        return self._bounds.last_sent(self._parts.of_bounds(memory))
 
     def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]:
-        return self._held.rows_of(terms)
+        return self._bounds.rows_of(terms)
 
     def bound_least(self, of: Rows | None) -> Array:
-        return self._held.least(of, self.bound_numbers)
+        return self._bounds.least(of, self.bound_numbers)
 
     def mean_bounds(self, change: Array, memory: Array) -> Array:
-        return self._held.mean_change(change, self._parts.of_bounds(memory), self.bound_numbers)
+        return self._bounds.mean_change(change, self._parts.of_bounds(memory), self.bound_numbers)
 
     def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         task, rates = terms.matrices.task, []
@@ -199,10 +199,12 @@ class BoundConstraintFollowing(BoundLaw):
         if self.bounds is not None and self.bounds.sampled:
             own = self._parts.of_bounds(memory)
             rates.append((self.bounds.after(command.u, own) - own) / self.bounds.timing.h)
-            rates.append((command.held - self._parts.of_search(memory)) / self.bounds.timing.h)
+            rates.append((command.active - self._parts.of_search(memory)) / self.bounds.timing.h)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)
-            rates.append(np.array([self.robust.rate(beta, RobustNumbers(*self.robust_numbers), memory[-1])]))
+            rates.append(
+                np.array([self.robust.rate(beta, RobustNumbers(*self.robust_numbers), self._parts.of_robust(memory))])
+            )
         return np.concatenate(rates) if rates else np.zeros(len(memory))
 
     def robust_force(self, terms: Terms, memory: Array) -> Array:
@@ -210,8 +212,7 @@ class BoundConstraintFollowing(BoundLaw):
         if self.robust is None:
             return np.zeros(len(self.rows))
         beta = self.robust.beta(terms.matrices.task, self.sliding, self.scale)
-        estimate = memory[-1] if self.robust.adaptive else 0.0
-        return self.robust.force(beta, self.scale, RobustNumbers(*self.robust_numbers), estimate)
+        return self.robust.force(beta, self.scale, RobustNumbers(*self.robust_numbers), self._parts.of_robust(memory))
 
     @property
     def stops_on(self) -> frozenset[int]:
@@ -260,17 +261,16 @@ class BoundConstraintFollowing(BoundLaw):
             status,
             left.binding,
             left.lack,
-            where(nothing, 0.0, left.held),
+            where(nothing, 0.0, left.active),
             where(nothing, 0.0, left.steps),
             where(nothing, 1.0, left.proven),
         )
 
     def _search_start(self, memory: Array) -> Start | None:
         """Where the search for inputs within limits and bounds begins; None: the law keeps nothing of the last tick."""
-        if not self.foresees:
+        if not self.predicts:
             return None
-        own, held = self._parts.of_bounds(memory), self._parts.of_search(memory)
-        return self._held.start(held, own)
+        return self._bounds.start(self._parts.of_search(memory), self._parts.of_bounds(memory))
 
     def decay(self, row: int) -> float:
         """kappa of a row under a robust or adaptive term: beta decays at this rate without disturbances [1/s]."""
