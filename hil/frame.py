@@ -1,6 +1,6 @@
 """A CAN frame: what codecs, drives, buses and the emulator exchange."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 CLASSIC_SIZE: Final = 8  # [byte] largest payload of a classic frame
 
@@ -10,6 +10,16 @@ FD_SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 
 SENT, EXTENDED, REMOTE, ERROR, FD, BRS = 1, 2, 4, 8, 16, 32
 """Flags of a recorded frame: whether the loop sent it, and those of its properties."""
+
+
+class IdFamily(NamedTuple):
+    """Ids that hold data: all that agree in some bits."""
+
+    mask: int  # those bits
+    value: int
+
+    def __contains__(self, identity: object) -> bool:
+        return isinstance(identity, int) and identity & self.mask == self.value
 
 
 class Frame:
@@ -36,7 +46,7 @@ class Frame:
         # whether it asks for data: the payload is empty, and `length` is the number of bytes asked for
         self.remote: Final = remote
         self.error: Final = error  # whether it is the controller's report of an error, and not a frame from the wire
-        self.length: Final = length  # data length code of a remote frame; for other frames len(data) holds
+        self.length: Final = length  # data length code of a remote frame; for others that were checked len(data) holds
         self.time: Final = time  # time at which it was received, on the run's clock [ns]; 0 if it was not received
         self.fd: Final = fd  # whether it is an FD frame
         self.brs: Final = brs  # whether an FD frame carries its data at the bus's data bit rate (bit rate switch)

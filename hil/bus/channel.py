@@ -26,32 +26,6 @@ _EXTENDED, _REMOTE, _ERROR = 0x80000000, 0x40000000, 0x20000000
 _BRS, _FDF = 0x01, 0x04
 
 
-class Received:
-    """A frame as it came in, not yet checked."""
-
-    def __init__(
-        self,
-        id: int,
-        data: bytes,
-        extended: bool,
-        remote: bool,
-        error: bool,
-        size: int,
-        fd: bool,
-        brs: bool,
-        stamp: int,
-    ) -> None:
-        self.id = id  # arbitration id
-        self.data = data  # payload
-        self.size = size  # bytes of payload, or asked for
-        self.stamp = stamp  # [ns] system time of its arrival
-        self.extended = extended  # whether the id has 29 bits
-        self.remote = remote  # whether it asks for data
-        self.error = error  # whether it is an error frame
-        self.fd = fd  # whether it is an FD frame
-        self.brs = brs  # whether its data came at the data bit rate
-
-
 class UnreadableError(ValueError):
     """What came in is not a frame."""
 
@@ -68,11 +42,12 @@ class FrameChannel(ABC):
         """
 
     @abstractmethod
-    def receive(self, timeout: float) -> Received | None:
-        """The next frame. Where nothing has come in yet, it waits for at most `timeout` [s].
+    def receive(self, timeout: float) -> Frame | None:
+        """The next frame, not yet checked. Where nothing has come in yet, it waits for at most `timeout` [s].
 
         Returns:
-            The frame, or None. None may come before the time is over: a later call then has the frame.
+            The frame, with the system time of its arrival [ns] and its length as the wire says it; or None. None may
+            come before the time is over: a later call then has the frame.
 
         Raises:
             OSError, CanError: The interface is down.
@@ -113,23 +88,23 @@ class PythonCanChannel(FrameChannel):
         )
         self._bus.send(message, timeout=0.0)
 
-    def receive(self, timeout: float) -> Received | None:
+    def receive(self, timeout: float) -> Frame | None:
         message: Any = self._arrived
         self._arrived = None
         if message is None:
             message = self._message(0.0)
         if message is not None:
             # An interface may give 0 and 1 for the flags.
-            return Received(
+            return Frame(
                 message.arbitration_id,
                 bytes(message.data),
                 bool(message.is_extended_id),
                 bool(message.is_remote_frame),
                 bool(message.is_error_frame),
                 message.dlc,  # for python-can the number of bytes, in FD frames too
+                round(message.timestamp * SECOND),
                 bool(message.is_fd),
                 bool(message.bitrate_switch),
-                round(message.timestamp * SECOND),
             )
         if timeout > 0.0:
             self._wait(timeout)
@@ -176,7 +151,7 @@ class SocketCanChannel(FrameChannel):
     def close(self) -> None:
         self._sender.close()
 
-    def receive(self, timeout: float) -> Received | None:
+    def receive(self, timeout: float) -> Frame | None:
         # A last look mostly finds nothing, and an exception costs more than a poll. Other looks mostly find a frame,
         # so they read first and wait only if nothing is there.
         if timeout <= 0.0 and not self._waiting.poll(0):
@@ -201,7 +176,7 @@ class SocketCanChannel(FrameChannel):
         else:
             self._sender.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data))
 
-    def _read(self, record: bytes, stamp: int) -> Received:
+    def _read(self, record: bytes, stamp: int) -> Frame:
         if fd := len(record) == _CANFD_FRAME.size:
             word, length, kind, data = _CANFD_FRAME.unpack(record)
         else:
@@ -210,4 +185,4 @@ class SocketCanChannel(FrameChannel):
         extended, remote, error = bool(word & _EXTENDED), bool(word & _REMOTE), bool(word & _ERROR)
         identity = word & (0x1FFFFFFF if extended or error else 0x7FF)
         payload = b"" if remote else data[:length]
-        return Received(identity, payload, extended, remote, error, length, fd, bool(kind & _BRS), stamp)
+        return Frame(identity, payload, extended, remote, error, length, stamp, fd, bool(kind & _BRS))

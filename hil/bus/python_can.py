@@ -18,7 +18,7 @@ from contextlib import suppress
 import can
 
 from hil.bus.base import PATIENCE, Bus, BusError, Health, Link
-from hil.bus.channel import FrameChannel, PythonCanChannel, Received, SocketCanChannel, UnreadableError
+from hil.bus.channel import FrameChannel, PythonCanChannel, SocketCanChannel, UnreadableError
 from hil.bus.error_frames import report, worse
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
 from hil.loop.clock import SECOND, Clock
@@ -132,7 +132,7 @@ class PythonCanBus(Bus):
                 self._received += 1
                 return frame
 
-    def _next(self, timeout: float) -> Received | None:
+    def _next(self, timeout: float) -> Frame | None:
         while True:
             try:
                 return self._channel.receive(timeout)
@@ -217,18 +217,25 @@ class PythonCanBus(Bus):
         if self._closed:
             raise BusError(f"bus {self.name}: closed")
 
-    def _accept(self, received: Received) -> Frame | None:
+    def _accept(self, received: Frame) -> Frame | None:
         """The received frame with its time; None for an error frame or an echo."""
-        identity, data, remote, error, size = received.id, received.data, received.remote, received.error, received.size
+        identity, data, remote, error, size = (
+            received.id,
+            received.data,
+            received.remote,
+            received.error,
+            received.length,
+        )
         moment = now = self._clock.now()
         if self._system_time:
-            moment += received.stamp - time.time_ns()
+            moment += received.time - time.time_ns()
             if moment > now:
                 moment = now
             elif moment < self._earliest:
                 moment = self._earliest
         self._earliest = moment
-        length, extended, fd = size if remote else len(data), received.extended, received.fd
+        size, extended, fd = received.length, received.extended, received.fd
+        length = size if remote else len(data)
         fits = length <= CLASSIC_SIZE if not fd else self._fd and not remote and length in FD_SIZES
         if not fits or length != size or identity >> (29 if extended or error else 11):
             self._invalid += 1

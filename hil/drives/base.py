@@ -15,19 +15,9 @@ from hil.bus.load import FrameTraffic
 from hil.drives.quantities import GAUGES, Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import Feeds, FrameReads, Unwrapping, Wire
-from hil.frame import Frame
+from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
-
-
-class IdFamily(NamedTuple):
-    """Ids of 29 bits that hold data: all that agree in some bits."""
-
-    mask: int  # those bits
-    value: int
-
-    def __contains__(self, identity: object) -> bool:
-        return isinstance(identity, int) and identity & self.mask == self.value
 
 
 class Ids(NamedTuple):

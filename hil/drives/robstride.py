@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
-from hil.drives.base import Condition, DriveError, HandshakeStep, IdFamily, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent, tested_time
 from hil.drives.linear_ranges import LinearDrive, LinearFields, range_problems
 from hil.drives.mit_options import RangeOptions
@@ -20,7 +20,7 @@ from hil.drives.polls import traffic as poll_traffic
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
-from hil.frame import Frame
+from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
 

@@ -12,9 +12,9 @@ from math import isfinite
 from typing import NamedTuple
 
 from hil.drives.settings import DriveSettings
-from hil.emulator.station import KeyFamily, Station, key
+from hil.emulator.station import Station, key
 from hil.emulator.wire import EmulatedWire
-from hil.frame import Frame
+from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
 from hil.loop.virtual_time import World
 
@@ -63,7 +63,7 @@ class CommandReader(ABC):
         self._gear = drive.sign * drive.gear  # not by the driver's own conversion, which this judges
         self.quantum = 0.0  # [N m] smallest step of the torque on the wire, at the motor
         # further frames to read, of 29 bits, which hold data in their ids; None: none
-        self.family: KeyFamily | None = None
+        self.family: IdFamily | None = None
 
     @property
     @abstractmethod

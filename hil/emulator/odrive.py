@@ -15,10 +15,9 @@ from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 
-VERSION, HEARTBEAT, ESTOP, ERROR, ADDRESS, AXIS_STATE = 0x00, 0x01, 0x02, 0x03, 0x06, 0x07
+VERSION, HEARTBEAT, ESTOP, ERROR, AXIS_STATE = 0x00, 0x01, 0x02, 0x03, 0x07
 ENCODER, CONTROLLER_MODE, INPUT_POS, INPUT_VEL, INPUT_TORQUE, LIMITS = 0x09, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F
-IQ, TEMPERATURE, REBOOT, BUS_VOLTAGE, CLEAR_ERRORS = 0x14, 0x15, 0x16, 0x17, 0x18
-TORQUES, POWERS = 0x1C, 0x1D
+TEMPERATURE, REBOOT, BUS_VOLTAGE, CLEAR_ERRORS = 0x15, 0x16, 0x17, 0x18
 
 IDLE, CLOSED_LOOP = 1, 8
 TORQUE_CONTROL, PASSTHROUGH = 1, 1
@@ -244,19 +243,10 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     def _answer(self, command: int) -> None:
         reply = self._talk.reply
-        if command == TORQUES:
-            reply(TORQUES, _TWO.pack(self._torque, self.motor.torque() / self.torque_table))
-        elif command == IQ:
-            per_ampere = self._torque_constant
-            reply(IQ, _TWO.pack(self._torque / per_ampere, self.motor.torque() / per_ampere))
-        elif command == BUS_VOLTAGE:
+        if command == BUS_VOLTAGE:
             reply(BUS_VOLTAGE, _TWO.pack(self.voltage(48.0), 0.0))
         elif command == TEMPERATURE:
             reply(TEMPERATURE, _TWO.pack(temperature := self.temperature(), temperature))
-        elif command == POWERS:
-            _, speed = self.encoder.read(self.world.now)
-            power = self.motor.torque() * speed
-            reply(POWERS, _TWO.pack(power, power))
         else:
             self._talk.answer(command)
 

@@ -9,8 +9,7 @@ from collections.abc import Collection
 from hil.drives.settings import DriveSettings
 from hil.emulator.commands import CommandFindings, CommandReader
 from hil.emulator.impedance import ranges_of
-from hil.emulator.station import KeyFamily
-from hil.frame import Frame
+from hil.frame import Frame, IdFamily
 
 
 class ODriveReader(CommandReader):
@@ -125,7 +124,7 @@ class RobStrideReader(CommandReader):
         super().__init__(findings, drive)
         self._largest = ranges_of(drive.options)["torque"]
         self.quantum = 2 * self._largest / 65535
-        self.family = KeyFamily(1 << 29 | 0xFF, 1 << 29 | drive.node)
+        self.family = IdFamily(1 << 29 | 0xFF, 1 << 29 | drive.node)
 
     @property
     def identities(self) -> Collection[int]:

@@ -11,9 +11,8 @@ import struct
 from hil.drives.settings import SensorSettings
 from hil.emulator.impedance import Impedance, ImpedanceCommand, ranges_of
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.station import KeyFamily
 from hil.emulator.timers import Watchdog
-from hil.frame import Frame
+from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP, SET_ZERO, READ, WRITE = 0, 1, 2, 3, 4, 6, 17, 18
@@ -48,8 +47,8 @@ class RobStride(EmulatedDrive):
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
         return 1, 0x3F
 
-    def listens(self) -> KeyFamily:
-        return KeyFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)
+    def listens(self) -> IdFamily:
+        return IdFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)
 
     def boot(self) -> None:
         self.mode, self.fault = RESET, 0

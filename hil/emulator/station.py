@@ -5,7 +5,7 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 7 (fault confinement); Linux,
 
 from collections import deque
 from collections.abc import Callable, Container
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from hil.bus.base import Link
 from hil.frame import Frame
@@ -29,16 +29,6 @@ def priority(frame: Frame) -> int:
 def key(frame: Frame) -> int:
     """Id of a frame as one number, different for ids of 11 and of 29 bits."""
     return frame.id | frame.extended << 29
-
-
-class KeyFamily(NamedTuple):
-    """Keys that agree in some bits: those of ids that hold data."""
-
-    mask: int  # those bits
-    value: int
-
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and number & self.mask == self.value
 
 
 class StationBus(Protocol):

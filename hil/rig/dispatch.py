@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from hil.bus.base import Bus, BusError, Health, Link, close_all
-from hil.drives.base import Drive, Feedback, IdFamily, Node
-from hil.frame import Frame
+from hil.drives.base import Drive, Feedback, Node
+from hil.frame import Frame, IdFamily
 from hil.loop import Clock
 
 SYNC = Frame(0x080)  # source: CiA 301, predefined connection set
