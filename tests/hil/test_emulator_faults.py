@@ -439,9 +439,9 @@ def test_the_observer_reports_commands_that_must_not_be_sent(protocol: str, fram
 
 @pytest.mark.parametrize("number", [0x7FF, 0x800])
 def test_the_observer_takes_the_smallest_torque_of_a_frame_without_zero_for_none(number: int) -> None:
-    host = bench(drive_settings("mit", node=NODE, torque_rate_limit=1e3))
+    host = bench(drive_settings("mit", node=NODE, torque_rate_limit=500.0))
     host.send(Frame(NODE, bytes(6 * [0xFF] + [0xFF, 0xFC])))
-    for torque in (*range(0x7FF, 0x7FF + 250, 50), number):  # up by 1.8 N m every 2 ms, and down at once
+    for torque in (*range(0x7FF, 0x7FF + 250, 50), number):  # up by 0.9 N m every 2 ms, and down at once
         host.collect(2.0)
         host.send(Frame(NODE, bytes.fromhex("7fff7ff00000") + torque.to_bytes(2, "big")))
     host.collect(20.0)
