@@ -10,7 +10,7 @@ import servoctl as sc
 from servoctl.errors import ConfigError
 from servoctl.linear.reserve import reserve
 from servoctl.sweep.batch import batch
-from servoctl.sweep.reserves import within
+from servoctl.sweep.study import within
 from servoctl.tune.evaluator import Evaluator
 from servoctl.tune.problem import read_problem
 

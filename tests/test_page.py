@@ -13,9 +13,8 @@ import pytest
 from report_runs import caught, simulated
 
 from servoctl.errors import RunFolderError
-from servoctl.report.pack import Blob, Thinner, bucket, decoded, thinned
 from servoctl.report.page import page, write
-from servoctl.report.source import READ, read
+from servoctl.report.source import READ, Blob, Thinner, bucket, decoded, read, thinned
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 

@@ -9,9 +9,9 @@ import pytest
 
 from servoctl.report import figure
 from servoctl.report.compare import overlay
-from servoctl.report.pack import BINS, Thinner
 from servoctl.report.panels import leave_out_runaway
 from servoctl.report.scales import FLOOR, calm_range, histogram_edges, log_floor, log_top, scale_of
+from servoctl.report.source import BINS, Thinner
 from servoctl.report.style import blank, drawing_style, show_scale
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.sweep.files import draw

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from servoctl.cli.console import ProgressBar
-from servoctl.cli.interrupt import interruptible
+from servoctl.cli.console import ProgressBar, interruptible
 from servoctl.config.yaml_loader import read_value
 from servoctl.sweep import make_folder
 

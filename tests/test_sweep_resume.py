@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_sweep_ends import BALL, CONFIG, begin
 
-from servoctl.assembly.files import files_of
+from servoctl.assembly.classes import files_of
 from servoctl.cli import main
 from servoctl.config import load_config
 from servoctl.sweep.store import SWEEP

@@ -25,8 +25,7 @@ from hil.recorder.columns import STAGES
 from hil.safety import Event
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.accuracy import explained_errors
-from hil.session.calibration import DURATION, instructions, refuse_unreadable
-from hil.session.guided import check_recording
+from hil.session.calibration import DURATION, check_recording, instructions, refuse_unreadable
 from hil.session.notes import faults_elsewhere, in_shadow, preflight, zero_torques
 from hil.session.run import HilRun, RunResult
 from hil.view.view import LivePage

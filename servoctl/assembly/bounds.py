@@ -26,7 +26,7 @@ from servoctl.mechanics.shapes.link_poses import link_problems
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.mechanics.spatial.task import DistanceBound
-from servoctl.reference.signal import Signal
+from servoctl.reference.curve import Signal
 
 
 class ShapeOfLink(NamedTuple):

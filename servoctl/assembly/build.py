@@ -32,7 +32,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.mechanics.spatial.task import Orientation, Pose, Position
-from servoctl.reference.signal import Signal
+from servoctl.reference.curve import Signal
 from servoctl.types import State
 
 

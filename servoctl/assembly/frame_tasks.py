@@ -14,7 +14,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture
 from servoctl.mechanics.spatial.task.robot import HeldPosture
-from servoctl.reference.signal import Signal
+from servoctl.reference.curve import Signal
 from servoctl.types import State
 
 POSITION, QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")

@@ -13,10 +13,8 @@ from servoctl.expression import RESERVED
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
-from servoctl.reference.curve import Curve
+from servoctl.reference.curve import Curve, Signal, waypoint_curve
 from servoctl.reference.load import NOT_FINITE, file_curve, finite_curve
-from servoctl.reference.signal import Signal
-from servoctl.reference.waypoints import waypoint_curve
 
 Signals = Mapping[str, Signal]
 

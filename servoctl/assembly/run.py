@@ -26,7 +26,7 @@ from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.mechanics.terms import assemble
-from servoctl.reference.signal import Signal
+from servoctl.reference.curve import Signal
 from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop

@@ -13,7 +13,7 @@ from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import Expression, check_names, parse
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
-from servoctl.reference.signal import Signal
+from servoctl.reference.curve import Signal
 from servoctl.types import Array
 
 NO_SIGNALS: Mapping[str, Signal] = MappingProxyType({})

@@ -11,8 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from servoctl.cli.console import ExitCode, begin, note, outcome_of
-from servoctl.cli.interrupt import interruptible
+from servoctl.cli.console import ExitCode, begin, interruptible, note, outcome_of
 
 STACK = 8 * 2**20  # stack of the process [bytes], the usual one of Linux
 

@@ -10,11 +10,11 @@ from servoctl.cli.check import check
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
 from servoctl.cli.export import export
-from servoctl.cli.help import CommandWithExample, GroupedCommands
 from servoctl.cli.hil import emulate, hil
 from servoctl.cli.identify import excite, identify
 from servoctl.cli.listing import list_all, schema
 from servoctl.cli.new import new
+from servoctl.cli.options import CommandWithExample, GroupedCommands
 from servoctl.cli.replay import replay
 from servoctl.cli.report import compare, report
 from servoctl.cli.run import run

@@ -1,9 +1,15 @@
-"""Exit codes, and printing: text, tables, JSON, progress and times: results on stdout, notes about them on stderr."""
+"""Exit codes, Ctrl-C, and printing: results on stdout, notes about them and progress on stderr.
+
+Design: Ctrl-C and SIGTERM raise KeyboardInterrupt wherever the program is. CasADi swallows exceptions raised while it inspects a
+Python object, as it does during a trace, so the request is remembered and `heed` raises it again.
+"""
 
 import gc
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +22,47 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from servoctl.cli.interrupt import heed
 from servoctl.errors import RigError, ServoctlError, WriteError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+
+_requested = False
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt inside this block.
+
+    Ctrl-C stays ignored if the shell ignores it, as it does for background jobs.
+    """
+    global _requested
+    _requested = False
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        numbers.append(signal.SIGINT)
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def heed() -> None:
+    """Raises KeyboardInterrupt if one was requested."""
+    if _requested:
+        raise KeyboardInterrupt
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    global _requested
+    _requested = True
+    raise KeyboardInterrupt
 
 
 SPACING = 1.0  # [s] shortest time between two updates of the progress

@@ -112,7 +112,7 @@ def _run(ready: "ReadyRun", folder: Path, view: bool) -> "RunResult":
 
 def _write_guided(ready: "ReadyRun", result: "RunResult", file: Path) -> None:
     """Writes the guided motion; a failure here does not change the exit code."""
-    from hil.session.guided import write_guided_motion
+    from hil.session.calibration import write_guided_motion
     from servoctl.errors import RunFolderError
 
     try:

@@ -99,7 +99,7 @@ def sweep(
 
 def _best(run: "Run", study: "Study", metric: str) -> tuple[list[int], dict[int, dict[str, float]]]:
     """The best runs that keep the bounds of `tune:` on stability, and the figures of the runs that were examined."""
-    from servoctl.sweep.reserves import within
+    from servoctl.sweep.study import within
 
     points = [{path: study.columns[path][i] for path in study.paths} for i in range(len(study.done))]
     return within(run, study.ranking(metric), points, BEST)

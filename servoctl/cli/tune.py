@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servoctl.cli.console import ExitCode, Phases, ProgressBar, announced, note, say, say_json, say_table
-from servoctl.cli.help import CommandWithExample
 from servoctl.cli.options import (
     AsJson,
     ClusterAddress,
+    CommandWithExample,
     Config,
     Jobs,
     ManyRunsEngine,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping
+from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, mapping
 from servoctl.config.fields import (
     MAPPING,
     SCALAR,
@@ -131,10 +131,8 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         if isinstance(name, str) and first_with.setdefault(name, index) != index:
             first = first_with[name] + 1
             yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
-        for other in kinds[1:]:
-            yield Problem((*path, other), f"cannot be used with {kinds[0]} (a bound has exactly one of them)")
-        if not kinds and entry.keys() <= _ALL:
-            yield Problem(path, f"no bound (give exactly one of {', '.join(KEYS)})")
+        none = f"no bound (give exactly one of {', '.join(KEYS)})"
+        yield from exactly_one(entry, KEYS, path, "a bound has exactly one of them", none, BoundConfig.model_fields)
         if len(kinds) == 1:
             yield from _keys(entry, kinds[0], values, path)
     yield from _empty_intervals(entries)
@@ -172,9 +170,6 @@ def _number(value: Any, otherwise: float) -> float:
         return otherwise if value is None else constant(value)
     except ExpressionError:
         return otherwise
-
-
-_ALL = set(BoundConfig.model_fields)
 
 
 def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:

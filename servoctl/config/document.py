@@ -1,10 +1,24 @@
 """A config as written: plain values, and file and line of each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 _MAPPING = (dict, Mapping)  # asked 50 times a run of a sweep; a dict is known without the slow check of Mapping
+
+
+FieldPath = tuple[str | int, ...]
+"""Keys and list indices from the top of a config to a value, such as ("task", 0, "holonomic")."""
+
+
+NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))  # lists whose entries are addressed by `name`
+
+
+class Problem(NamedTuple):
+    """One problem of a config."""
+
+    path: FieldPath  # the wrong field; () is the whole config
+    what: str  # what is wrong, with the value; in parentheses what is expected or what to do
 
 
 def mapping(value: Any, *keys: str) -> Mapping[str, Any]:
@@ -25,23 +39,29 @@ def given(part: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
     return [key for key in keys if part.get(key) is not None]
 
 
+def exactly_one(
+    part: Mapping[str, Any], kinds: Iterable[str], path: FieldPath, rule: str, none: str, known: Iterable[str]
+) -> Iterator[Problem]:
+    """Problems of a mapping that must have exactly one of some keys.
+
+    Args:
+        part: The mapping.
+        kinds: The keys.
+        path: Path of the mapping.
+        rule: The rule in words: `a loop has exactly one kind`.
+        none: What is wrong without any of them.
+        known: All its keys; an unknown one is most likely a kind that is misspelt, and is reported by its field.
+    """
+    there = given(part, kinds)
+    for other in there[1:]:
+        yield Problem((*path, other), f"cannot be used with {there[0]} ({rule})")
+    if not there and part.keys() <= set(known):
+        yield Problem(path, none)
+
+
 def has_robot(values: Mapping[str, Any]) -> bool:
     """Whether the plant is a robot from a file."""
     return bool(given(mapping(values, "plant"), ("robot", "robots")))
-
-
-FieldPath = tuple[str | int, ...]
-"""Keys and list indices from the top of a config to a value, such as ("task", 0, "holonomic")."""
-
-
-NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))  # lists whose entries are addressed by `name`
-
-
-class Problem(NamedTuple):
-    """One problem of a config."""
-
-    path: FieldPath  # the wrong field; () is the whole config
-    what: str  # what is wrong, with the value; in parentheses what is expected or what to do
 
 
 def in_words(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.config.document import FieldPath, Problem
+from servoctl.config.document import FieldPath, Problem, exactly_one
 from servoctl.config.fields import NumberField, Real, Section
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant, parse
@@ -79,12 +79,9 @@ def reference_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _kinds(entry: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
     file, waypoints = entry.get("file") is not None, entry.get("waypoints") is not None
-    if file and waypoints:
-        yield Problem((*path, "waypoints"), "cannot be used with file (a reference has exactly one of them)")
-        return
-    if not file and not waypoints:
-        if entry.keys() <= set(ReferenceConfig.model_fields):
-            yield Problem(path, "no source (give exactly one of file, waypoints)")
+    rule, none = "a reference has exactly one of them", "no source (give exactly one of file, waypoints)"
+    yield from exactly_one(entry, ("file", "waypoints"), path, rule, none, ReferenceConfig.model_fields)
+    if file == waypoints:
         return
     kind, other = ("file", WAYPOINT_KEYS) if file else ("waypoints", FILE_KEYS)
     for key in other:

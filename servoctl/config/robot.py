@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from servoctl.config.document import FieldPath, Problem, given, has_robot, in_words, mapping
+from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, in_words, mapping
 from servoctl.config.fields import (
     InertiaEntries,
     PerName,
@@ -201,13 +201,9 @@ def _files(plant: Mapping[str, Any]) -> Iterator[Problem]:
     robots: list[tuple[FieldPath, Any]] = [(("plant", "robot"), plant.get("robot"))]
     robots += [(("plant", "robots", name), robot) for name, robot in mapping(plant, "robots").items()]
     for path, robot in robots:
-        if not isinstance(robot, Mapping):
-            continue
-        files = given(robot, ("urdf", "mjcf"))
-        if len(files) > 1:
-            yield Problem((*path, "mjcf"), "cannot be used with urdf (a robot has exactly one file)")
-        elif not files:
-            yield Problem(path, "no file (give urdf or mjcf)")
+        if isinstance(robot, Mapping):
+            rule, none = "a robot has exactly one file", "no file (give urdf or mjcf)"
+            yield from exactly_one(robot, ("urdf", "mjcf"), path, rule, none, robot)
 
 
 def _bodies(plant: Mapping[str, Any]) -> Iterator[Problem]:
@@ -221,12 +217,9 @@ def _loops(plant: Mapping[str, Any]) -> Iterator[Problem]:
     for name, loop in mapping(plant, "loops").items():
         if not isinstance(loop, Mapping):
             continue
-        path, kinds = ("plant", "loops", name), given(loop, LOOP_KINDS)
-        if len(kinds) > 1:
-            yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a loop has exactly one kind)")
-        elif not kinds and loop.keys() <= LOOP_KINDS.keys():
-            yield Problem(path, f"no kind (give exactly one of {', '.join(LOOP_KINDS)})")
-        for kind in kinds:
+        path, none = ("plant", "loops", name), f"no kind (give exactly one of {', '.join(LOOP_KINDS)})"
+        yield from exactly_one(loop, LOOP_KINDS, path, "a loop has exactly one kind", none, LOOP_KINDS)
+        for kind in given(loop, LOOP_KINDS):
             pair = loop[kind]
             if isinstance(pair, list) and len(pair) == 2 and pair[0] == pair[1]:
                 yield Problem((*path, kind), f"has the frame {pair[0]!r} twice (give two frames)")

@@ -10,7 +10,7 @@ from typing import Any
 
 from servoctl.config.bounds import bound_problems
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, given, mapping, task_entries
+from servoctl.config.document import FieldPath, Problem, exactly_one, given, mapping, task_entries
 from servoctl.config.realism import estimation_problems, realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot import robot_problems
@@ -214,13 +214,10 @@ def _entry_correction(correction: Any, path: FieldPath, rows: int | None) -> Ite
 
 
 def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
-    if not isinstance(correction, Mapping):
-        return
-    kinds = given(correction, CORRECTION_KINDS)
-    if len(kinds) > 1:
-        yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a correction has exactly one kind)")
-    elif not kinds and correction.keys() <= set(CORRECTION_KINDS):
-        yield Problem(path, f"no kind (give exactly one of {', '.join(CORRECTION_KINDS[:-1])})")
+    if isinstance(correction, Mapping):
+        none = f"no kind (give exactly one of {', '.join(CORRECTION_KINDS[:-1])})"
+        rule = "a correction has exactly one kind"
+        yield from exactly_one(correction, CORRECTION_KINDS, path, rule, none, CORRECTION_KINDS)
 
 
 def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:

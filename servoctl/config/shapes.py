@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from servoctl.config.document import FieldPath, Problem, given, mapping
+from servoctl.config.document import FieldPath, Problem, exactly_one, mapping
 from servoctl.config.fields import NumberField, Section, Xyz, exactly
 from servoctl.expression.suggest import remedy
 
@@ -44,23 +44,15 @@ def shape_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     plant = mapping(values, "plant")
     for part in ("shapes", "obstacles"):
         for name, shape in mapping(plant, part).items():
-            yield from _kind(shape, ("plant", part, name))
+            if isinstance(shape, Mapping):
+                rule, none = "a shape has exactly one kind", f"no kind (give {' or '.join(KINDS)})"
+                yield from exactly_one(shape, KINDS, ("plant", part, name), rule, none, KINDS)
     for name in mapping(plant, "obstacles"):
         path: FieldPath = ("plant", "obstacles", name)
         if not name.isidentifier():
             yield Problem(path, f"expected a name of letters, digits and _, got {name!r}")
         elif name in mapping(plant, "shapes"):
             yield Problem(path, f"{name!r} is a name in shapes already (rename the obstacle)")
-
-
-def _kind(shape: Any, path: FieldPath) -> Iterator[Problem]:
-    if not isinstance(shape, Mapping):
-        return
-    kinds = given(shape, KINDS)
-    if len(kinds) > 1:
-        yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a shape has exactly one kind)")
-    elif not kinds and shape.keys() <= set(KINDS):
-        yield Problem(path, f"no kind (give {' or '.join(KINDS)})")
 
 
 def clearance_problems(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, given, has_robot, task_entries
+from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, task_entries
 from servoctl.config.fields import (
     ClassPath,
     Count,
@@ -169,7 +169,8 @@ def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     for index, entry in task_entries(values):
         path: FieldPath = ("task", index)
         kinds = given(entry, TASK_KINDS)
-        yield from _one_kind(entry, kinds, path)
+        none = f"no equation (give exactly one of {', '.join(TASK_KINDS)})"
+        yield from exactly_one(entry, TASK_KINDS, path, "a task entry has exactly one of them", none, _TASK_KEYS)
         if entry.get("parameters") is not None and kinds and "class" not in kinds:
             yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
         if entry.get("unit") is not None and any(kind in FRAME_FORMS for kind in kinds):
@@ -201,13 +202,6 @@ def row_count(entry: Mapping[str, Any]) -> int | None:
     if kind == "posture":
         return len(entry[kind]) if isinstance(entry[kind], Mapping) else None
     return FRAME_FORMS[kind].rows if kind in FRAME_FORMS else None
-
-
-def _one_kind(entry: Mapping[str, Any], kinds: list[str], path: FieldPath) -> Iterator[Problem]:
-    for other in kinds[1:]:
-        yield Problem((*path, other), f"cannot be used with {kinds[0]} (a task entry has exactly one of them)")
-    if not kinds and entry.keys() <= _TASK_KEYS:
-        yield Problem(path, f"no equation (give exactly one of {', '.join(TASK_KINDS)})")
 
 
 def _words(entry: Mapping[str, Any], kind: str, path: FieldPath) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from servoctl.estimation.attached import AttachedEstimator
 from servoctl.estimation.gains import Gains, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing
-from servoctl.reference.signal import end_of
+from servoctl.reference.curve import end_of
 from servoctl.types import State
 
 Kind = Literal["model", "alpha_beta", "difference"]

@@ -24,7 +24,7 @@ from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRan
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
-from servoctl.reference.signal import end_of
+from servoctl.reference.curve import end_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servoctl.reference.signal import Signal
+from servoctl.reference.curve import Signal
 
 SAMPLES = 16  # times in each piece of a curve at which its rate is taken
 STILL = 1e-3  # rates below this share of the largest one count as rest

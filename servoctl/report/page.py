@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
 from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstacles, solids
-from servoctl.report.source import RunSource, names_of, read
+from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import replace, unwritable

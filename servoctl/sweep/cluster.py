@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from servoctl.assembly.files import files_of
+from servoctl.assembly.classes import files_of
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.config.document import Document

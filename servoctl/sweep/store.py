@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from servoctl.assembly.files import hashes_of
+from servoctl.assembly.classes import hashes_of
 from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, RunFolderError, WriteError
 from servoctl.run_folder.files import study_folder, unwritable

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from servoctl.assembly.files import hashes_of
+from servoctl.assembly.classes import hashes_of
 from servoctl.config.tune import Range, Tune
 from servoctl.sweep.metrics import Row
 from servoctl.sweep.store import RowStore, Stored

@@ -14,7 +14,7 @@ from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import RigSetup, load
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase, Stage
-from hil.session.guided import guided_motion, write_guided_motion
+from hil.session.calibration import guided_motion, write_guided_motion
 from hil.session.run import HilRun
 from hil.session.start import Request, start
 from servoctl.config import load_config

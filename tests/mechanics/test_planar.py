@@ -16,8 +16,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.planar import Linkage, PlanarLinkage, PointFollows
-from servoctl.reference.signal import Signal
-from servoctl.reference.waypoints import waypoint_curve
+from servoctl.reference.curve import Signal, waypoint_curve
 from servoctl.types import Array, State
 
 RANDOM = np.random.default_rng(21)

@@ -9,10 +9,8 @@ from scipy.interpolate import CubicSpline, make_interp_spline
 
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import ConfigError
-from servoctl.reference.curve import Curve
+from servoctl.reference.curve import Curve, Signal, waypoint_curve
 from servoctl.reference.load import spline
-from servoctl.reference.signal import Signal
-from servoctl.reference.waypoints import waypoint_curve
 from servoctl.types import Array
 
 

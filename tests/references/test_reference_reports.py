@@ -10,11 +10,9 @@ from hil.loop.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
-from servoctl.reference.curve import Curve
+from servoctl.reference.curve import Curve, Signal, waypoint_curve
 from servoctl.reference.load import spline
-from servoctl.reference.signal import Signal
 from servoctl.reference.speed import peak_rate, too_fast
-from servoctl.reference.waypoints import waypoint_curve
 from servoctl.sweep.cluster import pack, unpack
 
 CONFIG = """\

@@ -15,9 +15,9 @@ from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.report import figure
 from servoctl.report.film import film
-from servoctl.report.pack import decoded
 from servoctl.report.page import write
 from servoctl.report.shapes import FacePainter, MovedSolid, solids
+from servoctl.report.source import decoded
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 
