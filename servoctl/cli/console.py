@@ -1,7 +1,7 @@
 """Exit codes, Ctrl-C, and printing: results on stdout, notes about them and progress on stderr.
 
-Design: Ctrl-C and SIGTERM raise KeyboardInterrupt wherever the program is. CasADi swallows exceptions raised while it inspects a
-Python object, as it does during a trace, so the request is remembered and `heed` raises it again.
+Design: Ctrl-C and SIGTERM raise KeyboardInterrupt wherever the program is. CasADi swallows exceptions raised while it
+inspects a Python object, as it does during a trace, so the request is remembered and `heed` raises it again.
 """
 
 import gc
