@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from hil.drives import Feedback
-from servoctl.engine.symbol import is_symbolic
 from servoctl.errors import ConfigError, PlantError
 from servoctl.mechanics.motors import (
     check_motor_positions,
@@ -97,8 +96,8 @@ class Displacements:
 
     def __call__(self, plant: Plant, q: Array) -> Array:
         """h(q), on numbers or on symbols."""
-        if self._linear is not None and plant is self._plant and not is_symbolic(q):
-            linear: Array = self._linear @ q  # each derived displacement would check anew that B is constant
+        if self._linear is not None and plant is self._plant:
+            linear: Array = self._linear @ q
             return linear
         rho = motor_positions(plant, q) if self._motors else np.zeros(0)
         return np.concatenate([rho[self._motors], q[self._coordinates]])[self._order]
@@ -131,7 +130,7 @@ class Displacements:
 
     def _constant_jacobian(self, plant: Plant, around: State) -> Array | None:
         try:
-            return self._stacked(constant_actuation(plant, around.q), len(around.q))
+            return self._stacked(constant_actuation(plant), len(around.q))
         except PlantError:
             return None
 

@@ -187,14 +187,21 @@ class _Call(threading.local):
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self.arguments = [np.zeros(shape, order="F") for shape in kernel.inputs.values()]
-        self.results = [np.zeros(shape, order="F") for shape in kernel.outputs.values()]
+        self.arguments = [_floats(shape) for shape in kernel.inputs.values()]
+        self.results = [_floats(shape) for shape in kernel.outputs.values()]
         self.evaluate: Callable[[], object] = self._first
 
     def _first(self) -> object:
         """The first evaluation; until then a deferred function need not be made."""
         self.evaluate = self._kernel.bound(self.arguments, self.results)
         return self.evaluate()
+
+
+def _floats(shape: Shape) -> Array:
+    """Zeros in column order; also within a trace, where `np.zeros` gives objects."""
+    array: Array = np.ndarray(shape, order="F")
+    array.fill(0.0)
+    return array
 
 
 def _view(array: Array) -> Any:

@@ -101,7 +101,7 @@ class AttachedBounds:
         if not self.sampled:
             return {}
         rows = [f"row{i + 1}" for i in range(len(self._names))]
-        return dict.fromkeys([f"bounds.active.{name}" for name in (*self.timing.actuators, *rows)], 0.0)
+        return dict.fromkeys([f"bounds.held.{name}" for name in (*self.timing.actuators, *rows)], 0.0)
 
     def start(self, active: Array, memory: Array) -> Start:
         """Where the search for the inputs begins: at the answer of the last tick, if anything was active.

@@ -30,7 +30,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, directional, inputs
 from servoctl.engine.parameters import SameStructure, cached_values, parameter_values, with_parameters
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import is_symbolic, to_sx
+from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.plant import Plant
@@ -162,10 +162,8 @@ def _rate(plant: Plant, q: Array, v: Array, t: Any) -> Array | None:
     """`(dB^T/dt) v`, shape (m,), on numbers or symbols; None where B is constant."""
     kernel = _kernel(SameStructure(plant))
     if isinstance(kernel, ServoctlError):
-        if is_symbolic(q, v):
-            raise kernel
-        h = STEP * max(1.0, float(np.abs(q).max(initial=0.0))) / max(1.0, float(np.abs(v).max(initial=0.0)))
-        ahead, behind = (np.asarray(dense_actuation(plant, q + s * v, t + s), dtype=float) for s in (h, -h))
+        h = STEP * np.sqrt((1.0 + q @ q) / (1.0 + v @ v))
+        ahead, behind = (dense_actuation(plant, q + s * v, t + s) for s in (h, -h))
         difference: Array = (ahead - behind).T @ v / (2.0 * h)
         return difference
     return None if kernel is None else kernel(t, q, v, parameter_values(plant))[0]

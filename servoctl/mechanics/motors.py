@@ -5,15 +5,16 @@ Design: a drive's encoder measures the displacement that is conjugate to the dri
 plant must give rho itself.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 
 import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
-from servoctl.engine.symbol import is_symbolic, to_sx
+from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
-from servoctl.errors import PlantError, TraceError
+from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
@@ -38,16 +39,18 @@ def motor_positions(plant: Plant, q: Array) -> Array:
     return _derived(plant, q) if written is None else np.atleast_1d(np.asarray(written))
 
 
-def constant_actuation(plant: Plant, q: Array) -> Array:
-    """B, shape (n, m), of a plant whose B depends neither on q nor on t.
+def constant_actuation(plant: Plant) -> Array:
+    """B, shape (n, m), of a plant whose B depends neither on q nor on t, on numbers or symbols of its parameters.
 
-    On numbers, B must be the same at random states and times. On symbols, no symbol of q or t may be left in B.
+    Where its code cannot be traced, B must be the same at random states and times.
 
     Raises:
         PlantError: B is not constant.
     """
-    constant = _constant_expressions if is_symbolic(q) else _constant_numbers
-    B = constant(plant, q)
+    kernel = _constant_kernel(SameStructure(plant))
+    B = _constant_numbers(plant) if isinstance(kernel, ServoctlError) else kernel
+    if isinstance(B, Kernel):
+        B = B(parameter_values(plant))[0]
     if B is None:
         raise PlantError(
             f"{type(plant).__name__}.motor_positions: cannot be derived, since actuation(q, t) is not constant "
@@ -56,22 +59,29 @@ def constant_actuation(plant: Plant, q: Array) -> Array:
     return B
 
 
-def _constant_numbers(plant: Plant, q: Array) -> Array | None:
-    B = _actuation(plant, q, 0.0)
-    random = np.random.default_rng(0)
+def _constant_numbers(plant: Plant) -> Array | None:
+    n = len(plant.coordinates)
+    B, random = _actuation(plant, np.zeros(n), 0.0), np.random.default_rng(0)
     for _ in range(STATES):
-        other, t = 2.0 * random.standard_normal(len(q)), 10.0 * float(random.random())
+        other, t = 2.0 * random.standard_normal(n), 10.0 * float(random.random())
         difference = np.abs(B - _actuation(plant, other, t)).max(initial=0.0)
         if not difference <= 1e-12 * np.abs(B).max(initial=0.0):
             return None
     return B
 
 
-def _constant_expressions(plant: Plant, q: Array) -> Array | None:
-    t = inputs({"t": (1,)})["t"]
-    B = dense_actuation(plant, q, t[0])
-    state = ca.veccat(*ca.symvar(to_sx(q)), to_sx(t))
-    return None if ca.depends_on(to_sx(B), state) else B
+@lru_cache(maxsize=64)
+def _constant_kernel(key: SameStructure) -> Kernel | ServoctlError | None:
+    """p -> B; None where B is not constant, or why it cannot be traced."""
+    plant = key.thing
+    count = len(parameter_values(plant))
+    q, t, p = inputs({"q": (len(plant.coordinates),), "t": (1,), "p": (count,)}).values()
+    try:
+        B = np.asarray(trace(dense_actuation, with_parameters(plant, p), q, t[0]), dtype=object)
+    except (TraceError, PlantError) as error:
+        return error
+    varies = ca.depends_on(to_sx(B), to_sx(np.concatenate([q, t])))
+    return None if varies else Kernel.compile("constant_actuation", {"p": p}, {"B": B})
 
 
 def check_motor_positions(plant: Plant, around: State) -> None:
@@ -130,7 +140,7 @@ def displacement_unit(plant: Plant, actuator: str) -> str:
 
 
 def _derived(plant: Plant, q: Array) -> Array:
-    rho: Array = constant_actuation(plant, q).T @ q
+    rho: Array = constant_actuation(plant).T @ q
     return rho
 
 

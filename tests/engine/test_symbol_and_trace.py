@@ -280,3 +280,15 @@ def test_another_thread_gets_float_arrays_during_a_trace() -> None:
         assert np.zeros(3).dtype == object
     assert [array.dtype for array in made] == [np.dtype(float), np.dtype(float)]
     assert np.zeros(3).dtype == float
+
+
+def test_a_kernel_that_is_made_while_a_function_is_traced_works_on_numbers() -> None:
+    given = inputs({"x": (2,)})
+
+    def doubled(x: Array) -> Array:
+        kernel = Kernel.compile("doubled", given, {"y": 2.0 * given["x"]})
+        return x + kernel(np.array([1.5, -2.0]))[0]
+
+    x = inputs({"x": (2,)})["x"]
+    found = Kernel.compile("found", {"x": x}, {"y": trace(doubled, x)})
+    np.testing.assert_array_equal(found(np.array([1.0, 1.0]))[0], [4.0, -3.0])

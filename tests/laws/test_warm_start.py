@@ -62,8 +62,8 @@ def test_a_law_needs_one_step_as_a_rule_because_it_remembers_what_held() -> None
     assert np.median(steps) == 1 and np.percentile(steps, 99) <= 2
     assert not warm["search.unfinished"].any()
     # what held at the last tick is in the memory, by input and by row
-    rows = [f"memory.bounds.active.row{i + 1}" for i in range(9)]
-    assert {*rows, "memory.bounds.active.u1"} <= set(warm.columns)
+    rows = [f"memory.bounds.held.row{i + 1}" for i in range(9)]
+    assert {*rows, "memory.bounds.held.u1"} <= set(warm.columns)
     held = np.array([np.round(warm[name]) for name in rows])
     assert held.max() == 1.0 and held.min() == 0.0
     assert np.array_equal(held[0][1:] > 0.5, warm["bound_active.disc"][:-1] > 0.5)

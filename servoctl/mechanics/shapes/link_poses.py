@@ -5,12 +5,13 @@ frame `arm_i`, whose x axis points to the next point (that of the last point fro
 `arm_0`. In the plane y is to the left of x. A polyline in space has no y, so points of shapes on it are on its x axis.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import suggestion
 from servoctl.mechanics import plant_values
@@ -34,8 +35,16 @@ class LinkPose(NamedTuple):
     position: Array  # [m] of the origin, shape (3,)
 
 
-def link_poses(plant: Plant, names: Sequence[str], q: Array) -> dict[str, LinkPose]:
+def link_poses(
+    plant: Plant, names: Sequence[str], q: Array, links: Callable[[Array], Mapping[str, Array]] | None = None
+) -> dict[str, LinkPose]:
     """Name -> pose of each of the links, on numbers or symbols; not for robots, whose frames have closed forms.
+
+    Args:
+        plant: The plant.
+        names: Of the links.
+        q: Generalized coordinates, shape (n,).
+        links: q -> polylines; None: the plant's own, as they are.
 
     Raises:
         PlantError: There is no link of a name.
@@ -45,7 +54,7 @@ def link_poses(plant: Plant, names: Sequence[str], q: Array) -> dict[str, LinkPo
         known = {name: _plane(frame.position(ORIGIN), frame.cosine, frame.sine) for name, frame in frames.items()}
         del known[GROUND]
     else:
-        known = _of_polylines(plant.links(q) if is_symbolic(q) else _lines(plant, q))
+        known = _of_polylines((links or plant.links)(q))
     return {name: known[_known(plant, name, known)] for name in names}
 
 
@@ -55,7 +64,7 @@ def link_names(plant: Plant) -> list[str]:
         return [frame.name for frame in plant.tree.frames if frame.name != FIXED]
     if isinstance(plant, PlanarLinkage):
         return [name for name in plant.linkage().bodies if name != GROUND]
-    return list(_of_polylines(_lines(plant, np.ones(len(plant.coordinates)))))
+    return list(_of_polylines(polylines(plant, np.ones(len(plant.coordinates)))))
 
 
 def link_problems(plant: Plant, name: str, points: Sequence[Sequence[float]]) -> list[str]:
@@ -69,7 +78,7 @@ def link_problems(plant: Plant, name: str, points: Sequence[Sequence[float]]) ->
         if isinstance(plant, HasFrames):
             plant.frame_motions([name], anywhere, anywhere)
             return []
-        pose = link_poses(plant, [name], anywhere)[name]
+        pose = link_poses(plant, [name], anywhere, partial(polylines, plant))[name]
     except PlantError as error:
         return [str(error)]
     lacking = [axis for axis, column in zip("xyz", pose.rotation.T, strict=True) if not np.any(column)]
@@ -86,8 +95,8 @@ def one_body(plant: Plant, first: str | None, second: str | None) -> bool:
     return first == second
 
 
-def _lines(plant: Plant, q: Array) -> dict[str, Array]:
-    """The polylines; raises PlantError that says where the plant's own code fails."""
+def polylines(plant: Plant, q: Array) -> dict[str, Array]:
+    """The polylines, on numbers; raises PlantError that says where the plant's own code fails."""
     return plant_values.links(plant, State(0.0, q, np.zeros(len(q))))
 
 

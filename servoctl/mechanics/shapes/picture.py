@@ -1,6 +1,7 @@
 """Where the shapes of bounds are, for pictures."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.clearance import Clearance, Point
-from servoctl.mechanics.shapes.link_poses import link_poses
+from servoctl.mechanics.shapes.link_poses import link_poses, polylines
 from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.pose import Distance, DistanceBound
@@ -91,7 +92,7 @@ def _poses(plant: Plant, names: Sequence[str], q: Array) -> tuple[Array, Array]:
         return np.stack([moved[name][0] for name in names], 1), np.stack([moved[name][1] for name in names], 1)
     for k, at in enumerate(q):
         if np.isfinite(at).all():
-            poses = link_poses(plant, names, at)
+            poses = link_poses(plant, names, at, partial(polylines, plant))
             for i, name in enumerate(names):
                 R[k, i], p[k, i] = poses[name]
     return R, p

@@ -22,7 +22,7 @@ from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.engine.products import product
-from servoctl.engine.symbol import Symbol, is_symbolic
+from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.actuator_parameters import with_armature
 from servoctl.mechanics.plant import Plant
@@ -46,7 +46,6 @@ class KnownRobot:
     def __init__(self, robot: Any) -> None:
         self._robot = robot
         self.p = parameter_values(robot)
-        self.symbolic = is_symbolic(self.p)
         self.kernels: dict[Callable[..., Array], Kernel] = {}  # function -> its compiled copy
 
     @functools.cached_property
@@ -55,19 +54,16 @@ class KnownRobot:
         return structure_fingerprint(self._robot)
 
 
-def fast_on_numbers(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function (robot, vectors of n scalars) -> array, on symbols as it is, on numbers compiled."""
+def traced_once(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function (robot, vectors of n scalars) -> array, on numbers or symbols, by its compiled copy."""
 
     @functools.wraps(function)
     def evaluate(robot: Any, *vectors: Array) -> Array:
         known: KnownRobot = robot.known
-        if known.symbolic or is_symbolic(*vectors):
-            return function(robot, *vectors)
         kernel = known.kernels.get(function)
         if kernel is None:
             kernel = known.kernels[function] = _kernel(function, len(vectors), SameStructure(robot))
-        result: Array = kernel(*(np.asarray(vector, dtype=float) for vector in vectors), known.p)[0]
-        return result
+        return kernel(*vectors, known.p)[0]
 
     return evaluate
 
@@ -228,7 +224,7 @@ class Robot(Plant):
         return dynamics.body_moments(self.tree, self.link_moments())
 
 
-@fast_on_numbers
+@traced_once
 def mass_matrix(robot: Robot, q: Array) -> Array:
     """M, shape (n, n)."""
     tree = robot.tree
@@ -240,7 +236,7 @@ def mass_matrix(robot: Robot, q: Array) -> Array:
     return M
 
 
-@fast_on_numbers
+@traced_once
 def force(robot: Robot, q: Array, v: Array) -> Array:
     """Q, shape (n,): gravity, Coriolis forces and the damping of joints."""
     tree = robot.tree
@@ -251,14 +247,14 @@ def force(robot: Robot, q: Array, v: Array) -> Array:
     return Q
 
 
-@fast_on_numbers
+@traced_once
 def energy(robot: Robot, q: Array, v: Array) -> Array:
     """Kinetic and potential energy together [J], shape (1,)."""
     weight = kinematics.first_moment(robot.tree, robot.link_moments(), q).dot(Triple.of(robot.gravity))
     return np.array([0.5 * (v @ product(mass_matrix(robot, q), v)) - weight])
 
 
-@fast_on_numbers
+@traced_once
 def frame_origins(robot: Robot, q: Array) -> Array:
     """Position of each frame [m], shape (frames, 3)."""
     return kinematics.frame_origins(robot.tree, q)
