@@ -95,12 +95,19 @@ def _armature(given: Any, plant: Plant, problems: Problems) -> list[float]:
     return list(one_per_name(given, plant.actuators, "actuator", problems, "plant", "armature").tolist())
 
 
+def _class(name: str, base: type, loaded: LoadedConfig, problems: Problems, *path: str | int) -> type[Any] | None:
+    """The class that a section names; None, and problems noted, if it cannot be loaded."""
+    try:
+        return load_class(name, loaded.folder, base)
+    except ConfigError as error:
+        problems.add(error, *path, "class")
+        return None
+
+
 def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     values = loaded.config.plant
-    try:
-        kind = load_class(str(values.class_), loaded.folder, Plant)
-    except ConfigError as error:
-        problems.add(error, "plant", "class")
+    kind = _class(str(values.class_), Plant, loaded, problems, "plant")
+    if kind is None:
         return None
     plant = instantiate(kind, values.parameters, problems, "plant")
     if problems.touch("plant.parameters"):
@@ -184,23 +191,16 @@ def build_task(
 def check_task_classes(loaded: LoadedConfig, problems: Problems) -> None:
     """Notes classes of tasks that cannot be loaded, where there is no plant to build the tasks for."""
     for index, entry in enumerate(loaded.config.task):
-        try:
-            if entry.class_ is not None:
-                load_class(entry.class_, loaded.folder, Constraint)
-        except ConfigError as error:
-            problems.add(error, "task", index, "class")
+        if entry.class_ is not None:
+            _class(entry.class_, Constraint, loaded, problems, "task", index)
 
 
 def _constraint(
     loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems, signals: Mapping[str, Signal]
 ) -> Constraint | None:
     if entry.class_ is not None:
-        try:
-            kind = load_class(entry.class_, loaded.folder, Constraint)
-        except ConfigError as error:
-            problems.add(error, "task", index, "class")
-            return None
-        constraint = instantiate(kind, entry.parameters or {}, problems, "task", index)
+        kind = _class(entry.class_, Constraint, loaded, problems, "task", index)
+        constraint = None if kind is None else instantiate(kind, entry.parameters or {}, problems, "task", index)
         if not isinstance(constraint, Constraint):
             return None
         return constraint.with_signals(signals) if signals else constraint
@@ -213,12 +213,8 @@ def _constraint(
 
 
 def _own_law(path: str, parameters: Mapping[str, Any], loaded: LoadedConfig, problems: Problems) -> Feedback | None:
-    try:
-        kind = load_class(path, loaded.folder, Feedback)
-    except ConfigError as error:
-        problems.add(error, "law", "class")
-        return None
-    law = instantiate(kind, parameters, problems, "law")
+    kind = _class(path, Feedback, loaded, problems, "law")
+    law = None if kind is None else instantiate(kind, parameters, problems, "law")
     return law if isinstance(law, Feedback) else None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.diagnosis import SMALLER, Finding, fast_motion, growth_of, of_task
+from servoctl.assembly.diagnosis import SMALLER, fast_motion, growth_of, of_task
 from servoctl.assembly.gains import all_gains
 from servoctl.engine.linalg import decompose
 from servoctl.mechanics.model import Model
@@ -149,7 +149,8 @@ class EndOfRun:
         if self.system.following is None:
             return "; ".join(found) or UNKNOWN
         found = found or self._dead_point() or self._growth() or self._singular_pose()
-        found = found or [finding.text for finding in self._task_findings() if finding.kind == "singular_start"]
+        findings = of_task(self.system, self.start, self.task_map)
+        found = found or [finding.text for finding in findings if finding.kind == "singular_start"]
         return "; ".join(found) or UNKNOWN
 
     def _growth(self) -> list[str]:
@@ -192,9 +193,6 @@ class EndOfRun:
         sizes = np.abs(np.concatenate([self.trajectory.q, self.trajectory.v], axis=1)).max(axis=1, initial=0.0)
         beyond = np.flatnonzero(~(sizes < bound))  # NaN counts as diverged
         return int(beyond[0]) if len(beyond) else len(self.trajectory)
-
-    def _task_findings(self) -> list[Finding]:
-        return of_task(self.system, self.start, self.task_map)
 
 
 def why_missed(system: System, start: State, task_map: TaskMap | None, missed: Collection[str]) -> str:

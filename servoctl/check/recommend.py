@@ -81,7 +81,8 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
         alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree)
         if run.internal is not None and run.internal.stable is False:
             reasons = (*reasons, "unstable internal dynamics do not count, because task gains do not act on them")
-        fields = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in _groups(rows)]
+        groups = dict.fromkeys(row.group for row in rows)
+        fields = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in groups]
         found += [_as(alpha, reasons, kind, field) for field in fields]
     return found
 
@@ -155,10 +156,6 @@ def _passive_kind(rows: Sequence[Row]) -> str:
     """The kind of correction that fits all passive rows, which share one correction."""
     rates = [row.has_rate for row in rows if row.has_violation]
     return "baumgarte" if all(rates) else "p_feedback with rate" if any(rates) else "p_feedback"
-
-
-def _groups(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row.group for row in rows))
 
 
 def _as(alpha: float, reasons: tuple[str, ...], kind: str, field: str) -> Recommendation:

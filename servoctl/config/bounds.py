@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, mapping
+from servoctl.config.document import (
+    FieldPath,
+    Problem,
+    exactly_one,
+    given,
+    has_robot,
+    mapping,
+    name_problems,
+    number_or,
+)
 from servoctl.config.fields import (
     MAPPING,
     SCALAR,
@@ -28,8 +37,6 @@ from servoctl.config.fields import (
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.config.shapes import TwoShapes, clearance_problems
-from servoctl.errors import ExpressionError
-from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 
 
@@ -122,15 +129,11 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     entries = entries if isinstance(entries, list) else []
     if entries and values.get("law") == "none":
         yield Problem(("bounds",), "need a law that keeps them (an open-loop run has 'law: none'; leave them out)")
-    first_with: dict[str, int] = {}
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, Mapping):
-            continue
+    checked = [(index, entry) for index, entry in enumerate(entries) if isinstance(entry, Mapping)]
+    yield from name_problems("bounds", checked)
+    for index, entry in checked:
         path: FieldPath = ("bounds", index)
-        name, kinds = entry.get("name"), given(entry, KEYS)
-        if isinstance(name, str) and first_with.setdefault(name, index) != index:
-            first = first_with[name] + 1
-            yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
+        kinds = given(entry, KEYS)
         none = f"no bound (give exactly one of {', '.join(KEYS)})"
         yield from exactly_one(entry, KEYS, path, "a bound has exactly one of them", none, BoundConfig.model_fields)
         if len(kinds) == 1:
@@ -157,19 +160,11 @@ def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], floa
         for name, limit in mapping(entry, kind).items():
             ends = limit if isinstance(limit, list) else [f"-({limit})", limit]
             if len(ends) == 2:
-                yield (kind, str(name)), _number(ends[0], -math.inf), _number(ends[1], math.inf)
+                yield (kind, str(name)), number_or(-math.inf, ends[0]), number_or(math.inf, ends[1])
     for kind in ("distance", "clearance", "reaction"):
         if entry.get(kind) is not None:
-            least, most = _number(entry.get("at_least"), -math.inf), _number(entry.get("at_most"), math.inf)
+            least, most = number_or(-math.inf, entry.get("at_least")), number_or(math.inf, entry.get("at_most"))
             yield (kind, str(entry[kind])), least, most
-
-
-def _number(value: Any, otherwise: float) -> float:
-    """A constant; `otherwise` if it is none."""
-    try:
-        return otherwise if value is None else constant(value)
-    except ExpressionError:
-        return otherwise
 
 
 def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
@@ -201,9 +196,9 @@ def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: 
 
 def _rate(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
     """A sampled law keeps a bound inside with a rate below 2 / period."""
-    rate = _number(entry.get("rate"), 0.0)
+    rate = number_or(0.0, entry.get("rate"))
     for section in ("run", "hil"):
-        period = _number(mapping(values, section).get("period"), math.nan)
+        period = number_or(math.nan, mapping(values, section).get("period"))
         if rate * period >= LARGEST_RATE:
             what = f"{rate:g} 1/s times {section}.period of {period:g} s is {rate * period:g}, beyond which samples"
             yield Problem((*path, "rate"), f"{what} leave the bound (stay below {LARGEST_RATE / period:g} 1/s)")

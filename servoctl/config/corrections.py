@@ -16,7 +16,7 @@ from servoctl.config.fields import (
     ScalarOr,
     Section,
     fault,
-    shape,
+    list_or_not,
 )
 
 RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
@@ -32,16 +32,12 @@ def _auto(value: Any) -> Any:
     return None if isinstance(value, str) and value == "auto" else value
 
 
-def _list_or_number(value: Any) -> str:
-    return LIST if shape(value) == LIST else SCALAR
-
-
 RelativeRange = Annotated[
     Annotated[
         float, NumberField("a relative error from 0 to below 1, or [lower, upper]", least=0, below=1), Tag(SCALAR)
     ]
     | Annotated[tuple[RelativeEnd, ...], AfterValidator(_width), Tag(LIST)],
-    Discriminator(_list_or_number),
+    Discriminator(list_or_not),
 ]
 
 Scale = dict[str, Positive]

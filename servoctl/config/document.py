@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from servoctl.errors import ExpressionError
+from servoctl.expression import constant
+
 _MAPPING = (dict, Mapping)  # asked 50 times a run of a sweep; a dict is known without the slow check of Mapping
 
 
@@ -57,6 +60,25 @@ def exactly_one(
         yield Problem((*path, other), f"cannot be used with {there[0]} ({rule})")
     if not there and part.keys() <= set(known):
         yield Problem(path, none)
+
+
+def number_or(otherwise: float, value: Any) -> float:
+    """A constant; `otherwise` if it is missing or none, which the field's own type reports."""
+    try:
+        return otherwise if value is None else float(constant(value))
+    except ExpressionError:
+        return otherwise
+
+
+def name_problems(section: str, entries: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Problem]:
+    """Entries of a list that have the name of an earlier one."""
+    first_with: dict[str, int] = {}
+    for index, entry in entries:
+        name = entry.get("name")
+        if isinstance(name, str) and first_with.setdefault(name, index) != index:
+            first = first_with[name] + 1
+            what = f"{name!r} is the name of entry {first} already (rename entry {index + 1})"
+            yield Problem((section, index, "name"), what)
 
 
 def has_robot(values: Mapping[str, Any]) -> bool:

@@ -174,7 +174,8 @@ def _mapping_or_not(value: Any) -> str:
     return MAPPING if shape(value) == MAPPING else SCALAR
 
 
-def _list_or_not(value: Any) -> str:
+def list_or_not(value: Any) -> str:
+    """Branch of a value in a field that accepts a list or something else."""
     return LIST if shape(value) == LIST else SCALAR
 
 
@@ -207,12 +208,12 @@ Interval = Annotated[tuple[Real, ...], AfterValidator(_interval)]
 Limit = Annotated[
     Annotated[float, NumberField("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
     | Annotated[Interval, Tag(LIST)],
-    Discriminator(_list_or_not),
+    Discriminator(list_or_not),
 ]
 Pole = Annotated[float, NumberField("a negative number [1/s]", below=0)]
 OneOrEach = Annotated[
     Annotated[S, Tag(SCALAR)] | Annotated[tuple[S, ...], Field(min_length=1), Tag(LIST)],
-    Discriminator(_list_or_not),
+    Discriminator(list_or_not),
 ]
 """One value for all, or a list of values."""
 

@@ -1,11 +1,12 @@
 """Grammar of `realism`: effects between law and machine in a simulated run; of `estimation`: what the law knows."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from servoctl.config.document import Problem, mapping
+from servoctl.config.document import Problem, mapping, number_or
 from servoctl.config.fields import (
     Limit,
     NotNegative,
@@ -19,8 +20,6 @@ from servoctl.config.fields import (
     Time,
 )
 from servoctl.config.plant import FrictionConfig
-from servoctl.errors import ExpressionError
-from servoctl.expression import constant
 
 LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wrong unit
 
@@ -98,19 +97,19 @@ def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     if realism is None or not isinstance(run, Mapping):
         return
     yield from _machine_problems(values)
-    period = _time(run.get("period"))
+    period = number_or(math.nan, run.get("period"))
     behind_drives = (
         isinstance(realism, Mapping) and realism.get("machine") is not None and values.get("hil") is not None
     )
     if run.get("period") is None and not behind_drives:
         yield Problem(("realism",), "needs run.period (realism is for sampled laws: give run.period [s])")
-    if period is None or period <= 0 or not isinstance(realism, Mapping):
+    if not period > 0.0 or not isinstance(realism, Mapping):
         return
-    delay, jitter = _time(realism.get("delay")), _time(realism.get("jitter"))
-    if delay is not None and delay > LONGEST_DELAY * period:
+    delay, jitter = (number_or(0.0, realism.get(field)) for field in ("delay", "jitter"))
+    if delay > LONGEST_DELAY * period:
         cycles = f"{delay:g} s is {delay / period:.4g} periods of {period:g} s"
         yield Problem(("realism", "delay"), f"{cycles} (expected at most {LONGEST_DELAY}; is the unit right? 5*ms)")
-    if jitter is not None and jitter > period * (1 + 1e-9):
+    if jitter > period * (1 + 1e-9):
         yield Problem(
             ("realism", "jitter"),
             f"{jitter:g} s is longer than run.period, {period:g} s (commands would overtake each other)",
@@ -135,14 +134,6 @@ def _machine_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     emulation = hil.get("emulation") if isinstance(hil, Mapping) else None
     if isinstance(emulation, Mapping) and emulation.get("parameters"):
         yield Problem(("hil", "emulation", "parameters"), own)
-
-
-def _time(value: Any) -> float | None:
-    """A number; None if it is not one, which the field's own type reports."""
-    try:
-        return None if value is None else float(constant(value))
-    except ExpressionError:
-        return None
 
 
 OF_KIND = {"disturbance": "model", "acceleration": "alpha_beta", "filter_time": "difference"}

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.config.document import FieldPath, Problem, exactly_one
+from servoctl.config.document import FieldPath, Problem, exactly_one, number_or
 from servoctl.config.fields import NumberField, Real, Section
 from servoctl.errors import ExpressionError
-from servoctl.expression import constant, parse
+from servoctl.expression import parse
 from servoctl.expression.suggest import remedy
 
 FILE_KEYS = ("time", "columns", "spline")
@@ -112,10 +112,10 @@ def _waypoints(waypoints: list[Any], path: FieldPath) -> Iterator[Problem]:
         for name in names:
             if name not in point:
                 yield Problem((*path, i), f"no value for {name} (every waypoint has the same columns)")
-        t = _number(point.get("t"))
-        if t is not None and t - before <= COINCIDENT * max(1.0, abs(t)):
+        t = number_or(math.nan, point.get("t"))
+        if t - before <= COINCIDENT * max(1.0, abs(t)):
             yield Problem((*path, i, "t"), f"{t:.16g} follows {before:.16g} (times must increase)")
-        before = before if t is None else t
+        before = before if math.isnan(t) else t
 
 
 def wrong_rates(text: Any, references: Any) -> list[str]:
@@ -126,11 +126,3 @@ def wrong_rates(text: Any, references: Any) -> list[str]:
         return []
     prefixes = [f"{name}_" for name in references] if isinstance(references, Mapping) else []
     return sorted(name for name in rates if not any(name.startswith(prefix) for prefix in prefixes))
-
-
-def _number(value: Any) -> float | None:
-    """A number; None if it is not one, which the field's own type reports."""
-    try:
-        return None if value is None else float(constant(value))
-    except ExpressionError:
-        return None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, task_entries
+from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, name_problems, task_entries
 from servoctl.config.fields import (
     ClassPath,
     Count,
@@ -165,7 +165,7 @@ MISSING = {
 
 def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of the task entries."""
-    first_with: dict[str, int] = {}
+    yield from name_problems("task", task_entries(values))
     for index, entry in task_entries(values):
         path: FieldPath = ("task", index)
         kinds = given(entry, TASK_KINDS)
@@ -178,10 +178,6 @@ def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
             what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
             yield Problem((*path, "holonomic"), what)
-        name = entry.get("name")
-        if isinstance(name, str) and first_with.setdefault(name, index) != index:
-            first = first_with[name] + 1
-            yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
         yield from _reference(entry, values.get("references"), path)
         if len(kinds) == 1:
             yield from _words(entry, kinds[0], path)

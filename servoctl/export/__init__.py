@@ -20,7 +20,6 @@ from servoctl.export.interface import identifier, interface
 from servoctl.export.source import Facts, StandaloneSource, law
 from servoctl.export.trial import Vector, example, test, vectors
 from servoctl.simulation.closed_loop import Loop
-from servoctl.types import Array
 from servoctl.version import VERSION
 
 TOLERANCE = 1e-9  # error of u that the test allows, relative to its largest entry or to 1
@@ -69,18 +68,15 @@ def export(run: Run) -> Export:
     if not references:
         raise ConfigError(f"{run.name}: export: engines numpy and vm agree at none of {left_out} states")
     facts = Facts(run.name, VERSION, border, source, loop, _accuracy(references))
+    start = np.concatenate([run.start.q, run.start.v, loop.memory_start])
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),
         f"{name}_law_test.c": test(facts, references, TOLERANCE),
-        f"{name}_law_example.c": example(facts, float(run.start.t), _start(run, loop)),
+        f"{name}_law_example.c": example(facts, float(run.start.t), start),
         **{path.name: path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.iterdir())},
     }
     return Export(name, files, source.cost, source.stack, len(references), left_out)
-
-
-def _start(run: Run, loop: Loop) -> Array:
-    return np.concatenate([run.start.q, run.start.v, loop.memory_start])
 
 
 def _compiled(run: Run) -> Loop:

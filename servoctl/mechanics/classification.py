@@ -60,7 +60,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
         return Classification(time, True, "given at position level")
     if constraint.kind != "nonholonomic":
         return Classification(time, None, "given at acceleration level: integrability is not decided")
-    if _depends(rows.A.ravel(), v):
+    if ca.depends_on(to_sx(rows.A.ravel()), to_sx(v)):
         return Classification(time, None, "not affine in the velocities: integrability is not decided")
     zero = directional(rows.violation, v, v) - rows.violation
     # psi = A v - zero is affine in v, so [A, -zero] (q', t') = 0 is the Pfaffian form of the rows
@@ -97,10 +97,6 @@ def _moves(kind: str, rows: Rows, symbols: dict[str, Array], samples: list[State
             if known.max(initial=0.0) > TOLERANCE * scale:
                 return True
     return False
-
-
-def _depends(expressions: Array, variables: Array) -> bool:
-    return bool(ca.depends_on(to_sx(expressions), to_sx(variables)))
 
 
 def _curls(form: Array, x: Array) -> dict[str, Array]:

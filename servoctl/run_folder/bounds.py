@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from servoctl.run_folder.values import time_where
 from servoctl.types import Array
 
 VIOLATED = 1e-9  # a bound counts as violated where h is below minus this [unit of the bound]; less is rounding
@@ -49,8 +50,8 @@ def bound_metrics(trajectory: Recorded) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "min": float(np.nanmin(h)) if not np.all(np.isnan(h)) else None,
-            "active_time": _time(t, active[name] > 0.5) if name in active else None,
-            "violated_time": _time(t, h < -COUNTED),
+            "active_time": time_where(t, active[name] > 0.5) if name in active else None,
+            "violated_time": time_where(t, h < -COUNTED),
         }
         for name, h in trajectory.group("bound").items()
     }
@@ -95,11 +96,6 @@ def _in_words(event: dict[str, Any]) -> str:
     cost = f"gives up {', '.join(amounts)} [unit/s^2]" if amounts else "costs the task nothing"
     short = f"; within their limits the inputs lack {event['lack']:.4g} [unit/s^2]" if "lack" in event else ""
     return f"bound {event['bound']} holds the inputs until {until}: {cost}{short}"
-
-
-def _time(t: Array, where: Array) -> float:
-    """Time in which a condition holds [s]; each row is valid until the next one."""
-    return float(np.sum(np.diff(t)[where[:-1]]))
 
 
 def intervals(where: Array) -> list[tuple[int, int]]:

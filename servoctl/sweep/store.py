@@ -33,10 +33,6 @@ class Stored:
 SWEEP = Stored("sweep.jsonl", "sweep", "runs")
 
 
-def _any(row: Row) -> bool:
-    return True
-
-
 class RowStore:
     """The rows of one sweep or search; a context manager that closes the file.
 
@@ -66,7 +62,7 @@ class RowStore:
         planned: int | None,
         resume: bool,
         stored: Stored = SWEEP,
-        valid: Callable[[Row], bool] = _any,
+        valid: Callable[[Row], bool] = lambda row: True,
     ) -> None:
         if resume and not (folder / stored.file).exists():
             raise _nothing_to_resume(folder, stored.noun)

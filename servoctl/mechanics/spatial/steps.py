@@ -42,11 +42,10 @@ def steps(tree: RobotTree, q: Sequence[Any] | Array, v: Sequence[Any] | Array | 
     """Every joint of a tree at a state; v None: at rest."""
     place = scalars(q)
     rates = [0.0] * len(place) if v is None else scalars(v)
-    return [_step(joint, *columns, place, rates) for joint, columns in zip(tree.joints, _ends(tree), strict=True)]
-
-
-def _ends(tree: RobotTree) -> list[tuple[int, int]]:
-    return [(columns[0], len(columns)) for columns in tree.columns]
+    return [
+        _step(joint, columns[0], len(columns), place, rates)
+        for joint, columns in zip(tree.joints, tree.columns, strict=True)
+    ]
 
 
 def _step(joint: TreeJoint, first: int, count: int, q: list[Any], v: list[Any]) -> JointStep:
