@@ -197,7 +197,7 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     """
     made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
     prepared = renewed(made, scenario.faults, scenario.seed)
-    emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol, scenario.motion))
+    emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol))
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
     if scenario.at is None:

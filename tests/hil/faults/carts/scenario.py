@@ -87,7 +87,6 @@ class Scenario:
         return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}{', estimation' * self.estimation}"
 
 
-@cache
 def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm", estimation: bool = False) -> RigSetup:
     """The machine with its drives; compiled once for all runs on it.
 
@@ -98,6 +97,13 @@ def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm"
         engine: As of `servoctl hil`; the tick in C needs `c` or `auto`.
         estimation: Whether the law works with an estimator.
     """
+    setup = _loaded(protocol, SPEED[motion], engine, estimation)
+    values = setup.settings.values.model_copy(update={"tick": tick})
+    return replace(setup, settings=replace(setup.settings, values=values))
+
+
+@cache
+def _loaded(protocol: str, task: tuple[str, ...], engine: str, estimation: bool) -> RigSetup:
     drives = [
         {"actuator": name, "protocol": protocol, "node": node, "rated_torque": 1.0, **_MADE_OF, **_LIMITS,
          **_DRIVE[protocol], **({"host": 0x10 + node} if protocol == "mit" else {})}
@@ -110,13 +116,13 @@ def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm"
     written = [f"hil.drives={json.dumps(drives)}", f"hil.sensors={json.dumps(sensors)}"]
     written += [f"hil.buses.main={json.dumps(_FD_BUS)}"] if fd else []
     written += ["estimation.kind=model"] if estimation else []
-    return load(CONFIG, [*written, *SPEED[motion], f"hil.tick={tick}"], engine)
+    return load(CONFIG, [*written, *task], engine)
 
 
 @cache
-def simulated_plant(protocol: str, motion: str) -> SimulatedPlant:
-    """The machine behind the emulated drives, which begins again with each run on it; arguments as of `machine`."""
-    return emulated_rig(machine(protocol, motion), "vm").plant()
+def simulated_plant(protocol: str) -> SimulatedPlant:
+    """The machine behind the emulated drives of a protocol, which begins again with each run on it."""
+    return emulated_rig(machine(protocol, "standstill"), "vm").plant()
 
 
 Entries = list[dict[str, Any]]
