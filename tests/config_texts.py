@@ -1,4 +1,35 @@
-"""Good configs that tests make wrong ones of."""
+"""Good configs that tests make wrong ones of, and files of small plants."""
+
+
+def plant_text(
+    name: str, fields: str, coordinates: dict[str, str], actuators: dict[str, str], mass: str, force: str = "",
+    actuation: str = "", more: str = "",
+) -> str:  # fmt: skip
+    """The file of a plant.
+
+    Args:
+        name: Of its class.
+        fields: Its parameters, `m: float = 1.0`, with `; ` between them.
+        coordinates: Coordinate -> unit.
+        actuators: Actuator -> unit.
+        mass: Mass matrix, an expression.
+        force: Force; by default none.
+        actuation: Actuation matrix; by default each actuator acts on a coordinate of its own.
+        more: Further methods.
+    """
+    values = {
+        "mass_matrix(self, q, t)": mass,
+        "force(self, q, v, t)": force or f"np.zeros({len(coordinates)})",
+        "actuation(self, q, t)": actuation or f"np.eye({len(coordinates)})",
+    }
+    methods = "".join(f"\n    def {method}:\n        return {value}\n" for method, value in values.items())
+    parameters = "".join(f"    {field}\n" for field in fields.split("; "))
+    return (
+        "from dataclasses import dataclass\nimport numpy as np\nimport servoctl as sc\n\n\n@dataclass(frozen=True)\n"
+        f"class {name}(sc.Plant):\n{parameters}    coordinates = {coordinates}\n    actuators = {actuators}\n"
+        f"{methods}{more}"
+    )
+
 
 GRAMMAR = {
     "plant": "plant: {class: plants.cart:Cart}\n",
@@ -49,27 +80,7 @@ law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
 run: {duration: 0.02}
 """
 
-RAIL_CART = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m: float = 3.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.zeros(1)
-
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-"""
+RAIL_CART = plant_text("Cart", "m: float = 3.0", {"x": "m"}, {"F": "N"}, "np.array([[self.m]])")
 """A cart alone, driven along a rail, as a file."""
 
 HEAD = "plant: {class: a:B}\ninitial: {q: 0}\nlaw: none\nrun: {duration: 1}\n"

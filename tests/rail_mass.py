@@ -1,5 +1,7 @@
 """A mass on a rail for tests of what the law does not know: the config of a run, or its machine, changes m and push."""
 
+from pathlib import Path
+
 RAIL_MASS = '''
 from dataclasses import dataclass
 import numpy as np
@@ -24,3 +26,11 @@ class Mass(sc.Plant):
     def actuation(self, q, t):
         return np.array([[1.0]])
 '''
+
+
+def written(folder: Path, config: str) -> Path:
+    """This config for the mass, beside the mass's own file."""
+    (folder / "mass.py").write_text(RAIL_MASS)
+    path = folder / "c.yaml"
+    path.write_text(config)
+    return path

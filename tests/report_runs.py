@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import servoctl as sc
-from hil.session.start import Request, start
 from servoctl.assembly.run import Run
+from tests.faces import on_drives
 
 FAULTS = (
     "hil.faults=[{kind: stall, at: 0.1, for: 0.004, since: engaged}, "
@@ -21,6 +21,5 @@ def simulated(name: str, folder: Path, *overrides: str) -> Path:
 
 def caught(folder: Path) -> Path:
     """A run on emulated drives, one of which fails."""
-    ended = start(Request("coordinated_robots", (FAULTS,), duration=0.5, engine="vm")).run(folder, lambda event: None)
-    assert ended.exit_code == 3
+    assert on_drives("coordinated_robots", FAULTS, out=folder, duration=0.5).exit_code == 3
     return folder

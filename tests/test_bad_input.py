@@ -22,6 +22,7 @@ import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError, ServoctlError, TaskError
 from servoctl.run_folder import load_run
+from tests.faces import exit_code
 
 LAST_LINE = len(PLANT.splitlines())
 
@@ -71,10 +72,7 @@ def servoctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     def answer(*words: str, plant: str = PLANT, config: str = CONFIG, command: str = "run") -> Answer:
         (tmp_path / "cart.py").write_text(plant)
         (tmp_path / "cart.yaml").write_text(config)
-        try:
-            code = main([command, "cart.yaml", *words])
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(command, "cart.yaml", *words)
         said = capsys.readouterr()
         return Answer(code, said.out, said.err, tmp_path)
 

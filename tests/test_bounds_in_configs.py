@@ -12,34 +12,13 @@ from servoctl.check.bounds import return_time
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
+from tests.config_texts import plant_text
 
-LIFT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Lift(sc.Plant):
-    """A driven support carries a mass on a rope."""
-    m1: float = 2.0
-    m2: float = 1.0
-    g: float = 9.8
-    coordinates = {"z1": "m", "z2": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m1, self.m2])
-
-    def force(self, q, v, t):
-        return np.array([-self.m1 * self.g, -self.m2 * self.g])
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [0.0]])
-
-    def passive_constraints(self, q, t):
-        return {"cable": q[0] - q[1] - 0.5}
-'''
+LIFT = plant_text(  # a driven support carries a mass on a rope
+    "Lift", "m1: float = 2.0; m2: float = 1.0; g: float = 9.8", {"z1": "m", "z2": "m"}, {"F": "N"},
+    "np.diag([self.m1, self.m2])", "np.array([-self.m1 * self.g, -self.m2 * self.g])", "np.array([[1.0], [0.0]])",
+    '\n    def passive_constraints(self, q, t):\n        return {"cable": q[0] - q[1] - 0.5}\n',
+)  # fmt: skip
 HANGING = """\
 plant: {class: "lift.py:Lift"}
 initial: {q: {z1: 0.5, z2: 0}}
@@ -278,23 +257,7 @@ def test_a_late_bound_of_what_a_task_moves_gives_up_that_task_and_asks_for_no_en
     assert run["given_up.object_y"].max() > 1.0
 
 
-ONE = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class One(sc.Plant):
-    m: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-    def force(self, q, v, t):
-        return np.array([-0.5 * v[0]])
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-"""
+ONE = plant_text("One", "m: float = 1.0", {"x": "m"}, {"F": "N"}, "np.array([[self.m]])", "np.array([-0.5 * v[0]])")
 
 
 def test_a_machine_of_one_coordinate_stays_inside_the_limits_of_its_position(tmp_path: Path) -> None:

@@ -7,31 +7,13 @@ import pytest
 
 import servoctl as sc
 from servoctl.assembly.diagnosis import fast_motion
-from servoctl.cli import main
+from tests.config_texts import plant_text
+from tests.faces import answer
 
-FINGER = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Finger(sc.Plant):
-    m: float = 1.0  # [kg] hand
-    I: float = 6e-5  # [kg m^2] finger, geared to the hand
-    d: float = 0.9  # [N m s] damping of the finger
-    coordinates = {"x": "m", "finger": "rad"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m, self.I])
-
-    def force(self, q, v, t):
-        return np.array([0.0, -self.d * v[1]])
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [0.0]])
-"""
+FINGER = plant_text(  # a hand of m [kg]; a finger of I [kg m^2], geared to it and damped by d [N m s]
+    "Finger", "m: float = 1.0; I: float = 6e-5; d: float = 0.9", {"x": "m", "finger": "rad"}, {"F": "N"},
+    "np.diag([self.m, self.I])", "np.array([0.0, -self.d * v[1]])", "np.array([[1.0], [0.0]])",
+)  # fmt: skip
 GEARED = "\n    def passive_constraints(self, q, t):\n        return {'gear': q[0] - 1e-3 * q[1]}\n"
 CONFIG = """
 plant: {class: 'finger.py:Finger'}
@@ -40,16 +22,6 @@ task: [{name: path, holonomic: "x - 0.1*sin(t)"}]
 law: {correction: {baumgarte: {alpha: 4, beta: 4}}}
 run: {duration: 0.1, period: 0.001}
 """
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    try:
-        code = main(list(arguments))
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 def written(folder: Path, plant: str = FINGER, rate: float = 1e-3) -> str:

@@ -22,6 +22,7 @@ from servoctl.cli.console import ExitCode, ProgressBar, outcome_of, outcome_of_r
 from servoctl.cli.doctor import lacks
 from servoctl.errors import ConfigError, PlantError, RunFolderError, WriteError
 from servoctl.run_folder import load_run
+from tests.faces import exit_code
 
 Servoctl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,11 +49,7 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     monkeypatch.chdir(folder)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        try:
-            code = main(list(words))
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return subprocess.CompletedProcess(words, code, *capfd.readouterr())
+        return subprocess.CompletedProcess(words, exit_code(*words), *capfd.readouterr())
 
     return run
 

@@ -7,27 +7,12 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import ConfigError
+from tests.config_texts import plant_text
 
-PLANT = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Free(sc.Plant):
-    m: float = 1.0
-    coordinates = {"x": "m", "y": "m", "yaw": "rad"}
-    actuators = {"X": "N", "Y": "N", "T": "N m"}
-
-    def mass_matrix(self, q, t):
-        return self.m * np.eye(3)
-
-    def force(self, q, v, t):
-        return -0.1 * v
-
-    def actuation(self, q, t):
-        return np.eye(3)
-"""
+PLANT = plant_text(
+    "Free", "m: float = 1.0", {"x": "m", "y": "m", "yaw": "rad"}, {"X": "N", "Y": "N", "T": "N m"},
+    "self.m * np.eye(3)", "-0.1 * v",
+)  # fmt: skip
 CONFIG = """
 plant: {class: "free.py:Free"}
 initial: {q: 0}

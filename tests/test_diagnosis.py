@@ -11,12 +11,13 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.diagnosis import of_task
 from servoctl.check.sections import together
-from servoctl.cli import main
 from servoctl.engine import compiler
 from servoctl.run_folder.missed import missed_tasks
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.sweep.batch import batch
 from servoctl.types import Status
+from tests.config_texts import plant_text
+from tests.faces import answer
 
 PLANTS = Path(__file__).parent / "diagnosis_plants"
 ENGINES = [
@@ -24,16 +25,6 @@ ENGINES = [
     "numpy",
     pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no compiler")),
 ]
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    try:
-        code = main(list(arguments))
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 def changed(folder: Path, name: str, *changes: tuple[str, str]) -> str:
@@ -198,28 +189,11 @@ def test_the_same_extension_is_found_without_symbols() -> None:
     assert found.kind == "dynamic_extension"
 
 
-UNICYCLE = """\
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Craft(sc.Plant):
-    m: float = 2.0
-    J: float = 0.5
-    coordinates = {"x": "m", "y": "m", "a": "rad"}
-    actuators = {"thrust": "N", "turn": "N m"}
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m, self.m, self.J])
-
-    def force(self, q, v, t):
-        return np.zeros(3) + 0 * v
-
-    def actuation(self, q, t):
-        return np.array([[np.cos(q[2]), 0.0], [np.sin(q[2]), 0.0], [0.0, 1.0]])
-"""
+UNICYCLE = plant_text(
+    "Craft", "m: float = 2.0; J: float = 0.5", {"x": "m", "y": "m", "a": "rad"}, {"thrust": "N", "turn": "N m"},
+    "np.diag([self.m, self.m, self.J])", "np.zeros(3) + 0 * v",
+    "np.array([[np.cos(q[2]), 0.0], [np.sin(q[2]), 0.0], [0.0, 1.0]])",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["constraint_following", "input_output"])

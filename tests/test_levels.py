@@ -11,7 +11,6 @@ import servoctl as sc
 from plants.three_rrr import ThreeRRR
 from servoctl.check.report import check
 from servoctl.check.sections import CheckReport
-from servoctl.cli import main
 from servoctl.config import dump, load_config
 from servoctl.errors import ConfigError, PlantError
 from servoctl.mechanics.hierarchy import (
@@ -25,6 +24,7 @@ from servoctl.mechanics.hierarchy import (
 )
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+from tests.faces import exit_code
 
 CASE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]
 
@@ -105,13 +105,6 @@ def problems(file: Path, *given: str, **words: str) -> list[str]:
 
 def report(file: Path | str, *overrides: str) -> CheckReport:
     return check(sc.load(file, overrides, strict=False))
-
-
-def exit_code(*words: str) -> int | str | None:
-    try:
-        return main(words)
-    except SystemExit as end:
-        return end.code
 
 
 def section(report: CheckReport) -> list[str]:

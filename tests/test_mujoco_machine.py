@@ -9,11 +9,11 @@ from small_robot import SMALL, small_urdf
 import servoctl as sc
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.plant import SimulatedPlant
-from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.types import Array, State
+from tests.faces import on_drives
 
 pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
 
@@ -313,10 +313,7 @@ def test_behind_emulated_drives_they_cost_a_twentieth_too(home: Path) -> None:
     for name, content in (("scene.xml", LOADED), ("swing.yaml", SWING), ("drives.yaml", DRIVES)):
         (home / name).write_text(content)
     nominal = sc.load(home / "swing.yaml", engine="vm").simulate()
-    begun = start(
-        Request(str(home / "swing.yaml"), [home / "drives.yaml", "estimation.kind=model"], duration=1.0, engine="vm")
-    )
-    found = begun.run(None, lambda event: None).trajectory
+    found = on_drives(home / "swing.yaml", home / "drives.yaml", "estimation.kind=model", duration=1.0).trajectory
     assert (late_error(nominal, 1.0) > 20.0 * late_error(found, 1.0)).all()
 
 

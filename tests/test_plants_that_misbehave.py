@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.cli import main
+from tests.faces import exit_code
 
 PLANT = """
 import sys
@@ -115,10 +115,7 @@ def call(folder: Path, method: str, line: str, *words: str, config: str = CONFIG
     assert f"#{method}" in PLANT
     (folder / "bead.py").write_text(PLANT.replace(f"#{method}", line))
     (folder / "bead.yaml").write_text(config)
-    try:
-        return int(main([words[0], "bead.yaml", *words[1:]]))
-    except SystemExit as end:
-        return int(end.code or 0)
+    return exit_code(words[0], "bead.yaml", *words[1:])
 
 
 @pytest.mark.parametrize("command", ["run", "check"])

@@ -16,25 +16,9 @@ from servoctl.linear.reserve import reserve
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.noise import tick_noise
 from servoctl.types import Array
+from tests.config_texts import plant_text
 
-MASS = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    m: float = 2.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-    def force(self, q, v, t):
-        return np.array([0.0])
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-"""
+MASS = plant_text("Mass", "m: float = 2.0", {"x": "m"}, {"F": "N"}, "np.array([[self.m]])")
 POSITION = "task: [{name: rest, holonomic: x}]\nlaw: {correction: {baumgarte: {alpha: %g, beta: %g}}}"
 VELOCITY = "task: [{name: rest, nonholonomic: der(x)}]\nlaw: {correction: {p_feedback: {P: %g}}}"
 OPEN = 'law: none\ninputs: {F: "%s"}'
@@ -277,13 +261,8 @@ realism: {lag: {F: 0.1}}
 
 def test_only_the_lag_of_actuators_that_move_a_row_counts_for_its_gains(tmp_path: Path) -> None:
     """Two masses that do not act on each other: F lags by 0.1 s, and the gains of y are fast for G alone."""
-    plant = (
-        MASS.replace("Mass", "Two")
-        .replace('{"x": "m"}', '{"x": "m", "y": "m"}')
-        .replace('"F": "N"', '"F": "N", "G": "N"')
-    )
-    plant = plant.replace("[[self.m]]", "[[self.m, 0.0], [0.0, self.m]]").replace("[[1.0]]", "[[1.0, 0.0], [0.0, 1.0]]")
-    (tmp_path / "two.py").write_text(plant.replace("[0.0])", "[0.0, 0.0])"))
+    plant = plant_text("Two", "m: float = 2.0", {"x": "m", "y": "m"}, {"F": "N", "G": "N"}, "self.m * np.eye(2)")
+    (tmp_path / "two.py").write_text(plant)
     (tmp_path / "two.yaml").write_text(TWO)
     found = done(sc.load(tmp_path / "two.yaml"))
     assert abs(found.q[-1, 1]) < 1e-6

@@ -7,10 +7,10 @@ import pytest
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
-from servoctl.cli import main
 from servoctl.config.files import find_config
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
+from tests.faces import exit_code
 
 
 @pytest.fixture
@@ -37,14 +37,6 @@ def problems(config: Path, *overrides: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         sc.load(config, overrides, engine="vm")
     return caught.value.problems
-
-
-def command(arguments: list[str]) -> int:
-    """The exit code of a command."""
-    try:
-        return int(main(arguments) or 0)
-    except SystemExit as ended:
-        return int(ended.code or 0)
 
 
 def plant_of(run: sc.Run) -> Robot:
@@ -112,10 +104,10 @@ def test_limits_of_a_robot_are_the_efforts_of_its_file(config: Path) -> None:
 
 
 def test_a_run_folder_runs_and_replays_from_any_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["run", str(config), "--out", "first", "--engine", "vm"]) == 0
-    assert command(["run", "first/config.yaml", "--out", "second", "--engine", "vm"]) == 0
-    assert command(["replay", "first"]) == 0
-    assert command(["report", "first"]) == 0
+    assert exit_code("run", str(config), "--out", "first", "--engine", "vm") == 0
+    assert exit_code("run", "first/config.yaml", "--out", "second", "--engine", "vm") == 0
+    assert exit_code("replay", "first") == 0
+    assert exit_code("report", "first") == 0
     capsys.readouterr()
     first, second = sc.load_run("first"), sc.load_run("second")
     assert np.array_equal(first.q, second.q)
@@ -125,7 +117,7 @@ def test_a_run_folder_runs_and_replays_from_any_folder(config: Path, capsys: pyt
 def test_the_page_draws_the_efforts_as_limits(config: Path) -> None:
     from servoctl.report.source import read
 
-    assert command(["run", str(config), "--out", "first", "--engine", "vm"]) == 0
+    assert exit_code("run", str(config), "--out", "first", "--engine", "vm") == 0
     assert read("first", "first").limits == {"shoulder": (-60.0, 60.0), "elbow": (-40.0, 40.0)}
 
 

@@ -22,6 +22,7 @@ from servoctl.sweep import Study, plan, points_of, read_varies, sweep
 from servoctl.sweep.batch import batch, run_all
 from servoctl.sweep.files import draw
 from servoctl.sweep.metrics import metric_names, metrics_of
+from tests.faces import exit_code
 
 SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]
 ALPHA, X2 = "law.correction.baumgarte.alpha", "initial.q.x2"
@@ -97,11 +98,7 @@ def study(varied: list[str], sample: str = "grid", seed: int = 0, jobs: int = 1,
 
 def words(code: int, *line: str) -> None:
     """Runs a command line in this process and holds its exit code against what is expected."""
-    try:
-        found: Any = main(list(line))
-    except SystemExit as end:
-        found = end.code or 0
-    assert int(found) == code
+    assert exit_code(*line) == code
 
 
 VARIED = [

@@ -19,6 +19,7 @@ from servoctl.assembly.classes import files_of
 from servoctl.cli import main
 from servoctl.config import load_config
 from servoctl.sweep.store import SWEEP
+from tests.faces import exit_code
 
 FILE = SWEEP.file
 
@@ -26,10 +27,7 @@ GRID = "plant.parameters.m=1:2:7"
 
 
 def call(*words: str) -> int:
-    try:
-        return int(main(["sweep", "ball.yaml", "--engine", "vm", "--out", "found", *words]))
-    except SystemExit as end:
-        return int(end.code or 0)
+    return exit_code("sweep", "ball.yaml", "--engine", "vm", "--out", "found", *words)
 
 
 @pytest.fixture

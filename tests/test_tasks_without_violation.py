@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.cli import main
 from servoctl.sweep.metrics import metric_names, metrics_of
+from tests.faces import exit_code
 
 GIVEN = """
 from dataclasses import dataclass
@@ -68,13 +68,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def ended(*words: str) -> int:
-    try:
-        return main(list(words))
-    except SystemExit as end:
-        return int(end.code or 0)
-
-
 def test_the_worst_task_is_one_that_has_a_violation(config: Path) -> None:
     run = sc.load(config, engine="vm")
     row = metrics_of(run.simulate().summary())
@@ -84,11 +77,11 @@ def test_the_worst_task_is_one_that_has_a_violation(config: Path) -> None:
 
 
 def test_a_search_counts_the_tasks_that_have_a_violation(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("tune", "pair.yaml", "--engine", "vm", "--out", "found") == 0
+    assert exit_code("tune", "pair.yaml", "--engine", "vm", "--out", "found") == 0
     assert "has no value" not in capsys.readouterr().err
 
 
 def test_a_search_for_a_violation_that_no_task_has_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text(CONFIG.replace(", {name: held, holonomic: x, correction: {baumgarte: {alpha: 4, beta: 4}}}", ""))
-    assert ended("check", "pair.yaml") == 2
+    assert exit_code("check", "pair.yaml") == 2
     assert "tune.objective.minimise: rms_violation: there is no such metric" in capsys.readouterr().err

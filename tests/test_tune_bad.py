@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from plants import two_mass_spring
-from servoctl.cli import main
 from servoctl.tune.trials import STUDY
+from tests.faces import answer
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
 CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
@@ -40,13 +40,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of `servoctl tune masses.yaml`."""
-    capsys.readouterr()
-    try:
-        code: int = main(["tune", "masses.yaml", "--engine", "vm", *words])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
+    return answer(capsys, "tune", "masses.yaml", "--engine", "vm", *words)
 
 
 @pytest.mark.parametrize(

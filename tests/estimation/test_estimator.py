@@ -14,7 +14,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
-from tests.rail_mass import RAIL_MASS
+from tests.rail_mass import written
 
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: {x: 0.01}}
@@ -34,10 +34,7 @@ ROBOTS = (
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(RAIL_MASS)
-    path = tmp_path / "c.yaml"
-    path.write_text(CONFIG)
-    return path
+    return written(tmp_path, CONFIG)
 
 
 @pytest.mark.parametrize("kind", ["model", "alpha_beta", "difference"])

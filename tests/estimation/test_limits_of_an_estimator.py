@@ -15,15 +15,12 @@ from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import LocalLoop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.simulate import simulate_loop
-from tests.rail_mass import RAIL_MASS
+from tests.rail_mass import written
 
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(RAIL_MASS)
-    path = tmp_path / "c.yaml"
-    path.write_text(CONFIG)
-    return path
+    return written(tmp_path, CONFIG)
 
 
 def test_the_linear_loop_has_the_poles_of_the_law_and_of_the_estimator(mass: Path) -> None:

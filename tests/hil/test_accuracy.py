@@ -8,22 +8,16 @@ import pytest
 
 from hil.session.accuracy import impulse_norm, initial_response
 from hil.session.start import Request, start
+from tests.config_texts import plant_text
 
-PLANT = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    m: float = 2.0
-    load: float = 0.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-    def mass_matrix(self, q, t): return np.array([[self.m]])
-    def force(self, q, v, t): return np.array([-self.load])
-    def actuation(self, q, t): return np.array([[1.0]])
-"""
+PLANT = plant_text(
+    "Mass",
+    "m: float = 2.0; load: float = 0.0",
+    {"x": "m"},
+    {"F": "N"},
+    "np.array([[self.m]])",
+    "np.array([-self.load])",
+)
 CONFIG = """
 plant: {{class: "mass.py:Mass", parameters: {{load: {load}}}}}
 initial: {{q: 0}}

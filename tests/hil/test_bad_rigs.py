@@ -9,8 +9,8 @@ import pytest
 
 from hil.assembly.prepare import load
 from hil.bus.identity import REQUEST
-from servoctl.cli import main
 from servoctl.config import shipped_configs
+from tests.faces import exit_code
 
 BELT, SCARA, ROBOTS = "two_mass_spring_drive", "scara_drive", "coordinated_robots"
 DRIVE = "actuator: F, bus: main, protocol: odrive, node: 1, gear: 50"
@@ -210,14 +210,6 @@ def changed(folder: Path, config: str, changes: list[tuple[str, str]]) -> Path:
     return path
 
 
-def ends(*words: object) -> int:
-    """The exit code of a command."""
-    try:
-        return main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
-
-
 def nothing_was_told(wire: can.BusABC, folder: Path) -> bool:
     """Whether no run began, and nothing but the question for an emulator was heard."""
     heard = []
@@ -232,7 +224,7 @@ def test_every_error_of_a_rig_comes_with_its_remedy(
 ) -> None:
     config, changes, said = WRONG[case]
     path = changed(tmp_path, config, changes)
-    assert ends("hil", path, "--stage", "full", "--out", tmp_path / "run") == 2
+    assert exit_code("hil", path, "--stage", "full", "--out", tmp_path / "run") == 2
     out, err = capsys.readouterr()
     assert said in err
     assert "Traceback" not in err
@@ -244,7 +236,7 @@ def test_every_error_of_a_rig_comes_with_its_remedy(
 
 @pytest.mark.parametrize("duration", ["nan", "inf", "0", "-1"])
 def test_a_duration_is_a_positive_time(duration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ends("hil", BELT, "--duration", duration, "--out", tmp_path / "run") == 2
+    assert exit_code("hil", BELT, "--duration", duration, "--out", tmp_path / "run") == 2
     assert capsys.readouterr().err == f"--duration: expected a positive time [s], got {float(duration):g}\n"
     assert not (tmp_path / "run").exists()
 
@@ -253,7 +245,7 @@ def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = "hil.emulation.parameters={m2: -1}"
-    assert ends("hil", BELT, "--engine", "vm", "--set", wrong, "--out", tmp_path / "run") == 2
+    assert exit_code("hil", BELT, "--engine", "vm", "--set", wrong, "--out", tmp_path / "run") == 2
     err = capsys.readouterr().err
     assert err.startswith("hil.emulation.parameters: ") and "mass_matrix: not positive definite" in err
     assert not (tmp_path / "run").exists()
@@ -285,13 +277,13 @@ def test_gains_above_half_of_the_stable_limit_give_a_note(tmp_path: Path, capsys
 def test_the_values_that_real_drives_cannot_report_are_listed_once(
     config: str, bus: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ends("check", changed(tmp_path, config, [("interface: emulated", bus)])) == 0
+    assert exit_code("check", changed(tmp_path, config, [("interface: emulated", bus)])) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "cannot be read back" in line]
     assert [line[: len(said)] for line in lines] == ([said] if said else [])
 
 
 def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ends("hil", "two_mass_spring", "--out", tmp_path / "run") == 2
+    assert exit_code("hil", "two_mass_spring", "--out", tmp_path / "run") == 2
     assert "hil: missing (it names buses and drives; see configs/coordinated_robots.yaml)" in capsys.readouterr().err
 
 
@@ -307,14 +299,14 @@ def test_all_problems_of_a_rig_are_reported_at_once(tmp_path: Path, capsys: pyte
             ("law:\n", "law:\n  limits: {F: 30}\n"),
         ],
     )
-    assert ends("hil", path, "--out", tmp_path / "run") == 2
+    assert exit_code("hil", path, "--out", tmp_path / "run") == 2
     lines = capsys.readouterr().err.splitlines()
     for field in ("hil.drives[0].protocol", "hil.sensors[0].coordinate", "hil.safety.drive_watchdog"):
         assert sum(f" {field}: " in line for line in lines) == 1
     assert sum(" hil.faults[0].kind: " in line for line in lines) == 1
     assert sum(" law.limits.F: " in line for line in lines) == 1
     assert len(lines) == 5
-    assert ends("check", path) == 2
+    assert exit_code("check", path) == 2
 
 
 @pytest.mark.parametrize(
@@ -334,7 +326,7 @@ def test_all_problems_of_a_rig_are_reported_at_once(tmp_path: Path, capsys: pyte
 )
 def test_a_bus_that_cannot_be_opened(bus: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = changed(tmp_path, BELT, [(BUS, bus)])
-    assert ends("hil", path, "--out", tmp_path / "run") == 3
+    assert exit_code("hil", path, "--out", tmp_path / "run") == 3
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err
@@ -351,7 +343,7 @@ def test_a_bus_without_permission_is_reported(
 
     monkeypatch.setattr(can, "Bus", refused)
     path = changed(tmp_path, BELT, [(BUS, "interface: slcan, channel: /dev/ttyACM0, bitrate: 1000000")])
-    assert ends("hil", path, "--out", tmp_path / "run") == 3
+    assert exit_code("hil", path, "--out", tmp_path / "run") == 3
     said = "bus main: no permission to open slcan '/dev/ttyACM0' (a serial adapter: join the group dialout)"
     assert said in capsys.readouterr().err
 
@@ -361,7 +353,7 @@ def test_encoders_that_contradict_the_start_pose_stop_the_run_before_any_torque(
 ) -> None:
     fault = "  faults: [{kind: encoder_jump, at: 0, since: power_on, drive: x2, delta: 0.1}]\n  safety:"
     path = changed(tmp_path, BELT, [("  safety:", fault)])
-    assert ends("hil", path, "--duration", 0.1, "--out", tmp_path / "run") == 3
+    assert exit_code("hil", path, "--duration", 0.1, "--out", tmp_path / "run") == 3
     err = capsys.readouterr().err
     assert "sensor x2: expected 0.5 m at the start pose, measured 0.6" in err
     assert "start_tolerance 0.005 m" in err

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hil.session.start import Request, start
+from tests.faces import on_drives
 
 CEILING = "bounds=[{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}]"
 
@@ -11,8 +11,7 @@ FUNNEL = "law.correction={funnel: {P: 0.1, rate: 10, start: 0.5, end: 0.1, shrin
 
 
 def test_drives_carry_the_object_no_higher_than_a_ceiling() -> None:
-    begun = start(Request("coordinated_robots", (CEILING, FUNNEL), duration=3.0, engine="vm"))
-    result = begun.run(None, lambda event: None)
+    result = on_drives("coordinated_robots", CEILING, FUNNEL, duration=3.0)
     assert result.exit_code == 0
     run = result.trajectory
     l = 1.0  # noqa: E741 - as in the equation

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.assembly.emulation import environment_of, hand_of, make_emulator
+from hil.assembly.emulation import hand_of, make_emulator
 from hil.assembly.prepare import RigSetup, load, prepare
 from hil.calibration.beginning import HandMotion
 from hil.calibration.calibrate import CalibratedAxis, fitting_signs
@@ -18,11 +18,12 @@ from hil.recorder.frame_log import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.calibration import calibrated, instructions
-from hil.session.run import HilRun, RunResult
+from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
+from tests.faces import on_drives, on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
@@ -188,8 +189,7 @@ def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> RunRes
     truth = load("coordinated_robots", keys, "vm")
     believed = renewed(setup_of("coordinated_robots"), ())
     emulator = make_emulator(truth, "vm")
-    run = HilRun(believed, environment_of(truth, emulator), Stage.CALIBRATE, 2.0, out, {})
-    result = run.run(lambda event: None)
+    result = on_rig(believed, emulator, Stage.CALIBRATE, 2.0, out)
     assert not any(emulator.drive(name).motor.enabled for name in emulator.observer.findings.largest)
     assert set(emulator.observer.findings.largest.values()) == {0.0}
     return result
@@ -231,9 +231,8 @@ def test_a_calibration_sends_nothing_that_enables_a_drive(over_the_wire: tuple[R
 
 
 def test_a_calibration_that_is_refused_ends_with_the_rigs_exit_code_and_no_file(tmp_path: Path) -> None:
-    ready = start(Request("coordinated_robots", ("hil.faults=[{kind: encoder_stuck, drive: u3, since: power_on}]",),
-                          duration=1.5, engine="vm", calibrate=True))  # fmt: skip
-    result = ready.run(tmp_path / "run", lambda event: None)
+    stuck = "hil.faults=[{kind: encoder_stuck, drive: u3, since: power_on}]"
+    result = on_drives("coordinated_robots", stuck, out=tmp_path / "run", duration=1.5, calibrate=True)
     refused = [event for event in result.events if event.kind is EventKind.CALIBRATION]
     assert {event.subject for event in refused} >= {"u3"}
     assert "did not move" in str(next(event for event in refused if event.subject == "u3"))
@@ -265,9 +264,7 @@ def test_every_protocol_that_can_be_read_without_torque_is_calibrated(protocol: 
         {"kind": "encoder_jump", "drive": "b", "delta": 0.25, "since": "power_on"},
     ]
     setup = renewed(machine(protocol, "standstill"), faults)
-    emulator = make_emulator(setup, "vm")
-    run = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 3.0, tmp_path / "run", {})
-    first, second = run.run(lambda event: None).calibration
+    first, second = on_rig(setup, None, Stage.CALIBRATE, 3.0, tmp_path / "run").calibration
     assert (first.sign, first.evidence, first.problem) == (-1, "the other encoders", "")
     assert first.residual < 3.0
     assert (second.sign, second.evidence, second.problem) == (1, "the first move, counted as positive", "")
@@ -375,10 +372,7 @@ def test_limits_beyond_a_stop_are_refused() -> None:
 
 def test_a_calibration_against_stops_over_the_wire_writes_a_patch(tmp_path: Path) -> None:
     setup = renewed(carts(*STOPS, "hil.drives.b.stops={upper: 3}"), [])
-    emulator = make_emulator(setup, "vm")
-    result = HilRun(setup, environment_of(setup, emulator), Stage.CALIBRATE, 1.5, tmp_path / "run", {}).run(
-        lambda event: None
-    )
+    result = on_rig(setup, None, Stage.CALIBRATE, 1.5, tmp_path / "run")
     assert [axis.problem for axis in result.calibration] == ["", ""]
     assert max(axis.residual for axis in result.calibration) < 3.0
     assert result.patch is not None and "zero from its stops; residual" in result.patch.read_text()

@@ -5,8 +5,8 @@ import pytest
 
 from hil.safety.events import Event
 from hil.sensing.causes import Half, cause_of
-from hil.session.start import Request, start
 from servoctl.types import Array
+from tests.faces import on_drives
 
 LIMITS = np.array([10.0, 10.0])
 ALL = np.ones(2)
@@ -45,8 +45,7 @@ def test_one_of_two_motors_on_a_joint_is_found_by_its_share() -> None:
 
 
 def events(config: str, *overrides: str) -> list[Event]:
-    request = Request(config, ("estimation.kind=model", *overrides), duration=1.5, engine="vm")
-    found = start(request).run(None, lambda event: None).events
+    found = on_drives(config, "estimation.kind=model", *overrides, duration=1.5).events
     return [
         event for event in found if event.kind.name not in ("STAGE", "POSITION", "IMPLAUSIBLE", "PROVED", "UNPROVED")
     ]

@@ -20,6 +20,7 @@ from hil.emulator.mit import Mit
 from hil.frame import Frame
 from hil.protocols.nodes import build
 from hil.session.start import Request, start
+from tests.faces import on_drives
 
 NODE, HOST = 4, 0x14
 OPTIONS = {"motor": "dm4310", "status": "damiao", "host": HOST, "drive_watchdog": True}
@@ -197,9 +198,7 @@ def test_six_mit_drives_on_one_bus_come_up(tmp_path: Path) -> None:
     overrides = (
         f"hil.drives=[{drives}]", "plant.parameters.g=0", "hil.safety.zero_time=0.01", "hil.safety.ramp_time=0.02"
     )  # fmt: skip
-    ended = start(Request("coordinated_robots", overrides, duration=0.01, engine="vm")).run(
-        tmp_path / "run", lambda event: None
-    )
+    ended = on_drives("coordinated_robots", *overrides, out=tmp_path / "run", duration=0.01)
     summary = ended.trajectory.summary()
     assert (ended.exit_code, summary["status"], summary["observer"]) == (0, "done", [])
     assert summary["bus"]["main"]["refused"] == 0
@@ -263,7 +262,7 @@ def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, m
 def test_six_drives_keep_up_with_1_khz_on_one_emulated_fd_bus() -> None:
     """12,000 frames/s at 1 and 5 Mbit/s: no sample is missing, and all of a tick come within its period."""
     short = ("hil.safety.zero_time=0.02", "hil.safety.ramp_time=0.05")
-    ended = start(Request("two_arms_damiao", short, duration=0.1)).run(None, lambda event: None)
+    ended = on_drives("two_arms_damiao", *short, duration=0.1, engine="auto")
     summary, columns = ended.trajectory.summary(), ended.trajectory.columns
     task = columns["stage"] == 5
     assert (ended.exit_code, summary["status"], summary["observer"]) == (0, "done", [])

@@ -5,14 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hil.frame import Frame
-from hil.recorder import InMemory, read_frames
-from hil.session.start import Request, start
+from hil.recorder import read_frames
 from servoctl.run_folder import load_run
-from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import column_bytes, with_frames
 from tests.hil.emulation import SHORT
 
 CONFIG, DURATION = "coordinated_robots", 0.2
@@ -22,23 +20,9 @@ NOISY = ("hil.emulation.encoder_noise=2e-5", *SHORT)
 
 def in_memory(*overrides: str) -> tuple[list[tuple[int, bool, Frame, int]], dict[str, bytes]]:
     """Frames and columns of a run; on the virtual machine, which is there without a compiler."""
-    begun = start(Request(CONFIG, (*NOISY, *overrides), duration=DURATION, engine="vm"))
-    kept: list[InMemory] = []
-    usual = InMemory.close
-
-    def close(self: InMemory, *arguments: object) -> Trajectory:
-        kept.append(self)
-        return usual(self, *arguments)  # type: ignore[arg-type]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InMemory, "close", close)
-        ended = begun.run(None, lambda event: None)
-    assert ended.exit_code == 0 and len(kept) == 1
-    return kept[0].frames, columns(ended.trajectory)
-
-
-def columns(trajectory: Trajectory) -> dict[str, bytes]:
-    return {name: np.ascontiguousarray(column).tobytes() for name, column in trajectory.columns.items()}
+    ended, frames = with_frames(CONFIG, *NOISY, *overrides, duration=DURATION)
+    assert ended.exit_code == 0
+    return frames, column_bytes(ended.trajectory)
 
 
 @pytest.mark.slow
@@ -63,5 +47,5 @@ def test_run_folders_of_two_processes_are_equal_to_the_bit_whatever_the_hash_see
     one, two = tmp_path / "1", tmp_path / "2"
     assert (one / "can.blf").read_bytes() == (two / "can.blf").read_bytes()
     assert sum(1 for _ in read_frames(one)) > 1000
-    first, second = columns(load_run(one)), columns(load_run(two))
+    first, second = column_bytes(load_run(one)), column_bytes(load_run(two))
     assert {name for name in first if first[name] != second[name]} == set()

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import RigSetup, load
 from hil.loop import SECOND
 from hil.recorder.columns import STAGES
 from hil.safety import Reaction
-from hil.safety.plan import Stage
 from hil.sensing.gravity import task_errors
 from hil.session.accuracy import explained_errors
-from hil.session.run import HilRun, RunResult
+from hil.session.run import RunResult
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
+from tests.faces import on_rig
 from tests.hil.emulation import SHORT
 from tests.hil.rigs import renewed
 
@@ -51,7 +50,7 @@ def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> t
     """A run with a fault of a node: verdict, time to it [s], largest error of the coordinates that the law got."""
     node = node or prepared.sensors[0].settings.name
     again = renewed(prepared, [{**fault, "drive": node, "since": "engaged", "at": AT}], 0)
-    ended = HilRun(again, in_lockstep(again, "vm"), Stage.FULL, duration, None, {}).run(lambda event: None)
+    ended = on_rig(again, duration=duration)
     trajectory = ended.trajectory
     working = trajectory["stage"] == STAGES.index("full")
     onset = trajectory["t"][working][0] + AT

@@ -9,7 +9,7 @@ import servoctl as sc
 from hil.assembly.prepare import load
 from hil.loop.controller import Controller
 from hil.replay.replay import replay
-from hil.session.start import Request, start
+from tests.faces import on_drives
 
 STRONG = [f"hil.drives.u{i}.{key}" for i in range(1, 7) for key in ("torque_limit=24", "rated_torque=1")]
 HEAVY = [
@@ -21,8 +21,7 @@ HEAVY = [
 def test_heavier_links_cost_little_with_an_estimator(tmp_path: Path) -> None:
     rms = []
     for more in ((), ("estimation.kind=model",)):
-        begun = start(Request("coordinated_robots", [*HEAVY, *more], duration=2.0, engine="vm"))
-        result = begun.run(tmp_path if more else None, lambda event: None)
+        result = on_drives("coordinated_robots", *HEAVY, *more, out=tmp_path if more else None, duration=2.0)
         assert result.exit_code == 0
         run = result.trajectory
         rms.append(float(np.sqrt(np.mean(run["violation.object_y"][run.during("object_y")] ** 2))))

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from emulation import drive_settings
 
-from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import load
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
@@ -14,8 +13,8 @@ from hil.protocols.nodes import build
 from hil.rig.handshake import Handshake
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.run import HilRun
 from hil.session.start import Request, start
+from tests.faces import on_rig
 
 
 def waiting() -> Steps:
@@ -53,7 +52,7 @@ def test_a_time_out_at_start_names_what_the_drive_said_last(
 
 def test_shadow_says_why_it_hears_nothing() -> None:
     setup = load("coordinated_robots", engine="vm")
-    done = HilRun(setup, in_lockstep(setup, "vm"), Stage.SHADOW, 0.3, None, {}).run(lambda event: None)
+    done = on_rig(setup, None, Stage.SHADOW, 0.3)
     (lost,) = [event for event in done.events if event.kind is EventKind.LOST]
     assert "these drives send only when they are started and asked" in lost.detail
     assert "--calibrate, which enables nothing" in lost.detail

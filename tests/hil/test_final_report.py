@@ -17,14 +17,13 @@ from hil.session.run import HilRun, RunResult
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 from servoctl.types import Array
+from tests.faces import on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
 
 def run(protocol: str, *faults: dict[str, object]) -> RunResult:
-    prepared = renewed(machine(protocol, "at speed"), faults)
-    place = environment_of(prepared, make_emulator(prepared, "vm"))
-    return HilRun(prepared, dataclasses.replace(place), Stage.FULL, None, None, {}).run(lambda event: None)
+    return on_rig(renewed(machine(protocol, "at speed"), faults))
 
 
 def kinds(ended: RunResult) -> list[tuple[EventKind, str]]:
@@ -58,17 +57,10 @@ def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     warning = {"kind": "foreign_frames", "id": 0x081, "data": "2081110000000000", "period": 10.0, "at": 0.4}
     prepared = renewed(machine("cia402", "at speed"), [warning])
     emulator = make_emulator(prepared, "vm")
-    place, onset = environment_of(prepared, emulator), [0]
-
-    def engaged() -> None:
-        emulator.engaged()
-        onset[0] = emulator.clock.now() + 400_000_000
-
+    onset: list[int] = []
     heard: list[int] = []
     emulator.wires["main"].taps.append(lambda frame, sender: heard.append(frame.time) if frame.id == 0x201 else None)
-    ended = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL, None, None, {}).run(
-        lambda event: None
-    )
+    ended = on_rig(prepared, emulator, engaged=lambda: onset.append(emulator.clock.now() + 400_000_000))
     off = next(event.time for event in ended.events if event.detail == "disabling")
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert (EventKind.DRIVE_FAULT, "a") in kinds(ended)
@@ -96,10 +88,8 @@ class Broken(HostFaults):
 def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
     prepared = renewed(machine("cia402", "at speed"), ())
     emulator, broken = make_emulator(prepared, "vm"), Broken()
-    place = environment_of(prepared, emulator)
 
     def engaged() -> None:
-        emulator.engaged()
         emulator.world.after(380_000_000, lambda: setattr(broken, "raises", True))
 
     words: list[int] = []
@@ -112,8 +102,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
             emergencies.append(frame.data)
 
     emulator.wires["main"].taps.append(tap)
-    place = dataclasses.replace(place, engaged=engaged, faults=broken)
-    ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
+    ended = on_rig(prepared, emulator, engaged=engaged, faults=broken)
     assert [kind for kind, _ in kinds(ended)] == [EventKind.EXCEPTION]
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert next(word for word in words if word != 0x0F) == 0x02, "quick stop comes before voltage is disabled"
@@ -125,13 +114,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
 def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals) -> None:
     prepared = renewed(machine("odrive", "at speed"), ())
     emulator = make_emulator(prepared, "vm")
-
-    def engaged() -> None:
-        emulator.engaged()
-        signal.raise_signal(number)
-
-    place = dataclasses.replace(environment_of(prepared, emulator), engaged=engaged)
-    ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
+    ended = on_rig(prepared, emulator, engaged=lambda: signal.raise_signal(number))
     assert (ended.exit_code, ended.unconfirmed) == (130, ())
     assert [event.detail for event in ended.events if event.kind is EventKind.INTERRUPTED] == [number.name]
     assert not any(emulator.drive(name).motor.enabled for name in "ab")

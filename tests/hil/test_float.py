@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import RigSetup, load
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase, Stage
 from hil.session.calibration import guided_motion, write_guided_motion
-from hil.session.run import HilRun
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.reference.load import file_curve
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
+from tests.faces import on_rig
 from tests.hil.rigs import renewed
 
 
@@ -38,7 +37,7 @@ def run(
     values = setup.settings.values
     values = values.model_copy(update={"emulation": values.emulation.model_copy(update=emulation)})
     setup = replace(setup, settings=replace(setup.settings, values=values))
-    result = HilRun(setup, in_lockstep(setup, "vm"), stage, duration, None, {}).run(lambda event: None)
+    result = on_rig(setup, None, stage, duration)
     assert result.unconfirmed == ()
     return result.trajectory, result.exit_code
 
@@ -110,7 +109,7 @@ def test_walls_turn_a_guided_joint_before_its_position_limit() -> None:
     near = [replace(drive, position_limits=(-3.0, float(q0) + 0.1)) for drive in setup.settings.drives[:1]]
     narrow = replace(setup, settings=replace(setup.settings, drives=(*near, *setup.settings.drives[1:])))
     setup = renewed(narrow, [{"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "for": 1.0}])
-    done = HilRun(setup, in_lockstep(setup, "vm"), Stage.FLOAT, 1.2, None, {}).run(lambda event: None)
+    done = on_rig(setup, None, Stage.FLOAT, 1.2)
     _, q, _ = true_motion(done.trajectory, Phase.FLOAT)
     assert 0.01 < (q[:, 0] - q[0, 0]).max() < 0.05  # without a wall 0.2, and the limit ends the run
     assert done.exit_code == 0

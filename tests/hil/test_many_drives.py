@@ -20,8 +20,8 @@ from hil.frame import Frame
 from hil.loop import VirtualClock
 from hil.loop.virtual_time import World
 from hil.session.run import RunResult
-from hil.session.start import Request, start
 from servoctl.errors import ConfigError
+from tests.faces import on_drives
 
 PLANT = """
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def carts(folder: Path, protocols: Sequence[str], period: float, watchdog: float
 
 def played(path: Path, tick: str = "python") -> RunResult:
     engine = "vm" if tick == "python" else "auto"
-    return start(Request(path, (f"hil.tick={tick}",), engine=engine)).run(None, lambda event: None)
+    return on_drives(path, f"hil.tick={tick}", engine=engine)
 
 
 @pytest.mark.parametrize(

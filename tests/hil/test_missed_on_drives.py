@@ -4,9 +4,9 @@ from pathlib import Path
 
 from hil.safety import EventKind
 from hil.session.run import RunResult
-from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks
+from tests.faces import on_drives
 from tests.hil.emulation import SHORT
 
 CONFLICT = '  - {name: posture, holonomic: "x1 - 0.05"}\nlaw:\n  on_infeasible: warn'
@@ -19,8 +19,7 @@ def ended(folder: Path, required: bool = True) -> RunResult:
         text = text.replace("holonomic:", "required: false, holonomic:")
     config = folder / "conflict.yaml"
     config.write_text(text)
-    begun = start(Request(str(config), ("hil.safety.engage_tolerance=0.1", *SHORT), duration=0.3, engine="vm"))
-    return begun.run(folder / "run", lambda event: None)
+    return on_drives(config, "hil.safety.engage_tolerance=0.1", *SHORT, out=folder / "run", duration=0.3)
 
 
 def test_a_missed_task_has_its_status_its_exit_code_and_a_cause(tmp_path: Path) -> None:

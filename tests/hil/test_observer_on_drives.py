@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from hil.session.start import Request, start
 from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import on_drives
 
 
 def followed(*overrides: str) -> Trajectory:
     """The shipped robots on drives for 3 s of their task."""
-    begun = start(Request("coordinated_robots", overrides, duration=3.0, engine="vm"))
-    result = begun.run(None, lambda event: None)
+    result = on_drives("coordinated_robots", *overrides, duration=3.0)
     assert result.exit_code == 0
     return result.trajectory
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from hil.session.run import HilRun
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.types import Array
+from tests.faces import on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
@@ -66,10 +68,9 @@ class Law(HostFaults):
 
 def play(folder: Path, act: Callable[[], None]) -> tuple[int, list[str]]:
     """A run whose law acts so; exit code, and drives that are left on."""
-    prepared, emulator, place = rig()
+    prepared, emulator, _ = rig()
     law = Law(act)
-    place = dataclasses.replace(place, faults=law, engaged=lambda: setattr(law, "engaged", True))
-    ended = HilRun(prepared, place, Stage.FULL, None, folder, {}).run(lambda event: None)
+    ended = on_rig(prepared, emulator, out=folder, faults=law, engaged=lambda: setattr(law, "engaged", True))
     return ended.exit_code, on(emulator)
 
 
@@ -108,13 +109,10 @@ def test_a_run_that_fails_while_it_writes_its_summary_is_not_completed(tmp_path:
 
 
 def test_an_emulator_that_cannot_say_how_it_went_has_failed(tmp_path: Path) -> None:
-    prepared, _, place = rig()
-
     def facts() -> dict[str, Any]:
         raise LookupError("no such wire")
 
-    run = HilRun(prepared, dataclasses.replace(place, facts=facts), Stage.ZERO, None, tmp_path / "run", {})
-    assert run.run(lambda event: None).exit_code == 3
+    assert on_rig(rig()[0], None, Stage.ZERO, out=tmp_path / "run", facts=facts).exit_code == 3
     status, error, events = story(tmp_path / "run")
     assert (status, events) == ("stopped", ["exception"])
     assert error is not None and "LookupError: no such wire" in error
@@ -136,23 +134,18 @@ def test_a_signal_before_the_first_frame_sends_nothing_and_is_an_interrupted_run
 
 
 def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> None:
-    prepared, emulator, place = rig()
-
     def facts() -> dict[str, Any]:  # asked for when the last drive is off
         for _ in range(3):
             signal.raise_signal(signal.SIGINT)
         return {}
 
     def engaged() -> None:
-        emulator.engaged()
         signal.raise_signal(signal.SIGINT)
 
-    place = dataclasses.replace(place, facts=facts, engaged=engaged)
-    ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
+    ended = on_rig(rig()[0], out=tmp_path / "run", facts=facts, engaged=engaged)
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (130, "interrupted")
     assert (tmp_path / "run" / "trajectory.parquet").exists()
-    place = dataclasses.replace(rig()[2], facts=facts)
-    ended = HilRun(renewed(prepared, ()), place, Stage.ZERO, None, tmp_path / "two", {}).run(lambda event: None)
+    ended = on_rig(rig()[0], None, Stage.ZERO, out=tmp_path / "two", facts=facts)
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (0, "done"), "it was over before"
 
 
@@ -227,12 +220,8 @@ def test_a_drive_that_cannot_be_sent_off_keeps_no_other_on(protocol: str, tmp_pa
     first = {"odrive": range(0x20, 0x40), "cia402": (0x201, 0x000), "mit": (0x001,)}[protocol]
     adapter = Adapter(place.buses["main"], lambda frame: frame.id in first)
 
-    def engaged() -> None:
-        emulator.engaged()
-        adapter.broken = True
-
-    place = dataclasses.replace(place, buses={"main": adapter}, engaged=engaged)
-    ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
+    begin = partial(setattr, adapter, "broken", True)
+    ended = on_rig(prepared, emulator, out=tmp_path / "run", engaged=begin, buses={"main": adapter})
     assert ended.exit_code == 3
     assert not emulator.drive("b").motor.enabled
     assert ended.trajectory.metadata["drives"]["b"]["confirmed_off"] is True
@@ -243,19 +232,15 @@ def test_a_drive_that_cannot_be_sent_off_keeps_no_other_on(protocol: str, tmp_pa
 
 
 def test_a_node_that_raises_sticks_no_wire_and_leaves_no_drive_on(tmp_path: Path) -> None:
-    prepared, emulator, place = rig("cia402")
+    prepared, emulator, _ = rig("cia402")
     heard: list[int] = []
 
     def fail(frame: Frame) -> None:
         heard.append(frame.id)
         raise ArithmeticError("a model that fails")
 
-    def engaged() -> None:
-        emulator.engaged()
-        emulator.drive("a").station.receive = fail
-
-    place = dataclasses.replace(place, engaged=engaged)
-    ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
+    begin = partial(setattr, emulator.drive("a").station, "receive", fail)
+    ended = on_rig(prepared, emulator, out=tmp_path / "run", engaged=begin)
     assert (ended.exit_code, ended.unconfirmed) == (3, ("a",)), "it cannot be asked any more"
     assert not on(emulator), "the one that hears nothing goes off by its watchdog"
     assert 0x201 in heard, "the frames that send it off have come to it too"

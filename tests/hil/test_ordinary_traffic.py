@@ -1,13 +1,12 @@
 """What the emulator does faster in ordinary traffic leaves the same run, to the bit, as the general way."""
 
-import numpy as np
-
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.emulator.disturbances import Disturbance
 from hil.frame import Frame
 from hil.recorder import InMemory
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
+from tests.faces import column_bytes
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
@@ -24,8 +23,7 @@ def run_with(general: bool) -> Run:
     run = HilRun(prepared, environment_of(prepared, emulator), Stage.FULL, 0.05, None, {})
     ended = run.run(lambda event: None)
     assert ended.exit_code == 0 and isinstance(run.recorder, InMemory)
-    columns = {name: np.ascontiguousarray(column).tobytes() for name, column in ended.trajectory.columns.items()}
-    return run.recorder.frames, columns, ended.trajectory.metadata["emulator"]
+    return run.recorder.frames, column_bytes(ended.trajectory), ended.trajectory.metadata["emulator"]
 
 
 def test_ordinary_traffic_is_that_of_the_general_way_to_the_bit() -> None:

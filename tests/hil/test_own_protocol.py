@@ -11,8 +11,8 @@ from packages import Install, install  # noqa: F401
 
 from hil.assembly.prepare import load
 from hil.protocols.registry import entries
-from hil.session.start import Request, start
 from servoctl.errors import ConfigError
+from tests.faces import on_drives
 
 PAGE = Path(__file__).parents[2] / ".docs" / "pages" / "howto" / "own_protocol.md"
 DRIVE = "{actuator: F, bus: main, protocol: acme, node: 3, gear: 50, torque_limit: 5, torque_rate_limit: 1000, "
@@ -37,8 +37,7 @@ def acme(install: Install) -> None:  # noqa: F811
 
 
 def ended(folder: Path, *overrides: str, duration: float = 0.1) -> Any:
-    request = Request("two_mass_spring_drive", (*QUICK, *overrides), duration=duration, engine="vm")
-    return start(request).run(folder / "run", lambda event: None)
+    return on_drives("two_mass_spring_drive", *QUICK, *overrides, out=folder / "run", duration=duration)
 
 
 @pytest.mark.usefixtures("acme")

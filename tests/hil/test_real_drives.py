@@ -25,6 +25,7 @@ from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.errors import ConfigError
+from tests.faces import on_drives
 
 
 @pytest.fixture
@@ -47,8 +48,7 @@ def heard(server: EmulatorServer) -> int:
 
 
 def run(config: Path, folder: Path, **asked: Any) -> tuple[RunResult, list[str]]:
-    begun = start(Request(config, engine="vm", **asked))
-    ended = begun.run(folder, lambda event: None)
+    ended = on_drives(config, out=folder, **asked)
     return ended, [event.detail for event in ended.events if event.kind.name == "STAGE"]
 
 

@@ -23,6 +23,7 @@ from servoctl.config.document import Problem
 from servoctl.errors import ColumnError, ConfigError, RunFolderError
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.config_texts import plant_text
 
 SAMPLED = ["run.duration=0.1", "run.period=0.005", "run.integrator.step=0.001", "run.output_step=0.005"]
 
@@ -106,22 +107,7 @@ def test_a_run_on_drives_is_replayed_at_its_task_time_with_the_output_of_the_law
     assert found.engine == found.logged_engine == engine
 
 
-CART = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-    def mass_matrix(self, q, t):
-        return np.array([[2.0]])
-    def force(self, q, v, t):
-        return np.zeros(1)
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-"""
+CART = plant_text("Cart", "m: float = 2.0", {"x": "m"}, {"F": "N"}, "np.array([[self.m]])")
 
 CONFIG = """
 plant: {class: "cart.py:Cart"}

@@ -7,28 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.prepare import load
 from hil.frame import SENT
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.frame_log import FrameLog
 from hil.replay.replay import replay
-from hil.safety.plan import Stage
-from hil.session.run import HilRun
 from servoctl.cli import main
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import on_rig
 from tests.hil.faults.carts.scenario import CONFIG, machine
 from tests.hil.rigs import renewed
 
 
 def driven(folder: Path, protocol: str) -> Path:
     prepared = renewed(machine(protocol, "at speed"), ())
-    said = {"engine": prepared.loop.engine, "lockstep": True}
-    HilRun(prepared, environment_of(prepared, make_emulator(prepared, "vm")), Stage.FULL, 0.5, folder, said).run(
-        lambda _: None
-    )
+    on_rig(prepared, duration=0.5, out=folder, summary={"engine": prepared.loop.engine, "lockstep": True})
     return folder
 
 
@@ -81,9 +76,7 @@ def test_a_frame_with_another_torque_than_the_log_is_found(tmp_path: Path, capsy
 def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> None:
     """A rate limit that the law's torque breaks all the time, and a torque limit below what it asks for."""
     slow = load("two_mass_spring_drive", ["hil.drives.0.torque_rate_limit=4", "hil.safety.tracking=1000"], "vm")
-    place = environment_of(slow, make_emulator(slow, "vm"))
-    said = {"engine": slow.loop.engine, "lockstep": True}
-    HilRun(slow, place, Stage.FULL, 0.5, tmp_path / "run", said).run(lambda _: None)
+    on_rig(slow, duration=0.5, out=tmp_path / "run", summary={"engine": slow.loop.engine, "lockstep": True})
     run = load_run(tmp_path / "run")
     assert np.sum(run["u.F"] != run["law.F"]) > 50
     found = replay(tmp_path / "run")

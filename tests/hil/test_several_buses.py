@@ -11,8 +11,8 @@ from hil.recorder.columns import STAGES
 from hil.rig.dispatch import Dispatch
 from hil.session.start import Request, start
 from servoctl.config import load_config
+from tests.faces import column_bytes, on_drives
 from tests.hil.emulation import SHORT
-from tests.hil.test_determinism import columns
 from tests.hil.test_dispatch import Heard, Rig
 
 MS = 1_000_000
@@ -55,9 +55,8 @@ def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: flo
 def test_a_run_on_two_buses_is_reproducible_to_the_bit(tmp_path: Path) -> None:
     kept = []
     for name in ("one", "two"):
-        begun = start(Request("coordinated_robots", (*spread("aaabbb"), *SHORT), duration=0.02, engine="vm"))
-        trajectory = begun.run(tmp_path / name, lambda event: None).trajectory
-        kept.append((list(read_frames(tmp_path / name)), columns(trajectory)))
+        ended = on_drives("coordinated_robots", *spread("aaabbb"), *SHORT, out=tmp_path / name, duration=0.02)
+        kept.append((list(read_frames(tmp_path / name)), column_bytes(ended.trajectory)))
     assert len(kept[0][0]) > 1000 and kept[0] == kept[1]
 
 

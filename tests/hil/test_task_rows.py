@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from hil.session.start import Request, start
 from servoctl.cli.hil import say_figures
+from tests.faces import on_drives
 from tests.hil.emulation import SHORT
 
 
 def test_a_task_of_several_rows_has_each_with_what_the_loop_explains_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun = start(Request("two_mass_spring_drive", SHORT, duration=0.2, engine="vm"))
-    run = begun.run(tmp_path / "run", lambda event: None).trajectory
+    run = on_drives("two_mass_spring_drive", *SHORT, out=tmp_path / "run", duration=0.2).trajectory
     one = run["violation.distance"]
     own = {name: values for name, values in run.columns.items() if not name.startswith("violation")}
     rows = replace(

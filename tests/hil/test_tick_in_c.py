@@ -13,14 +13,12 @@ from hil.drives.wire import Message
 from hil.frame import Frame
 from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.nodes import build
-from hil.recorder import InMemory
-from hil.session.start import Request, start
 from hil.tick.handover import in_order
 from hil.tick.machine import library
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
 from hil.tick.tables import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError
-from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import column_bytes, on_drives, with_frames
 from tests.hil.emulation import SHORT, drive_settings
 from tests.hil.faults.carts.run import play
 from tests.hil.faults.carts.scenario import make
@@ -40,20 +38,9 @@ OPTIONS = {"mit": {"motor": "ak80-9", "status": "damiao", "host": 0x10}}
 
 def run(config: str, tick: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
     """What a run leaves: columns as bytes, frames, events, exit code, and how many ticks C did."""
-    kept: list[InMemory] = []
-    usual = InMemory.close
-
-    def close(self: InMemory, *arguments: Any) -> Trajectory:
-        kept.append(self)
-        return usual(self, *arguments)
-
-    begun = start(Request(config, (f"hil.tick={tick}", *SHORT, *overrides), duration=duration))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InMemory, "close", close)
-        ended = begun.run(None, lambda event: None)
-    facts = ended.trajectory.metadata
-    columns = {name: np.ascontiguousarray(each).tobytes() for name, each in ended.trajectory.columns.items()}
-    left = {"columns": columns, "frames": kept[0].frames, "events": ended.events, "code": ended.exit_code}
+    ended, frames = with_frames(config, f"hil.tick={tick}", *SHORT, *overrides, duration=duration, engine="auto")
+    facts, columns = ended.trajectory.metadata, column_bytes(ended.trajectory)
+    left = {"columns": columns, "frames": frames, "events": ended.events, "code": ended.exit_code}
     return (
         left
         | {"ticks": facts["ticks_in_c"], "given_back": facts["given_back"], "counts": facts["counts"]}
@@ -117,7 +104,7 @@ def test_durations_counted_in_c_are_those_counted_in_python() -> None:
 
 
 def test_the_summary_says_what_did_the_ticks() -> None:
-    ran = start(Request("coordinated_robots", duration=0.1)).run(None, lambda event: None).trajectory.summary()
+    ran = on_drives("coordinated_robots", duration=0.1, engine="auto").trajectory.summary()
     assert ran["tick"] == "C" and ran["ticks_in_c"] > 30 and ran["given_back"] == {}
 
 

@@ -11,10 +11,10 @@ import pytest
 from hil.sensing.channels import Channel
 from hil.sensing.tracking import REMEDY, WINDOW, DisturbanceObserver, TrackingMonitor
 from hil.session.run import RunResult
-from hil.session.start import Request, start
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+from tests.faces import on_drives
 
 T, LIMITS, SHARE = 0.0025, np.array([10.0, 2.0]), 0.1
 
@@ -115,7 +115,7 @@ def test_a_window_with_a_late_tick_does_not_count() -> None:
 
 
 def run(config: str, *overrides: str) -> RunResult:
-    return start(Request(config, overrides, engine="vm")).run(None, lambda event: None)
+    return on_drives(config, *overrides)
 
 
 CASES = {

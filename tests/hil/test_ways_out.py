@@ -2,21 +2,18 @@
 
 import signal
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from packages import Install, install  # noqa: F401
 from test_own_protocol import DRIVE, block
 
-from hil.assembly.emulation import environment_of, make_emulator
+from hil.assembly.emulation import make_emulator
 from hil.drives.base import DriveError
 from hil.drives.sdo import Objects
 from hil.loop.stop_signals import StopSignals
-from hil.safety.plan import Stage
-from hil.session.run import HilRun
-from servoctl.cli import main
 from servoctl.config import load_config, shipped_configs
+from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
@@ -26,13 +23,6 @@ CONFIGS = {
     if (loaded := load_config(name).config).hil is not None
 }
 """Shipped config -> its first drive."""
-
-
-def exit_code(*words: object) -> int:
-    try:
-        return main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -68,9 +58,8 @@ def test_a_drive_that_does_not_enable_and_a_wrong_pose_end_with_exit_3(
 def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: int) -> None:
     setup = renewed(machine("odrive", "at speed"), ())
     emulator = make_emulator(setup, "vm")
-    environment = replace(environment_of(setup, emulator), engaged=lambda: signal.raise_signal(number))
     before = signal.getsignal(number)
-    result = HilRun(setup, environment, Stage.FULL, None, None, {}).run(lambda event: None)
+    result = on_rig(setup, emulator, engaged=lambda: signal.raise_signal(number))
     assert signal.getsignal(number) is before
     assert (result.exit_code, result.unconfirmed) == (130, ())
     assert "stopping" in [event.detail for event in result.events]

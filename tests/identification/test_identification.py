@@ -25,6 +25,7 @@ from servoctl.identification.selection import select
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array, State
+from tests.config_texts import plant_text
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -448,23 +449,7 @@ def test_torques_of_a_log_with_uneven_steps_are_taken_at_the_times_of_the_positi
     assert found.validation_rms < 5e-3 * found.torque_rms
 
 
-CART = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-    def force(self, q, v, t):
-        return np.array([-0.5 * v[0]])
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-"""
+CART = plant_text("Cart", "m: float = 1.0", {"x": "m"}, {"F": "N"}, "np.array([[self.m]])", "np.array([-0.5 * v[0]])")
 
 
 def test_friction_alone_may_be_asked_for_where_there_is_none(

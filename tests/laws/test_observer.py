@@ -12,7 +12,7 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.observer import Observer, RowObserver
 from servoctl.laws.observer_limit import largest_rate
 from servoctl.mechanics.timing import Timing
-from tests.rail_mass import RAIL_MASS
+from tests.rail_mass import written
 
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: {x: 0}}
@@ -27,10 +27,7 @@ run: {duration: 0.2, period: 0.001}
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(RAIL_MASS)
-    path = tmp_path / "c.yaml"
-    path.write_text(CONFIG)
-    return path
+    return written(tmp_path, CONFIG)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.0015, 0.002])

@@ -9,11 +9,11 @@ import pytest
 from test_export import built, passes
 
 import servoctl as sc
-from servoctl.cli import main as command
 from servoctl.engine import compiler
 from servoctl.errors import ServoctlError
 from servoctl.export import export
 from servoctl.linear.modes import modes
+from tests.faces import exit_code
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -41,13 +41,6 @@ class Spring(sc.Feedback):
     def inputs(self, at):
         return [-self.k * at.q[0]]
 """
-
-
-def main(words: list[str]) -> int:
-    try:
-        return command(words)
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 OWN = 'law={class: "laws.py:ComputedTorque", parameters: {kp: 400, kd: 40}}'
@@ -83,7 +76,7 @@ def test_computed_torque_is_constraint_following_where_rows_motors_and_coordinat
 def test_on_emulated_drives_too(folder: Path, tmp_path: Path) -> None:
     for name, sets in (("own", ["--set", OWN]), ("ours", [])):
         words = ["hil", str(folder / "scara.yaml"), "--duration", "0.5", "--out", str(tmp_path / name), *sets]
-        assert main(words) == 0
+        assert exit_code(*words) == 0
     mine, ours = (sc.load_run(tmp_path / name) for name in ("own", "ours"))
     np.testing.assert_allclose(mine.q, ours.q, rtol=0, atol=1e-9)
     np.testing.assert_allclose(mine.u, ours.u, rtol=0, atol=1e-6)
@@ -127,10 +120,10 @@ def test_a_task_that_it_misses_is_no_failure(folder: Path) -> None:
 
 
 def test_a_run_folder_has_its_file(folder: Path, tmp_path: Path) -> None:
-    assert main(["run", str(folder / "spring.yaml"), "--set", 'law={class: "laws.py:Spring"}',
-                 "--set", "run.duration=0.1", "--out", str(tmp_path / "run")]) == 0  # fmt: skip
+    assert exit_code("run", str(folder / "spring.yaml"), "--set", 'law={class: "laws.py:Spring"}',
+                 "--set", "run.duration=0.1", "--out", str(tmp_path / "run")) == 0  # fmt: skip
     again = tmp_path / "again"
-    assert main(["run", str(tmp_path / "run" / "config.yaml"), "--out", str(again)]) == 0
+    assert exit_code("run", str(tmp_path / "run" / "config.yaml"), "--out", str(again)) == 0
     assert json.loads((again / "summary.json").read_text())["status"] == "done"
 
 
@@ -154,5 +147,5 @@ def test_what_does_not_fit_is_refused(folder: Path, sets: list[str], sentence: s
 
 def test_live_gains_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     live = "hil.live={law.parameters.kp: [100, 500]}"
-    assert main(["hil", str(folder / "scara.yaml"), "--set", OWN, "--set", live]) == 2
+    assert exit_code("hil", str(folder / "scara.yaml"), "--set", OWN, "--set", live) == 2
     assert "hil.live: needs constraint following" in capsys.readouterr().err

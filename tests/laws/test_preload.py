@@ -19,6 +19,7 @@ from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.pose_solver import solve_poses
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State, Status
+from tests.faces import passive_rows_of
 
 COMPONENTS = ("x", "y", "z", "rx", "ry", "rz")
 TASK = {"box": sc.Pose("box", (0.5, 0.0, "0.4 + 0.1*(1 - cos(t))"), rpy=(0.0, 0.0, 0.0))}
@@ -45,7 +46,7 @@ def start_of(robot: Robot) -> State:
     q = np.array([elbows.get(name, 0.0) for name in robot.coordinates])
     weld = two_arms(("grip", "weld"))
     at = solve_poses(weld, State(0.0, q, np.zeros(14)), {"box": sc.Pose("box", (0.5, 0.0, 0.4), rpy=(0.0, 0.0, 0.0))})
-    A = Model(robot, {}, at).matrices(at).passive.A
+    A = passive_rows_of(robot, at).A
     v = np.random.default_rng(0).standard_normal(14)
     return State(0.0, at.q, v - np.linalg.pinv(A) @ (A @ v))
 

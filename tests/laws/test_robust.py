@@ -8,7 +8,6 @@ import pytest
 
 import servoctl as sc
 from hil.replay.replay import replay
-from hil.session.start import Request, start
 from servoctl.check.report import check
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
@@ -18,8 +17,9 @@ from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius
 from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import on_drives
 from tests.hil.emulation import SHORT
-from tests.rail_mass import RAIL_MASS
+from tests.rail_mass import RAIL_MASS, written
 
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: 0, v: 0.0001}
@@ -32,10 +32,7 @@ KAPPA, H = 10.0, 1e-3
 
 @pytest.fixture
 def mass(tmp_path: Path) -> Path:
-    (tmp_path / "mass.py").write_text(RAIL_MASS)
-    path = tmp_path / "c.yaml"
-    path.write_text(CONFIG)
-    return path
+    return written(tmp_path, CONFIG)
 
 
 def ran(path: Path | str, *overrides: str, engine: str = "vm") -> Trajectory:
@@ -213,8 +210,7 @@ def test_robots_with_wrong_masses_follow_their_path(term: str, error: float, lar
 def test_an_adaptive_law_runs_on_drives_and_replays_to_the_bit(tmp_path: Path) -> None:
     overrides = ("law.adaptive={kind: leakage, rate: 20, leak: 1}", "hil.emulation.parameters.m1=1.2", *SHORT)
     folder = tmp_path / "run"
-    begun = start(Request("two_mass_spring_drive", overrides, duration=1.0, engine="vm"))
-    result = begun.run(folder, lambda event: None)
+    result = on_drives("two_mass_spring_drive", *overrides, out=folder, duration=1.0)
     assert result.exit_code == 0
     assert result.trajectory["memory.adaptive.bound"].max() > 0.0
     assert replay(folder).differing == 0

@@ -15,6 +15,7 @@ from servoctl.laws.ultimate import observed
 from servoctl.laws.uncertainty import task_map_error
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State
+from tests.config_texts import plant_text
 
 ROWS = {
     "scara": {},  # full
@@ -51,29 +52,11 @@ def _floats(plant: object) -> list[str]:
     return [f.name for f in dataclasses.fields(plant) if isinstance(getattr(plant, f.name), float)]  # type: ignore[arg-type]
 
 
-PLANT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    """Two carts; the force F acts on the first by the share lever - 0.5."""
-    m1: float = 1.0
-    m2: float = 2.0
-    lever: float = 1.5
-    k: float = 0.0
-    coordinates = {"x": "m", "a": "rad"}
-    actuators = {"F": "N", "T": "N m"}
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m1, self.m2])
-    def force(self, q, v, t):
-        return np.array([-self.k, 0.0])
-    def actuation(self, q, t):
-        return np.diag([self.lever - 0.5, 1.0])
-'''
+PLANT = plant_text(  # two carts; the force F acts on the first by the share lever - 0.5
+    "Cart", "m1: float = 1.0; m2: float = 2.0; lever: float = 1.5; k: float = 0.0", {"x": "m", "a": "rad"},
+    {"F": "N", "T": "N m"}, "np.diag([self.m1, self.m2])", "np.array([-self.k, 0.0])",
+    "np.diag([self.lever - 0.5, 1.0])",
+)  # fmt: skip
 CONFIG = """plant: {class: "cart.py:Cart", parameters: {k: 2}}
 initial: {q: 0}
 task: [{name: x, holonomic: "x"}]

@@ -18,6 +18,7 @@ from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.planar import Linkage, PlanarLinkage, PointFollows
 from servoctl.reference.curve import Signal, waypoint_curve
 from servoctl.types import Array, State
+from tests.faces import rows_of
 
 RANDOM = np.random.default_rng(21)
 GRAVITY = 1.3 - 9.7j
@@ -210,7 +211,7 @@ def test_bodies_are_drawn_through_their_joints() -> None:
 def test_a_named_point_follows_a_position() -> None:
     task: dict[str, Constraint] = {"tip": PointFollows("tip", x="reach + 0.1*cos(t)", y="block_y - 0.2")}
     q, v = STATES[1]
-    rows = Model(PLANT, task, State(0.0, q, v)).matrices(State(0.7, q, v)).task
+    rows = rows_of(PLANT, task, State(0.7, q, v))
 
     def gap(q: Array, t: float = 0.7) -> Array:
         tip = place(q, BEAM, 0.9 + 0.05j)
@@ -228,7 +229,7 @@ def test_a_named_point_follows_columns_of_a_reference() -> None:
     signals = {f"path_{name}": Signal("path", name, curve, i) for i, name in enumerate("xy")}
     task = PointFollows("tip", x="path_x", y="path_y - 0.2").with_signals(signals)
     q, v = STATES[1]
-    rows = Model(PLANT, {"tip": task}, State(0.0, q, v)).matrices(State(0.7, q, v)).task
+    rows = rows_of(PLANT, {"tip": task}, State(0.7, q, v))
     share = 10 * 0.7**3 - 15 * 0.7**4 + 6 * 0.7**5
     tip = place(q, BEAM, 0.9 + 0.05j)
     wanted = [0.2 + 0.3 * share, 0.1 + 0.3 * share - 0.2]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import servoctl
 from plants.parallelogram import Parallelogram
 from servoctl.errors import ConfigError
-from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 from tests.benchmarks.pseudoinverse_methods import METHODS, RankRule, greville
+from tests.faces import passive_rows_of
 
 EPS = np.finfo(float).eps
 FEW = settings(max_examples=60, derandomize=True)
@@ -57,7 +57,7 @@ def parallelogram(theta: float) -> Array:
     plant, x, y = Parallelogram(), np.cos(theta), np.sin(theta)
     links = [(pivot + x / 2, y / 2, theta) for pivot in (0.0, 1.0, 2.0)]
     state = State(0.0, np.array([*np.ravel(links), 1.0 + x, y, 0.0]), np.zeros(12))
-    A: Array = Model(plant, {}, state).matrices(state).passive.A
+    A: Array = passive_rows_of(plant, state).A
     return A
 
 

@@ -13,6 +13,7 @@ from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import Array, State
+from tests.faces import passive_rows_of
 
 
 def two_arms(kind: str, base: str = "fixed") -> Robot:
@@ -106,7 +107,7 @@ def test_the_rows_of_a_hinge_are_not_finite_where_its_axes_point_opposite_ways()
     builder.frame("stop", "world", Placement.at((0.0, 0.0, 0.333), (np.pi / 2, 0.0, 0.0)))
     builder.loop("hinge", "hinge", "stop", "link2")
     start = State(0.0, np.zeros(2), np.ones(2))
-    rows = Model(builder.plant(), {}, start).matrices(start).passive
+    rows = passive_rows_of(builder.plant(), start)
     for part in (rows.violation, rows.violation_rate, rows.b, rows.A[:, 0]):
         assert np.isnan(part[3:]).all()
 

@@ -12,6 +12,7 @@ from servoctl.errors import TaskError
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+from tests.faces import rows_of
 
 ROBOTS = {
     "arm": (lambda: built(arm7()), "tool", "link3"),
@@ -65,8 +66,8 @@ def test_rows_equal_automatic_differentiation_through_the_kinematics(name: str) 
     q, v = random_state(robot, 5)
     at = State(0.7, q, v)
     for case, (constraint, phi) in cases.items():
-        ours = Model(robot, {"task": constraint}, at).matrices(at).task
-        derived = Model(robot, {"task": sc.Holonomic(phi)}, at).matrices(at).task
+        ours = rows_of(robot, {"task": constraint}, at)
+        derived = rows_of(robot, {"task": sc.Holonomic(phi)}, at)
         for field in ("A", "b", "violation", "violation_rate"):
             found, expected = getattr(ours, field), getattr(derived, field)
             scale = max(1.0, float(np.abs(expected).max()))

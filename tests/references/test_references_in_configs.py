@@ -13,31 +13,11 @@ from servoctl.config import dump, load_config
 from servoctl.config.files import moved
 from servoctl.errors import ConfigError
 from servoctl.types import Array
+from tests.config_texts import plant_text
 
-PLANT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    """A mass in the plane."""
-
-    m: float = 2.0
-    path_w: float = 1.0
-    coordinates = {"x": "m", "y": "m"}
-    actuators = {"Fx": "N", "Fy": "N"}
-
-    def mass_matrix(self, q, t):
-        return self.m * np.eye(2)
-
-    def force(self, q, v, t):
-        return np.zeros(2)
-
-    def actuation(self, q, t):
-        return np.eye(2)
-'''
+PLANT = plant_text(  # a mass in the plane
+    "Mass", "m: float = 2.0; path_w: float = 1.0", {"x": "m", "y": "m"}, {"Fx": "N", "Fy": "N"}, "self.m * np.eye(2)"
+)
 CONFIG = """\
 plant: {class: "mass.py:Mass"}
 initial: {q: [1, 0.5], v: [0, 0]}
@@ -264,7 +244,7 @@ def test_names_that_collide_are_refused(folder: Path, name: str, columns: str, w
 
 
 def test_a_column_may_not_be_named_as_a_coordinate_or_another_column(folder: Path) -> None:
-    Path("mass.py").write_text(PLANT.replace('{"x": "m", "y": "m"}', '{"x": "m", "path_y": "m"}'))
+    Path("mass.py").write_text(PLANT.replace("'y': 'm'", "'path_y': 'm'"))
     assert "c.yaml:4: references.path.columns: column 'y': 'path_y' is a coordinate already (rename the reference)" in (
         refused()
     )
