@@ -28,7 +28,7 @@ from servoctl.laws.limits import Start
 from servoctl.laws.preload import ReactionRows, multiplier_rows
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.types import Array, State
 
 Kind = Literal["barrier", "decay", "stopping", "speed"]
@@ -85,10 +85,7 @@ class AttachedBounds:
         """Name -> initial value: earlier commands, lagging torques, whether it runs; empty without a period."""
         if not self.sampled:
             return {}
-        actuators = self.timing.actuators
-        names = [f"sent{age + 1}.{actuator}" for age in range(self._kept) for actuator in actuators]
-        names += [f"torque.{actuator}" for actuator in actuators if self.timing.lagging]
-        return dict.fromkeys([*(f"bounds.{name}" for name in names), "bounds.running"], 0.0)
+        return dict.fromkeys([f"bounds.{name}" for name in self.timing.memory(self._kept)], 0.0)
 
     @property
     def _kept(self) -> int:
@@ -123,7 +120,7 @@ class AttachedBounds:
             acceleration: (state, inputs) -> q'' of the model.
         """
         timing, state = self.timing, terms.state
-        sent, torque = self._sent(memory)
+        sent, torque, running = self._under_way(memory)
         (t, q, v), later = state, state.t
         a = None
         for time, mean, _ in timing.on_their_way(sent[: timing.late], torque):
@@ -135,8 +132,7 @@ class AttachedBounds:
         half = timing.h / 2.0
         ahead = later + half
         if timing.on_drives:  # before the first tick the drives hold the pose; the task stands still up to time 0
-            running = memory[-1] > 0.5
-            q, v = where(running, q, state.q), where(running, v, state.v)
+            q, v = where(running > 0.5, q, state.q), where(running > 0.5, v, state.v)
             later, ahead = where(t > 0.0, later, t), where(t > 0.0, ahead, t)
         a = terms.acceleration(sent[0]) if a is None else a
         then = State(self._time(later), q, v) if timing.late else state
@@ -144,7 +140,7 @@ class AttachedBounds:
 
     def last_sent(self, memory: Array) -> Array:
         """The newest command sent, shape (m,)."""
-        newest: Array = self._sent(memory)[0][0]
+        newest: Array = self._under_way(memory).sent[0]
         return newest
 
     def _time(self, t: Any) -> Any:
@@ -152,19 +148,11 @@ class AttachedBounds:
 
     def after(self, u: Array, memory: Array) -> Array:
         """The memory at the next tick, after the command u of this one."""
-        timing = self.timing
-        earlier, torque = self._sent(memory)
-        given = timing.limited(u)
-        if timing.on_drives:
-            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (self._kept, 1)))
-        sent = np.vstack([given, earlier])
-        _, torque = timing.torque(timing.acting(sent), torque)
-        return np.concatenate([sent[: self._kept].ravel(), torque, [1.0]])
+        now = self.timing.commanded(self._under_way(memory), u)
+        return now.after(self._kept, self.timing.torque(self.timing.acting(now.sent), now.torque)[1])
 
-    def _sent(self, memory: Array) -> tuple[Array, Array]:
-        """Earlier commands, the newest first, shape (kept, m), and the lagging torques."""
-        kept, m = self._kept, len(self.timing.actuators)
-        return memory[: kept * m].reshape(kept, m), memory[kept * m : -1]
+    def _under_way(self, memory: Array) -> UnderWay:
+        return self.timing.under_way(memory, self._kept)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -230,7 +218,7 @@ class AttachedBounds:
             later.append(of_second if row.kind in ("barrier", "stopping") else 0.5)
         later += [0.0] * len(self.reactions)  # a reaction holds from the first moment on
         theta = where(above(change, 0.0), 0.0, np.array(later))
-        mean: Array = change * memory[-1] * (delay + theta * D) / (delay + D / 2.0)
+        mean: Array = change * self._under_way(memory).running * (delay + theta * D) / (delay + D / 2.0)
         return mean
 
     def values(self, terms: Terms, u: Array, numbers: BoundNumbers) -> Array:

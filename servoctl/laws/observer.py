@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.types import Array
 
 SHARE = 0.2  # default rate times period
@@ -82,16 +81,13 @@ class RowObserver:
     def memory(self) -> dict[str, float]:
         """Name -> initial value: d, beta and w of each row, earlier commands, lagging torques, and whether it runs."""
         names = [f"{part}.{row}" for part in ("disturbance", "beta", "expected") for row in self.rows]
-        late, actuators = self.timing.late, self.timing.actuators
-        names += [f"sent{age}.{actuator}" for age in range(1, late + 1) for actuator in actuators]
-        names += [f"torque.{actuator}" for actuator in actuators if self.timing.lagging]
-        return dict.fromkeys([*names, "running"], 0.0)
+        return dict.fromkeys([*names, *self.timing.memory(self.timing.late)], 0.0)
 
     def disturbance(self, task: Rows, memory: Array, rate: Any) -> Array:
         """d of each row at this tick, shape (r,)."""
         before, beta, expected = self._rows(memory)
         # 0 at the first tick, which has no tick before
-        gain = (1.0 - np.exp(-rate * self.timing.h)) * memory[-1]
+        gain = (1.0 - np.exp(-rate * self.timing.h)) * self.under_way(memory).running
         seen = (self._beta(task) - beta) / self.timing.h - expected
         found: Array = before + gain * (seen - before)
         return found
@@ -107,14 +103,10 @@ class RowObserver:
             memory: Now.
             d: `disturbance` now.
         """
-        timing, sent = self.timing, self.sent(u, memory)
-        torque = memory[len(memory) - 1 - len(timing.actuators) * timing.lagging : len(memory) - 1]
-        if timing.on_drives:
-            torque = where(memory[-1] > 0.5, torque, sent[0][: len(torque)])
-        mean, torque = timing.torque(timing.acting(sent), torque)
+        timing, now = self.timing, self.timing.commanded(self.under_way(memory), u)
+        mean, torque = timing.torque(timing.acting(now.sent), now.torque)
         expected = task_map @ mean - explained
-        kept = sent[: timing.late].ravel()
-        return np.concatenate([d, self._beta(task), expected, kept, torque, [1.0]])
+        return np.concatenate([d, self._beta(task), expected, now.after(timing.late, torque)])
 
     def _beta(self, task: Rows) -> Array:
         return np.array(
@@ -125,11 +117,6 @@ class RowObserver:
         r = len(self.rows)
         return memory[:r], memory[r : 2 * r], memory[2 * r : 3 * r]
 
-    def sent(self, u: Array, memory: Array) -> Array:
-        """Commands within the limits, from the newest to the oldest that still acts, shape (late + 1, m)."""
-        start, m, late = 3 * len(self.rows), len(self.timing.actuators), self.timing.late
-        given = self.timing.limited(u)
-        earlier = memory[start : start + late * m].reshape(late, m)
-        if self.timing.on_drives:
-            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (late, 1)))
-        return np.vstack([given, earlier])
+    def under_way(self, memory: Array) -> UnderWay:
+        """The commands under way before this tick."""
+        return self.timing.under_way(memory[3 * len(self.rows) :], self.timing.late)

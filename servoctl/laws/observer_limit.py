@@ -94,7 +94,7 @@ def _step(
     d = observer.disturbance(task, memory, rate)
     u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
     after = observer.after(task, np.zeros(1), u, np.eye(1), memory, d)
-    sent = np.concatenate([observer.sent(u, memory), x[3 : 3 + older, None]])
+    sent = np.concatenate([observer.timing.commanded(observer.under_way(memory), u).sent, x[3 : 3 + older, None]])
     for share, command in acts.acting(sent):
         phi, speed, torque = _moved(phi, speed, torque, command[0], share * acts.h, acts.slowest, error, second_order)
     return np.concatenate([[phi, speed, torque], sent[known : known + older, 0], after])
