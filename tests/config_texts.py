@@ -1,5 +1,7 @@
 """Good configs that tests make wrong ones of, and files of small plants."""
 
+import json
+
 
 def plant_text(
     name: str, fields: str, coordinates: dict[str, str], actuators: dict[str, str], mass: str, force: str = "",
@@ -26,8 +28,8 @@ def plant_text(
     parameters = "".join(f"    {field}\n" for field in fields.split("; "))
     return (
         "from dataclasses import dataclass\nimport numpy as np\nimport servoctl as sc\n\n\n@dataclass(frozen=True)\n"
-        f"class {name}(sc.Plant):\n{parameters}    coordinates = {coordinates}\n    actuators = {actuators}\n"
-        f"{methods}{more}"
+        f"class {name}(sc.Plant):\n{parameters}    coordinates = {json.dumps(coordinates)}\n"
+        f"    actuators = {json.dumps(actuators)}\n{methods}{more}"
     )
 
 

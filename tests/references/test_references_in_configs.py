@@ -244,7 +244,7 @@ def test_names_that_collide_are_refused(folder: Path, name: str, columns: str, w
 
 
 def test_a_column_may_not_be_named_as_a_coordinate_or_another_column(folder: Path) -> None:
-    Path("mass.py").write_text(PLANT.replace("'y': 'm'", "'path_y': 'm'"))
+    Path("mass.py").write_text(PLANT.replace('"y": "m"', '"path_y": "m"'))
     assert "c.yaml:4: references.path.columns: column 'y': 'path_y' is a coordinate already (rename the reference)" in (
         refused()
     )
