@@ -1,4 +1,4 @@
-"""Timing statistics, against NumPy."""
+"""Statistics of ticks, against NumPy."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hil.loop.timing import Distribution, Timing
+from hil.loop.timing import Distribution, TickStatistics
 
 
 def counted(durations: list[int]) -> Distribution:
@@ -48,7 +48,7 @@ def test_negative_durations_count_as_zero() -> None:
 
 
 def test_skipped_periods_and_runs_of_late_ticks_are_counted() -> None:
-    timing, period, deadline = Timing(1000), 1000, 0
+    timing, period, deadline = TickStatistics(1000), 1000, 0
     for skipped in [0, 2, 1, 0, 1, 1, 1, 0]:
         deadline += (1 + skipped) * period
         timing.tick(deadline, deadline + 30, deadline + 130, skipped)
@@ -65,13 +65,13 @@ def test_skipped_periods_and_runs_of_late_ticks_are_counted() -> None:
 
 
 def test_an_overrun_has_negative_slack() -> None:
-    timing = Timing(1000)
+    timing = TickStatistics(1000)
     timing.tick(0, 10, 1500, 0)
     assert timing.least_slack == -500
 
 
 def test_ages_are_counted_per_name() -> None:
-    timing = Timing(1000, ["j1", "j2"])
+    timing = TickStatistics(1000, ["j1", "j2"])
     for age in range(1, 11):
         timing.sample_ages([age, 10 * age])
     assert timing.ages["j1"].most == 10
@@ -81,5 +81,5 @@ def test_ages_are_counted_per_name() -> None:
 
 
 def test_the_figures_are_json() -> None:
-    timing = Timing(1000, ["j1"])
+    timing = TickStatistics(1000, ["j1"])
     assert json.loads(json.dumps(timing.as_dict(), allow_nan=False))["age_s"] == {"j1": {"n": 0}}

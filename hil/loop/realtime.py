@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hil.loop.clock import Clock, WallClock, nanoseconds
-from hil.loop.timing import Timing
+from hil.loop.timing import TickStatistics
 from servoctl.errors import ServoctlError
 
 PRIORITY = 80  # priority of SCHED_FIFO: above threads that wait for a network, below the kernel's own watchdogs
@@ -86,7 +86,7 @@ def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True)
         yield Granted(tuple(grants))
 
 
-def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> Timing:
+def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> TickStatistics:
     """How punctual an empty loop is: the limit that this machine sets before any work.
 
     Args:
@@ -96,7 +96,7 @@ def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> 
     """
     clock = clock or WallClock()
     step = nanoseconds(period)
-    timing = Timing(step)
+    timing = TickStatistics(step)
     deadline = clock.now() + step
     last, skipped = deadline + nanoseconds(seconds), 0
     while deadline < last:

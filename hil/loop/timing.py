@@ -94,7 +94,7 @@ class Distribution:
         return {"n": self.n, "mean": self.mean / SECOND, **std, **percentiles, "max": self.most / SECOND}
 
 
-class Timing:
+class TickStatistics:
     """How punctual the ticks of a loop were.
 
     Args:

@@ -7,7 +7,7 @@ from hil.assembly.prepare import RigSetup
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
-from hil.loop.timing import Distribution, Timing
+from hil.loop.timing import Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
@@ -52,7 +52,7 @@ class Logbook:
         log = loop.log_call(*table.parts[1:])
         self._evaluate_log = log.evaluate
         names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
-        self.timing = Timing(nanoseconds(setup.settings.values.period), names)  # lateness and sample ages
+        self.timing = TickStatistics(nanoseconds(setup.settings.values.period), names)  # lateness and sample ages
         # durations of `read`, `law` and `write`
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()

@@ -7,7 +7,7 @@ from typing import Any
 
 from hil.bus.base import Health
 from hil.drives import Drive
-from hil.loop.timing import Distribution, Timing
+from hil.loop.timing import Distribution, TickStatistics
 from hil.safety import EventKind, Monitor
 from hil.safety.proof import TorqueProof
 from servoctl.mechanics.drawing import drawing
@@ -54,7 +54,7 @@ def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:
     return {name: health._asdict() | {"link": health.link.value} for name, health in healths.items()}
 
 
-def timing_figures(timing: Timing, parts: Mapping[str, Distribution], cpu_time: float | None) -> dict[str, Any]:
+def timing_figures(timing: TickStatistics, parts: Mapping[str, Distribution], cpu_time: float | None) -> dict[str, Any]:
     """Lateness and durations of the ticks [s].
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 from hil.loop import Tick
 from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
-from hil.loop.timing import COUNTS, Distribution, Timing
+from hil.loop.timing import COUNTS, Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
 from hil.tick.machine import CompiledTick
 from servoctl.engine.ccode import Entry
@@ -37,7 +37,7 @@ class TickLog:
         values: LogCall,
         entry: Entry,
         stage: int,
-        timing: Timing,
+        timing: TickStatistics,
         parts: Sequence[Distribution],
     ) -> None:
         self._loop, self._log_tick, self._tick = controller.loop, machine.functions.log_tick, machine.tick
