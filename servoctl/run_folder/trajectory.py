@@ -76,7 +76,7 @@ class Trajectory:
             `disturbance.<row>` of an observer, in the same unit; of each bound `bound.<bound>` (h, which stays >= 0),
             `bound_active.<bound>` (1 while it holds the inputs) and `bound_lack.<bound>` (what inputs within their
             limits cannot give it [unit of h / s^2]); of limits and bounds `search.steps` and `search.unfinished`, see
-            `run_folder.search`. Missing quantities are left out.
+            `search_events`. Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
