@@ -7,7 +7,7 @@ from math import ceil
 
 from numpy import fmax
 
-from hil.drives.base import Condition, Drive, DriveError, HandshakeStep
+from hil.drives.base import Drive, DriveError, HandshakeStep
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 
@@ -20,21 +20,21 @@ class Feed:
         self.fed = False
         self.seed: Frame | None = None  # command to repeat while the drive is being enabled; None at all other times
 
-    def frames(self, zero: Frame, drive: Drive) -> Sequence[Frame]:
+    def frames(self, zero: Frame, enabled: bool) -> Sequence[Frame]:
         """The command that is missing in this tick, if one is.
 
-        An enabled drive gets none: its watchdog must notice a loop that hangs.
+        An enabled drive gets none: its watchdog must notice a loop that hangs. If it goes off, it is not enabled again.
 
         Args:
             zero: Command of zero torque.
-            drive: The drive.
+            enabled: Whether the drive is enabled.
         """
         fed, self.fed = self.fed, False
-        if fed:
+        if enabled:
+            self.seed = None
+        if fed or enabled:
             return ()
-        if self.seed is not None and not drive.has_worked:
-            return (self.seed,)
-        return () if drive.condition is Condition.ENABLED else (zero,)
+        return (zero,) if self.seed is None else (self.seed,)
 
 
 BRAKED_TEST = 0.01

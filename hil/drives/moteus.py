@@ -260,7 +260,7 @@ class MoteusDrive(TableDrive):
         if self._revocation is not None:
             revocation, self._revocation = self._revocation, None
             return (revocation,)
-        return self._feed.frames(self._query, self)
+        return self._feed.frames(self._query, self.condition is Condition.ENABLED)
 
     @property
     def readable(self) -> bool:

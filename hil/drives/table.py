@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 
-from hil.drives.base import Drive, Node, Sample
+from hil.drives.base import Condition, Drive, Node, Sample
 from hil.drives.guard import Feed, motor_torque
 from hil.drives.quantities import Quantity
 from hil.drives.settings import DriveSettings
@@ -68,4 +68,4 @@ class TableDrive(TableNode, Drive):
 
     def alive_frames(self) -> Sequence[Frame]:
         """Zero torque while the drive is not enabled, its first torque while it is being enabled."""
-        return self._feed.frames(self.encoding.frame, self)
+        return self._feed.frames(self.encoding.frame, self.condition is Condition.ENABLED)

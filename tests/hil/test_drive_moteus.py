@@ -350,6 +350,7 @@ def test_a_drive_that_goes_off_while_others_are_still_being_enabled_is_not_enabl
     next(handshake)
     assert protocol.parse_registers(drive.alive_frames()[0].data).command[0] == 10
     drive.accept(state(10))
+    assert drive.alive_frames() == ()
     drive.accept(state(0))
     assert protocol.parse_registers(drive.alive_frames()[0].data).command == {}
     handshake.close()
