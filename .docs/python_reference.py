@@ -27,7 +27,7 @@ GROUPS = {
     ),
     "Laws": (
         "ConstraintFollowing", "InputOutput", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
-        "Secondary", "Estimator", "Feedback", "law", "Law",
+        "Timing", "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
     "Running": (
         "simulate", "load", "Run", "evaluate", "batch", "linearize", "to_control", "identify", "Identification",

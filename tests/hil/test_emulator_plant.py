@@ -13,6 +13,7 @@ from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
 from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import PassiveStabilisation
 from servoctl.types import Array, State
@@ -47,10 +48,7 @@ def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
 
 
 def test_an_emulated_actuator_and_a_simulated_one_lag_alike() -> None:
-    realism = Realism(
-        noise=(0.0, 0.0), resolution=(0.25, 0.25), lag=(0.01,), lower=(-np.inf,), upper=(np.inf,), delay=0.0,
-        jitter=0.0, period=0.01, earliest=0, latest=0, lagged=True, random=False,
-    )  # fmt: skip
+    realism = Realism((0.0, 0.0), (0.25, 0.25), Timing.of(0.01, ["F"], lag=0.01), random=False)
     actuator, torque = Actuator(ActuatorOptions(lag=0.01)), np.zeros(1)
     for k, command in enumerate((2.0, -1.0, 0.5)):
         actuator.command(command, 3 * k * MILLISECOND)
