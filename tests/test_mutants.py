@@ -1,11 +1,14 @@
 """A few mutated configs; `python -m tests.mutants` tries as many as there is time for."""
 
 import os
+from pathlib import Path
 
 import mutants
 import pytest
 
+import servoctl as sc
 from servoctl.cli import main
+from servoctl.config.files import find_config
 
 MUTANTS = int(os.environ.get("SERVOCTL_MUTANTS", "24"))
 
@@ -27,6 +30,21 @@ def test_a_torque_limit_beyond_all_numbers_is_refused(capsys: pytest.CaptureFixt
 def test_a_gain_whose_square_is_no_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "coordinated_robots", "--set", "law.correction.baumgarte.beta=2**999"]) == 2
     assert "expected gains of at least 0, got damping and stiffness (20.0, inf)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["1e308", "1e25"])
+def test_rows_that_are_farther_apart_than_the_run_is_long_are_its_first_and_last(step: str, tmp_path: Path) -> None:
+    sets = ["--set", f"run.output_step={step}", "--set", "run.duration=0.02"]
+    for engine in ("vm", "c"):
+        command = ["run", *sets, "--engine", engine, "--out", str(tmp_path / engine)]
+        assert mutants.fault(find_config("three_masses"), command) == (0, "")
+        assert sc.load_run(tmp_path / engine)["t"].tolist() == [0.0, 0.02]
+
+
+@pytest.mark.parametrize("bound", ["1e308", "1e-200"])
+def test_a_disturbance_whose_square_is_no_number_is_refused(bound: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "two_mass_spring_robust", "--set", f"law.robust.bound={bound}"]) == 2
+    assert "law.robust.bound: expected a positive size of the disturbance, got 1e" in capsys.readouterr().err
 
 
 def test_an_inertia_near_the_largest_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,7 @@ class Robust(_Term):
             rho = math.hypot(*(_of(rows[i], self.bound, 0.0) / scale[i] for i in members)) if not found else 1.0
         else:
             rho = float(self.bound)
-        if not 0.0 < rho < math.inf:
+        if not 0.0 < rho * rho < math.inf:
             found.append(f"law.robust.bound: expected a positive size of the disturbance, got {rho:g}")
         if self.boundary_layer is None and self.steepest is None:
             found.append("law.robust.boundary_layer: auto needs a sampled law (give run.period, or a number)")

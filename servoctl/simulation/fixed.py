@@ -222,7 +222,7 @@ class Wanted:
         if output_step is None:
             return
         ratio = output_step / (times[1] - times[0])
-        if len(times) > 2 and abs(ratio - round(ratio)) < 1e-9 * ratio:
+        if 2 < len(times) > ratio and abs(ratio - round(ratio)) < 1e-9 * ratio:  # no row lies beyond the end
             self.every = round(ratio)
         else:
             self._output = output_step
