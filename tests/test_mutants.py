@@ -41,6 +41,11 @@ def test_rows_that_are_farther_apart_than_the_run_is_long_are_its_first_and_last
         assert sc.load_run(tmp_path / engine)["t"].tolist() == [0.0, 0.02]
 
 
+def test_a_start_of_numbers_near_the_largest_is_refused_without_a_warning_of_numpy() -> None:
+    command = ["check", "--set", "initial.v.link2_phi=1e308"]
+    assert mutants.fault(find_config("parallelogram_flat"), command) == (2, "")
+
+
 @pytest.mark.parametrize("bound", ["1e308", "1e-200"])
 def test_a_disturbance_whose_square_is_no_number_is_refused(bound: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "two_mass_spring_robust", "--set", f"law.robust.bound={bound}"]) == 2

@@ -112,6 +112,7 @@ def _funnels(run: Run) -> Iterator[Section]:
     yield Section("funnels", "funnels", shortened(lines), values)
 
 
+@np.errstate(all="ignore")  # numbers that are not finite are reported by name
 def check(run: Run) -> CheckReport:
     """Checks a run without simulating it.
 

@@ -220,6 +220,14 @@ def test_a_calibration_over_the_wire_writes_a_patch_that_makes_the_config_true(
     load("coordinated_robots", [result.patch], "vm")  # the patched config is ready for drives
 
 
+def test_the_hand_moves_the_machine_without_a_jump(over_the_wire: tuple[RunResult, Path]) -> None:
+    columns = over_the_wire[0].trajectory.columns
+    for name in (each.removeprefix("true_q.") for each in columns if each.startswith("true_q.")):
+        q, v = columns[f"true_q.{name}"], columns[f"true_v.{name}"]
+        between = (v[1:] + v[:-1]) / 2 * np.diff(columns["t"])
+        assert np.abs(np.diff(q) - between).max() < 1e-2 * np.ptp(q)
+
+
 def test_a_calibration_sends_nothing_that_enables_a_drive(over_the_wire: tuple[RunResult, Path]) -> None:
     sent = [frame for _, is_sent, frame, _ in read_frames(over_the_wire[1]) if is_sent]
     assert {frame.id & 0x780 for frame in sent} == {0x000, 0x080, 0x600}  # NMT, SYNC, SDO
