@@ -34,8 +34,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     illustrated = [page for page in pages() if pictures(page)]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         folders = list(workers.map(_made, illustrated))
+    for page in pages():  # without pictures: only what the tests have run, which may need more than the build
+        if (told := made.folder_of(page) / made.FILLED).exists():
+            FILLED[f"{name_of(page)}.md"] = told
     for page, folder in zip(illustrated, folders, strict=True):
-        FILLED[f"{name_of(page)}.md"] = folder / made.FILLED
         for picture in [*pictures(page), *stills(page)]:
             files.append(File.generated(config, f"{name_of(page)}/{picture}", abs_src_path=str(folder / picture)))
     files.append(File.generated(config, FILM.name, abs_src_path=str(FILM)))

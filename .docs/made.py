@@ -43,15 +43,19 @@ def stills(page: Path) -> list[str]:
     return [picture.replace("overview", "still") for picture in pictures(page)]
 
 
+def folder_of(page: Path) -> Path:
+    """Where the pictures of a page are kept, and its text with what its commands print, once its blocks have run."""
+    key = hashlib.sha256((page.read_text() + _sources()).encode()).hexdigest()[:16]
+    return KEPT / f"{name_of(page).replace('/', '-')}-{key}"
+
+
 def made(page: Path) -> Path:
     """Folder with the pictures of a page, after its blocks have run with the present sources.
 
     Raises:
         BlockError: A block does not do what the page says, or no block makes a picture.
     """
-    name = name_of(page)
-    key = hashlib.sha256((page.read_text() + _sources()).encode()).hexdigest()[:16]
-    kept = KEPT / f"{name.replace('/', '-')}-{key}"
+    name, kept = name_of(page), folder_of(page)
     if not kept.is_dir():
         KEPT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="servoctl-page-") as folder:

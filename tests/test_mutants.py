@@ -52,6 +52,12 @@ def test_a_disturbance_whose_square_is_no_number_is_refused(bound: str, capsys: 
     assert "law.robust.bound: expected a positive size of the disturbance, got 1e" in capsys.readouterr().err
 
 
+def test_gains_of_passive_rows_whose_square_is_no_number_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    sets = "plant.passive.correction.baumgarte.beta=1e308"
+    assert main(["check", "coordinated_robots_published", "--set", sets]) == 2
+    assert "expected gains of at least 0, got damping and stiffness (10.0, inf)" in capsys.readouterr().err
+
+
 def test_an_inertia_near_the_largest_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "flexible_joint_drive", "--set", "plant.parameters.J1=1e308"]) == 2
     assert "FlexibleJointArm.mass_matrix: singular along" in capsys.readouterr().err

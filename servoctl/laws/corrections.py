@@ -226,7 +226,7 @@ class PassiveBaumgarte(Baumgarte):
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_violation([row for row in rows if row.has_violation])
         pairs = zip(rows, per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
-        return [(2.0 * alpha, beta**2) if row.has_rate else (0.0, 2.0 * alpha) for row, alpha, beta in pairs]
+        return [(2.0 * alpha, beta * beta) if row.has_rate else (0.0, 2.0 * alpha) for row, alpha, beta in pairs]
 
 
 def for_passive(correction: Correction | None) -> Correction | None:

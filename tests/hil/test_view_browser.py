@@ -37,7 +37,8 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         assert page.evaluate("plots.plots.every((plot) => plot.root.querySelector('canvas').width > 100)")
         drawn = "[...document.querySelector('#machine canvas').getContext('2d').getImageData(0, 0, 300, 300).data]"
         assert page.evaluate(f"{drawn}.some((x) => x > 0)")
-        assert "of 10" in live.text("#torques")
+        assert "of 10 N" in live.text("#torques")
+        assert re.search(r"distance\S+ m", live.text("#violation"))
         assert not page.locator("#unexplained").is_visible()  # there is no observer
         assert re.search(r"main\s+\d+ %", live.text("#buses"))
         assert "full" in live.text("#events")

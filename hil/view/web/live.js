@@ -23,10 +23,10 @@ const plots = new PlotGroup(), strips = [];
 
 /* a plot over the last seconds, one point per picture */
 class Strip {
-  constructor(id, names, take, spec) {
+  constructor(id, names, take, spec, group = "") {
     this.take = take;
     this.table = [[], ...names.map(() => [])];
-    const lines = names.map((name, i) => ({ name, colour: `--c${i % 8}` }));
+    const lines = names.map((name, i) => ({ name, colour: `--c${i % 8}`, unit: about.units[group + name] }));
     this.plot = plots.add($(id), { tables: [this.table], lines, points: false, ...spec });
     strips.push(this);
   }
@@ -51,10 +51,10 @@ function begin() {
     ? ", virtual time at the pace of the wall clock" : ""}, ${(1 / about.period).toFixed(0)} Hz, last stage ${about.stage}`;
   const rows = named("violation."), inputs = Object.keys(about.torque_limits), coordinates = named("q.").slice(0, SHOWN);
   new Strip("violation", rows, (p) => rows.map((name) => least(p.peak[`violation.${name}`])),
-    { log: true, least: LEAST });
+    { log: true, least: LEAST }, "violation.");
   new Strip("torque", inputs, (p) => inputs.map((name) => 100 * p.row[`u.${name}`] / about.torque_limits[name]),
     { unit: "%", height: 140, limits: [{ value: 100, colour: "--bad" }, { value: -100, colour: "--bad" }] });
-  new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {});
+  new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {}, "q.");
   const unexplained = ["disturbance.", "estimate.disturbance."].flatMap((group) => named(group).map((name) => [name, group + name])).slice(0, SHOWN);
   $("unexplained").hidden = !unexplained.length;
   if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {});
@@ -207,7 +207,7 @@ function paint() {
     fill.style.left = `${from}%`; fill.style.width = `${to - from}%`;
     demand.style.left = `calc(${at(law)}% - 1px)`; demand.hidden = law === null;
     line.classList.toggle("over", Math.abs(u) >= 0.999 * limit || peak[`law.${name}`] > limit);
-    line.lastChild.textContent = `${shown(u, 3)} of ${limit}`;
+    line.lastChild.textContent = `${shown(u, 3)} of ${limit} ${about.units[`u.${name}`] ?? ""}`;
   }
   fill($("buses"), Object.entries(bus).map(([name, b]) => [
     name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));

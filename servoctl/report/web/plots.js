@@ -124,7 +124,8 @@ class PlotGroup {
     const { spec } = plot;
     const ink = colourOf("--quiet"), grid = { stroke: colourOf("--grid"), width: 1 };
     const axis = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-    const value = (u, x) => (x === null || x === undefined ? "–" : `${shown(spec.log ? x : snapped(x, u.scales.y.max - u.scales.y.min))}${spec.unit ? " " + spec.unit : ""}`);
+    const unit = (i) => spec.lines[i - 1]?.unit ?? spec.unit;
+    const value = (u, x, i) => (x === null || x === undefined ? "–" : `${shown(spec.log ? x : snapped(x, u.scales.y.max - u.scales.y.min))}${unit(i) ? " " + unit(i) : ""}`);
     return {
       width: Math.max(plot.root.clientWidth, 200),
       height: spec.height ?? 190,
@@ -219,7 +220,8 @@ function defined(ys, index) {
 function nearText(u, spec, index) {
   const at = u.cursor.idxs?.[index] ?? u.cursor.idx;
   if (!index || at === null || at === undefined) return null;
-  return `${spec.lines[index - 1].name}: ${shown(u.data[index][at])} ${spec.unit ?? ""} at ${shown(u.data[0][at], 6)} s`;
+  const { name, unit = spec.unit ?? "" } = spec.lines[index - 1];
+  return `${name}: ${shown(u.data[index][at])} ${unit} at ${shown(u.data[0][at], 6)} s`;
 }
 
 /** Range of the vertical axis: lines and limits with a margin; diverged rows count only after zooming in. */
