@@ -58,6 +58,13 @@ def test_gains_of_passive_rows_whose_square_is_no_number_are_refused(capsys: pyt
     assert "expected gains of at least 0, got damping and stiffness (10.0, inf)" in capsys.readouterr().err
 
 
+def test_an_obstacle_at_the_largest_number_leaves_no_command_and_is_refused(tmp_path: Path) -> None:
+    sets = ["--set", "plant.obstacles.disc.sphere.at=[0.7, 1e308, 0]", "--set", "run.duration=0.02"]
+    config = find_config("arm_obstacle")
+    assert mutants.fault(config, ["check", *sets]) == (2, "")
+    assert mutants.fault(config, ["run", *sets, "--engine", "vm", "--out", str(tmp_path / "out")]) == (4, "")
+
+
 def test_an_inertia_near_the_largest_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "flexible_joint_drive", "--set", "plant.parameters.J1=1e308"]) == 2
     assert "FlexibleJointArm.mass_matrix: singular along" in capsys.readouterr().err

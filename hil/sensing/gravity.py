@@ -71,7 +71,7 @@ class GravityCompensation:
         return hold
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
-        terms = assemble(state, matrices, self._tolerance)
+        terms = assemble(state, matrices.without_task(), self._tolerance)
         sound = where(terms.finite, terms.positive, 0.0)
         push = terms.project(terms.inputs)
         scale = frobenius(terms.inputs)
@@ -95,7 +95,7 @@ def falls_without_torque(
         braked: Indices of the actuators whose brakes are closed.
     """
     state = State(t, q, np.zeros(model.n))
-    terms = assemble(state, model.plain.matrices(state), rank_tolerance)
+    terms = assemble(state, model.plain.matrices(state).without_task(), rank_tolerance)
     held = terms.project(terms.inputs)[:, list(braked)]
     reaction = decompose(held, RANK_TOLERANCE, frobenius(terms.inputs)).solve(terms.free_acceleration)
     acceleration = np.abs(solve_upper(terms.L, terms.free_acceleration - held @ reaction))

@@ -213,6 +213,7 @@ def _start(run: Run) -> Iterator[Section]:
         for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
     ]
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
+    errors = []
     if run.system.law is not None:
         command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
         slices = loop.layout.slices
@@ -224,7 +225,9 @@ def _start(run: Run) -> Iterator[Section]:
         else:
             lines.append("the law is a class of your own: tasks are only measured against it")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}
-    yield Section("start", "start", lines, values)
+        if not np.isfinite(command[slices["u"]]).all():
+            errors.append(f"start: {status.value} (a number of plant, task or bounds is too large, or is none there)")
+    yield Section("start", "start", lines, values, errors=[] if run.problems else errors)
 
 
 def _engine(run: Run) -> Iterator[Section]:

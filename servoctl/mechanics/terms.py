@@ -129,6 +129,10 @@ class Matrices:
     symmetric: bool = False
     bounds: Rows | None = None  # the bounds, h >= 0, whose violation is h; None: there are none
 
+    def without_task(self) -> "Matrices":
+        """The machine alone: its poses may be any, also those at which the task's rows are not finite."""
+        return replace(self, task=Rows.stack([], len(self.Q)))
+
     def dense(self) -> "Matrices":
         """The same matrices, all of them arrays."""
         arrays = (self.M, self.B, self.passive.A, self.task.A)

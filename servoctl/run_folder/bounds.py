@@ -72,7 +72,7 @@ def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
     for name, active in trajectory.group("bound_active").items():
         for first, end in intervals(active > 0.5):
             most = {
-                task: float(max(np.nanmax(given_up[row][first:end]) for row in rows if row in given_up))
+                task: max(_largest(given_up[row][first:end]) for row in rows if row in given_up)
                 for task, rows in trajectory.tasks.items()
                 if any(row in given_up for row in rows)
             }
@@ -83,7 +83,7 @@ def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
                 "until": float(t[end]) if end < len(t) else None,
                 "given_up": {task: value for task, value in most.items() if value > VIOLATED},
             }
-            short = float(np.nanmax(lack[name][first:end]))
+            short = _largest(lack[name][first:end])
             event |= {"lack": short} if short > 0.0 else {}
             events.append(event | {"text": _in_words(event)})
     return events
@@ -154,3 +154,8 @@ def funnel_events(trajectory: Recorded) -> list[dict[str, Any]]:
             event = {"t": float(t[first]), "event": "funnel", "row": name, "until": until, "ratio": most, "text": text}
             events.append(event)
     return events
+
+
+def _largest(values: Array) -> float:
+    """The largest number; NaN where there is none."""
+    return float(np.fmax.reduce(values))

@@ -8,6 +8,7 @@ import pytest
 from hil.assembly.prepare import load
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
+from servoctl.types import State
 from tests.hil.rigs import RIGS, play
 
 LINK = RIGS["L"].config
@@ -42,3 +43,11 @@ def test_a_link_that_was_led_up_is_held_in_a_stop() -> None:
 @pytest.mark.parametrize("config", ["flexible_joint_drive", "two_mass_spring_drive", "two_arms_damiao", "scara_drive"])
 def test_a_shipped_machine_that_swings_slowly_or_lies_still_needs_no_brake(config: str) -> None:
     load(config, [], "vm")
+
+
+def test_a_machine_is_held_at_poses_at_which_its_task_has_no_rows() -> None:
+    """A tool turned over by half a turn, as by a hand, or as `check` samples the joint limits."""
+    setup, q = load("arm_on_drives", engine="vm"), np.array([-2.7267, 1.3768, 0.6787, -2.7987, 1.3009, -2.8722])
+    at = setup.loop.system.model.plain.matrices(State(0.0, q, np.zeros(6)))
+    assert np.isnan(at.task.A).any()
+    np.testing.assert_allclose(at.B @ setup.gravity_compensation(0.0, q).u, -at.Q, rtol=1e-9, atol=1e-12)
