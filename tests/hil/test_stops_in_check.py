@@ -9,6 +9,8 @@ from hil.assembly.falling import states_within_limits
 from hil.assembly.prepare import load
 from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stop_from
 from hil.session.notes import describe
+from servoctl.cli import main
+from servoctl.config import load_config, shipped_configs
 from servoctl.types import State
 from tests.hil.rigs import RIGS, Rig, play
 
@@ -111,3 +113,11 @@ def test_check_says_how_far_an_axis_falls_when_its_bus_is_cut_and_its_drive_lets
     assert "goes on by at most 0.049 m" in said  # 9.81 m/s^2 for 0.1 s, from rest
     assert after_a_cut(rig, 0.002, closing=0.1) == pytest.approx(0.049, abs=0.002)  # one row later
     assert after_a_cut(rig, 1.05, closing=0.1) < 0.049
+
+
+@pytest.mark.parametrize("config", [each for each in shipped_configs() if load_config(each).config.hil is not None])
+def test_every_shipped_config_on_drives_passes_check(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", config])
+    assert ended.value.code == 0, capsys.readouterr().err
+    assert "stop of" in capsys.readouterr().out
