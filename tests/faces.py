@@ -94,7 +94,7 @@ def on_rig(
         stage: Last stage.
         duration: Time in the last stage [s]; None: that of the config.
         out: Run folder; None: in memory.
-        summary: What the run's summary has besides.
+        summary: Further entries of the run's summary.
         engaged: Called when the task begins.
         environment: Fields of the `Environment` that differ.
     """

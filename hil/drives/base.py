@@ -238,9 +238,7 @@ class Drive(Node):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
-        # has_worked: whether it has been enabled since the run began to enable it
-        # commanded_on: whether the command that enables it is out while its handshake lasts, where its status is late
-        self.has_worked = self.commanded_on = False
+        self.has_worked = False  # whether it has been enabled since the run began to enable it
         self.condition = Condition.UNKNOWN
         self.fault = ""  # its fault in words, with the code; empty for no fault
         self.saturated = False  # whether it reports that it cannot make the commanded torque
@@ -277,8 +275,8 @@ class Drive(Node):
 
     @property
     def begins(self) -> bool:
-        """Whether it has been commanded to be enabled and has not said so yet; it may make torque already."""
-        return self.commanded_on and not self.has_worked
+        """Whether it gets its first torque and has not said yet that it is enabled; it may be already."""
+        return False
 
     @property
     def confirmed_off(self) -> bool:

@@ -355,13 +355,14 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         try:
             for controlword, state in STATE_TRANSITIONS:
                 self._controlword = controlword
-                self.commanded_on = controlword == codec.ENABLE_OPERATION
-                yield HandshakeStep([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
+                first = self.command(torque)
+                self._feed.seed = first if controlword == codec.ENABLE_OPERATION else None
+                yield HandshakeStep([first], partial(self._is, state), 0.5, f"state {state.value}")
                 refuse_fault(self)
                 if not self._obeys:  # a local operator panel has the drive
                     raise DriveError("its remote bit (statusword 9) is clear: it does not obey the controlword")
         finally:
-            self.commanded_on = False
+            self._feed.seed = None
             if self.condition is not Condition.ENABLED:
                 self._controlword = codec.DISABLE_VOLTAGE
 

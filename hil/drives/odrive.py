@@ -271,11 +271,11 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         seed = self.command(torque)
         frames = [seed, self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))]
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed, self.commanded_on = seed, True
+        self._feed.seed = seed
         try:
             yield HandshakeStep(frames, over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
         finally:
-            self._feed.seed, self.commanded_on = None, False
+            self._feed.seed = None
         refuse_fault(self)
 
     def reset(self) -> Steps:

@@ -56,6 +56,10 @@ class TableDrive(TableNode, Drive):
         motor_torque(self.settings, torque)  # refuses a torque beyond the limit
         return encoding.frame_of(torque)
 
+    @property
+    def begins(self) -> bool:
+        return self._feed.seed is not None and not self.has_worked
+
     def carried(self, torque: float) -> float:
         return self.encoding.carried(torque)
 

@@ -64,7 +64,7 @@ class Prediction:
         return x[:n], x[n:]
 
     def _motion(self, state: State, matrices: Matrices, u: Array) -> tuple[Array]:
-        terms = assemble(state, matrices, self._tolerance)
+        terms = assemble(state, matrices.without_task(), self._tolerance)
         sound = where(terms.finite, terms.positive, 0.0)
         return (where(sound, np.concatenate([state.v, terms.acceleration(u)]), np.nan),)
 

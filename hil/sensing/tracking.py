@@ -101,7 +101,7 @@ class DisturbanceObserver:
         return self._function.buffered()
 
     def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:
-        terms = assemble(state, matrices, self._tolerance)
+        terms = assemble(state, matrices.without_task(), self._tolerance)
         inputs = decompose(terms.project(terms.inputs), RANK_TOLERANCE, frobenius(terms.inputs))
         return inputs.solve(terms.L.T @ acceleration), (inputs.row_basis**2).sum(axis=0)
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
+from hil.sensing.prediction import Prediction
+from hil.sensing.tracking import DisturbanceObserver
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from servoctl.types import State
@@ -45,9 +47,15 @@ def test_a_shipped_machine_that_swings_slowly_or_lies_still_needs_no_brake(confi
     load(config, [], "vm")
 
 
-def test_a_machine_is_held_at_poses_at_which_its_task_has_no_rows() -> None:
+def test_a_machine_is_held_predicted_and_watched_at_poses_at_which_its_task_has_no_rows() -> None:
     """A tool turned over by half a turn, as by a hand, or as `check` samples the joint limits."""
     setup, q = load("arm_on_drives", engine="vm"), np.array([-2.7267, 1.3768, 0.6787, -2.7987, 1.3009, -2.8722])
     at = setup.loop.system.model.plain.matrices(State(0.0, q, np.zeros(6)))
     assert np.isnan(at.task.A).any()
-    np.testing.assert_allclose(at.B @ setup.gravity_compensation(0.0, q).u, -at.Q, rtol=1e-9, atol=1e-12)
+    hold = setup.gravity_compensation(0.0, q).u
+    np.testing.assert_allclose(at.B @ hold, -at.Q, rtol=1e-9, atol=1e-12)
+    model, acceleration = setup.loop.system.model, np.arange(6.0)
+    then, speeds = Prediction(model, engine="vm")(0.0, 0.002, q, np.zeros(6), hold)
+    np.testing.assert_allclose([then - q, speeds], 0.0, atol=1e-9)
+    missed = DisturbanceObserver(model, engine="vm")(0.0, q, acceleration)
+    np.testing.assert_allclose(at.B @ missed, at.M @ acceleration, rtol=1e-9)
