@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 REQUEST = 0x7FF  # id of requests to all motors
 
-READ, WRITE, REFRESH = 0x33, 0x55, 0xCC
+READ, WRITE, SAVE, REFRESH = 0x33, 0x55, 0xAA, 0xCC
 
-TIMEOUT, CONTROL_MODE, PMAX, VMAX, TMAX = 9, 10, 21, 22, 23
-"""Registers: watchdog [50 us], control mode, ranges of position [rad], velocity [rad/s] and torque [N m]."""
+MASTER_ID, TIMEOUT, CONTROL_MODE, PMAX, VMAX, TMAX = 7, 9, 10, 21, 22, 23
+"""Registers: id of replies, watchdog [50 us], mode, ranges of position [rad], velocity [rad/s] and torque [N m]."""
 
-COUNTS = frozenset({TIMEOUT, CONTROL_MODE})
-"""Of these registers, those that are whole numbers; the others are single-precision numbers."""
+COUNTS = frozenset({MASTER_ID, 8, TIMEOUT, CONTROL_MODE, 13, 14, 15, 16, 35, 36})
+"""Registers that are whole numbers; the others are single-precision numbers."""
 
 LAST = 81  # last register
 TICK = 50e-6  # [s] unit of `TIMEOUT`

@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 from hil.codecs.field import Field
 
-ENABLE, DISABLE, CLEAR_FAULT = 0xFC, 0xFD, 0xFB
+ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 
-_SPECIAL = b"\xff" * 7
+SPECIAL = b"\xff" * 7  # begins a special command
 NO_MOTION = bytes.fromhex("7fff7ff000000000")
 """A command without gains. Position and velocity are 0, half a step below, so that no torque in it makes it look like a
 special command, which starts with six bytes FF."""
 
+COMMAND_POSITION = Field(0, 2, big=True)
+COMMAND_VELOCITY = Field(2, 2, big=True, shift=4)
+COMMAND_STIFFNESS = Field(3, 2, big=True, bits=12)  # kp in a command
 COMMAND_DAMPING = Field(5, 2, big=True, shift=4, bits=12)  # kd in a command
 COMMAND_TORQUE = Field(6, 2, big=True, bits=12)  # the torque in a command
 FIRST = Field(0, 1)  # id of the motor; for Damiao its upper four bits are the status
@@ -67,7 +70,7 @@ class Ranges(NamedTuple):
 
 def special(code: int) -> bytes:
     """Payload of a special command: `ENABLE`, `DISABLE` or `CLEAR_FAULT`."""
-    return _SPECIAL + bytes((code,))
+    return SPECIAL + bytes((code,))
 
 
 def gain_bits(largest: float, gain: float, most: int) -> int:

@@ -39,7 +39,7 @@ FAULTS = {
 KIND_AND_TARGET = 0x1F00_00FF  # bits of an id that do not depend on its data
 FEEDBACK_BITS = 0x1F00_FFFF  # bits of the id of feedback that do not depend on mode and faults
 COMMAND_TORQUE = Field(-3, 2, big=True)  # the torque in a command: bits 8 to 23 of its id
-COMMAND_DAMPING = Field(6, 2, big=True)  # kd in a command
+COMMAND_STIFFNESS, COMMAND_DAMPING = Field(4, 2, big=True), Field(6, 2, big=True)  # kp and kd in a command
 NO_MOTION = bytes.fromhex("7fff7fff00000000")
 """A command without gains; position and velocity are half a step below 0, and have no effect without gains."""
 POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first in range(0, 8, 2))

@@ -1,28 +1,11 @@
-"""The registers of an emulated Damiao drive, as its owner's tools read and write them.
-
-Request with id 0x7FF: id of the drive (two bytes, low first), command, register, value (four bytes, low first). Its
-commands: 0x33 read, 0x55 write, 0xAA save, 0xCC reply as to a torque command. An answer repeats the request with the
-value.
-
-Source: DAMIAO_Control_Arduino; the table of registers in damiao-motor 1.0.6 (core/motor.py).
-"""
+"""The registers of an emulated Damiao drive, as its owner's tools read and write them: see `hil.codecs.damiao`."""
 
 import struct
 from collections.abc import Callable, Mapping
 
-REQUEST = 0x7FF  # id of requests to all drives
+from hil.codecs import damiao as codec
 
-READ, WRITE, SAVE, REFRESH = 0x33, 0x55, 0xAA, 0xCC
-
-MST_ID, ESC_ID, TIMEOUT, CTRL_MODE, GEAR, PMAX, VMAX, TMAX, CAN_BR = 7, 8, 9, 10, 20, 21, 22, 23, 35
-P_MOTOR, X_OUT = 80, 81
-
-TICK = 50_000  # [ns] unit of `TIMEOUT`
-
-MIT_MODE = 1
-
-_COUNTS = frozenset({MST_ID, ESC_ID, TIMEOUT, CTRL_MODE, 13, 14, 15, 16, CAN_BR, 36})
-"""Registers of whole numbers; the others are single-precision numbers."""
+ESC_ID, GEAR, P_MOTOR, X_OUT = 8, 20, 80, codec.LAST
 
 _WRITABLE = frozenset({*range(11), *range(21, 36)})
 _KNOWN = frozenset({*range(37), *range(50, 57), *range(59, 66), P_MOTOR, X_OUT})
@@ -60,20 +43,20 @@ class EmulatedRegisters:
         if len(data) < 4 or data[0] | data[1] << 8 != self._node:
             return None
         command, register = data[2], data[3]
-        if command == REFRESH:
+        if command == codec.REFRESH:
             self._refresh()
-        elif command == SAVE:
+        elif command == codec.SAVE:
             return data[:4].ljust(8, b"\0")
-        elif register in _KNOWN and command == READ:
+        elif register in _KNOWN and command == codec.READ:
             if register in (P_MOTOR, X_OUT):
                 self.values[register] = self._position()
             return data[:4] + self._packed(register)
-        elif register in _WRITABLE and command == WRITE and len(data) == 8:
-            self.values[register] = struct.unpack_from("<I" if register in _COUNTS else "<f", data, 4)[0]
+        elif register in _WRITABLE and command == codec.WRITE and len(data) == 8:
+            self.values[register] = struct.unpack_from("<I" if register in codec.COUNTS else "<f", data, 4)[0]
             self._written(register)
             return data[:4] + self._packed(register)
         return None
 
     def _packed(self, register: int) -> bytes:
         value = self.values[register]
-        return struct.pack("<I", int(value)) if register in _COUNTS else struct.pack("<f", value)
+        return struct.pack("<I", int(value)) if register in codec.COUNTS else struct.pack("<f", value)

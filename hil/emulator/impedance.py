@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from hil.codecs.field import Field
+from hil.drives.linear_ranges import linear
+from hil.drives.wire import chained
 from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
 from hil.loop.clock import SECOND
@@ -71,6 +74,16 @@ class Impedance:
         if not isfinite(position):
             position, velocity = 0.0, 0.0
         return position - self.zero, velocity, self._motor.torque() if self._motor.enabled else 0.0
+
+
+def number_in(field: Field, data: bytes, largest: float) -> float:
+    """The number in a field that spans the range from -largest to largest."""
+    return chained(linear(largest, field), field.read(data))
+
+
+def written(field: Field, data: bytes, number: float, largest: float) -> bytes:
+    """The payload with a number in such a field, rounded down and cut off at the ends of the range."""
+    return field.written(data, min(field.mask, max(0, int((number + largest) * field.mask / (2 * largest)))))
 
 
 MINI_CHEETAH = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500.0, "kd": 5.0}

@@ -1,28 +1,26 @@
 """An emulated RobStride motor: classic frames with ids of 29 bits that hold torque, faults and mode.
 
-Id = kind << 24 | data << 8 | target. Each command to the motor gets one feedback frame.
+Each command to the motor gets one feedback frame.
 
-Source: manual of CyberGear; RobStride's SampleProgram; canTimeout as in the manual of RobStride: after its time without
-a frame the motor goes to mode reset.
+Source: as of `hil.codecs.robstride`; canTimeout as in the manual of RobStride: after its time without a frame the motor
+goes to mode reset.
 """
 
 import struct
 
+from hil.codecs import robstride as codec
+from hil.codecs.robstride import CAN_TIMEOUT, RESET, RUN, RUN_MODE
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import Impedance, ImpedanceCommand, ranges_of
+from hil.emulator.impedance import Impedance, ImpedanceCommand, number_in, ranges_of, written
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
 
-GET_ID, MOTION, FEEDBACK, ENABLE, STOP, SET_ZERO, READ, WRITE = 0, 1, 2, 3, 4, 6, 17, 18
-RESET, RUN = 0, 2
-RUN_MODE, TORQUE_LIMIT, POSITION, CURRENT, VELOCITY, VOLTAGE, TIMEOUT = (
-    0x7005, 0x700B, 0x7019, 0x701A, 0x701B, 0x701C, 0x7028,
-)  # fmt: skip
-PER_SECOND = 20_000  # steps of canTimeout in a second
+TORQUE_LIMIT, POSITION, CURRENT, VELOCITY = 0x700B, 0x7019, 0x701A, 0x701B  # further parameters
 EXTENDED, TARGET = 1 << 29, 0xFF
 MCU = 0x5256_7354_0000_0000  # upper half of the 64-bit number of the processor
+COMMANDS = codec.MOTION, codec.ENABLE, codec.STOP, codec.SET_ZERO, codec.WRITE  # kinds that get feedback
 
 
 class RobStride(EmulatedDrive):
@@ -53,9 +51,9 @@ class RobStride(EmulatedDrive):
     def boot(self) -> None:
         self.mode, self.fault = RESET, 0
         self._impedance.restart()
-        self._values = {RUN_MODE: 0, TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
+        self._values = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
         if not self.option("parameters", True):
-            del self._values[TIMEOUT]
+            del self._values[CAN_TIMEOUT]
 
     def halt(self) -> None:
         self._off()
@@ -71,101 +69,78 @@ class RobStride(EmulatedDrive):
         if not self.station.powered or frame.remote or len(frame.data) != 8:
             return
         kind, data = frame.id >> 24 & 0x1F, frame.id >> 8 & 0xFFFF
-        if kind != MOTION:  # it has its torque there
+        if kind != codec.MOTION:  # it has its torque there
             self._host = data & 0xFF
-        host = self._host
         self._watchdog.feed()
-        if kind == MOTION:
-            self._move(data, frame.data)
-        if kind == GET_ID:
-            self.send(node_id(GET_ID, 0, self.settings.node, 0xFE), struct.pack("<Q", MCU | self.settings.node))
-        elif kind == READ:
-            self._answer(host, frame.data)
-        elif self._does(kind, frame.data):
-            self._report(host)
+        if kind == codec.GET_ID:
+            identity = codec.identifier(codec.GET_ID, self.settings.node, 0xFE)
+            self.send(identity, struct.pack("<Q", MCU | self.settings.node))
+        elif kind == codec.READ:
+            self._answer(frame)
+        elif kind in COMMANDS:
+            self._obey(kind, frame)
+            self._report()
 
-    def _does(self, kind: int, data: bytes) -> bool:
-        """Carries out a command; returns whether it gets feedback."""
-        if kind == ENABLE:
+    def _obey(self, kind: int, frame: Frame) -> None:
+        if kind == codec.MOTION:
+            self._move(frame.id.to_bytes(4, "big") + frame.data)
+        elif kind == codec.ENABLE:
             if not self.fault and not self.refuses:
                 self.mode = RUN
                 self.motor.enable(0.0)
                 self._start_watchdog()
-        elif kind == STOP:
+        elif kind == codec.STOP:
             self._off()
-            if data[0] == 1:
+            if frame.data[0] == 1:
                 self.fault = 0
-        elif kind == SET_ZERO:
+        elif kind == codec.SET_ZERO:
             self._impedance.set_zero()
-        elif kind == WRITE:
-            index, _, value = struct.unpack("<HHI", data)
-            if index in self._values:
-                self._values[index] = value & 0xFF if index == RUN_MODE else value
-                self._start_watchdog()
-        return kind in (MOTION, ENABLE, STOP, SET_ZERO, WRITE)
+        elif (change := codec.parameter(frame.id, frame.data)) is not None and change.number in self._values:
+            self._values[change.number] = change.value & 0xFF if change.number == RUN_MODE else change.value
+            self._start_watchdog()
 
     def _start_watchdog(self) -> None:
-        steps = self._values.get(TIMEOUT, 0) if self.mode == RUN and self.option("watchdog", True) else 0
+        steps = self._values.get(CAN_TIMEOUT, 0) if self.mode == RUN and self.option("watchdog", True) else 0
         self._watchdog.stop()
-        self._watchdog.start(steps * SECOND // PER_SECOND)
+        self._watchdog.start(steps * SECOND // codec.TIMEOUT_STEPS)
 
-    def _move(self, torque: int, data: bytes) -> None:
-        position, velocity, kp, kd = struct.unpack(">4H", data)
-        largest = self._torque * self.torque_table
+    def _move(self, whole: bytes) -> None:
+        """Obeys a motion command, given as its id and its payload."""
+        data = whole[4:]
         self._impedance.wanted = ImpedanceCommand(
-            both_sides(position, self._position),
-            both_sides(velocity, self._velocity),
-            self._kp * kp / 0xFFFF,
-            self._kd * kd / 0xFFFF,
-            both_sides(torque, largest),
+            number_in(codec.POSITION, data, self._position),
+            number_in(codec.VELOCITY, data, self._velocity),
+            self._kp * codec.COMMAND_STIFFNESS.read(data) / codec.COMMAND_STIFFNESS.mask,
+            self._kd * codec.COMMAND_DAMPING.read(data) / codec.COMMAND_DAMPING.mask,
+            number_in(codec.COMMAND_TORQUE._replace(first=1), whole, self._torque * self.torque_table),
         )
         if self.mode == RUN and self._values[RUN_MODE] == 0:
             self._impedance.regulate()
 
-    def _report(self, host: int) -> None:
+    def _report(self) -> None:
         position, velocity, torque = self._impedance.motion()
-        end = self._position
-        values = (
-            in_16_bits((position + end) % (2 * end) - end, end),
-            in_16_bits(velocity, self._velocity),
-            in_16_bits(torque, self._torque * self.torque_table),
-            min(0xFFFF, max(0, round(10 * self.temperature()))),
-        )
-        state = self.mode << 6 | self.fault
-        self.send(node_id(FEEDBACK, state, self.settings.node, host), struct.pack(">4H", *values))
+        end, hot = self._position, round(codec.TEMPERATURE_STEP * self.temperature())
+        data = codec.TEMPERATURE.written(bytes(codec.SIZE), min(codec.TEMPERATURE.mask, max(0, hot)))
+        data = written(codec.POSITION, data, (position + end) % (2 * end) - end, end)
+        data = written(codec.VELOCITY, data, velocity, self._velocity)
+        data = written(codec.TORQUE, data, torque, self._torque * self.torque_table)
+        faults = self.fault << 16
+        self.send(codec.feedback_identifier(self.settings.node, self._host, self.mode) | faults, data)
 
-    def _answer(self, host: int, data: bytes) -> None:
+    def _answer(self, frame: Frame) -> None:
         """Answers a read; bit 16 of the id says that there is no such parameter."""
-        (index,) = struct.unpack_from("<H", data)
+        index = codec.PARAMETER.read(frame.data) & 0xFFFF
         position, velocity, _ = self._impedance.motion()
-        measured = {
-            POSITION: position, VELOCITY: velocity, CURRENT: 0.0,
-            VOLTAGE: self.voltage(48.0),
-        }  # fmt: skip
+        measured = {POSITION: position, VELOCITY: velocity, CURRENT: 0.0, codec.BUS_VOLTAGE: self.voltage(48.0)}
         value = _bits(measured[index]) if index in measured else self._values.get(index)
-        identity = node_id(READ, int(value is None), self.settings.node, host)
-        self.send(identity, struct.pack("<HHI", index, 0, value or 0))
+        identity = codec.identifier(codec.READ, (value is None) << 8 | self.settings.node, self._host)
+        self.send(identity, codec.write_parameter(index, value or 0))
 
     def _off(self) -> None:
         self._impedance.stop()
         self._watchdog.stop()
         self.mode = RESET
         self.motor.disable()
-
-
-def node_id(kind: int, state: int, node: int, target: int) -> int:
-    """Id of a frame of a motor: its state is in bits 16 to 23."""
-    return kind << 24 | state << 16 | node << 8 | target
-
-
-def both_sides(number: int, most: float) -> float:
-    """Value of 16 bits that span the range from -most to most."""
-    return (number / 0xFFFF * 2 - 1) * most
-
-
-def in_16_bits(value: float, most: float) -> int:
-    """Inverse of `both_sides`, cut off at the ends."""
-    return min(0xFFFF, max(0, int((value / most + 1) / 2 * 0xFFFF)))
 
 
 def _bits(value: float) -> int:

@@ -38,7 +38,6 @@ from hil.session.logbook import Logbook
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import MissedTicks, OutlierReports, Reporter
 from hil.session.summary import bus_states, drive_states, outcome, save_drawing, timing_figures
-from hil.session.tick_choice import tick_in_c
 from hil.tick.rig import TickRig
 from hil.tick.stretch import Stretch
 from servoctl.assembly.ending import why_missed
@@ -144,9 +143,7 @@ class HilRun:
         )
         limits = Limits(settings.drives, settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
-        self.facts["tick"] = tick_in_c(
-            self.rig, setup, self.controller, self.stages, limits, self.recorder.frame_records
-        )
+        self.facts["tick"] = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)
         self._outliers = OutlierReports(setup.loop, self.reporter)
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self.logbook = Logbook(

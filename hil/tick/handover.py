@@ -1,6 +1,8 @@
 """How the state of a run goes from the Python tick to the tick in C, and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,15 @@ from hil.sensing.scale import ScaleMemory
 from hil.sensing.sensing import Sensing, SensingState
 from hil.sensing.window import Quick, WindowState
 from hil.tick.machine import CompiledTick
+
+# arrays of the fields of `Sample`, of an accepted one, of `ScaleMemory`, of the rest of `AxisMemory`, and of `Quick`
+SAMPLE = "position", "velocity", "torque", "sample_time"
+ACCEPTED = "accepted_position", "accepted_velocity", "accepted_torque", "accepted_time"
+SCALE = "scale_since", "scale_start", "scale_moved", "scale_path", "scale_beyond"
+AXIS = "seen", "travel", "still_since"
+QUICK = "quick_elapsed", "quick_moved", "quick_sent"
+HALF = "half_elapsed", "half_moved", "half_sent"  # the same of half a window
+WINDOW = "window_elapsed", "moved", "sent", "made", "least", "most", "where", "beyond", "lacking"
 
 
 def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
@@ -31,92 +42,90 @@ def load(
     state = sensing.state
     if not (state.steady and in_order(drives, nodes)):
         return False
-    x, k = machine.numbers, machine.times
-    x["q"][:], x["v"][:], k["now"][0] = state.q, state.v, state.now
-    k["sync"][0], k["sync_before"][0] = state.syncs[:2]
-    k["asked"][0], k["asked_before"][0] = state.commands[:2]
-    x["rates"][:], x["before"][:] = state.rates, state.before
-    for i, (node, memory, scale) in enumerate(zip(nodes, state.memories, state.scales, strict=True)):
-        sample, accepted = node.sample, memory.accepted
-        if sample is None or accepted is None or memory.rejected:
-            return False
-        x["position"][i], x["velocity"][i], x["torque"][i], k["sample_time"][i] = sample
-        x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i] = accepted
-        x["travel"][i], k["still_since"][i], k["seen"][i] = memory.travel, memory.moved, memory.seen
-        k["scale_since"][i], x["scale_start"][i], x["scale_moved"][i], x["scale_path"][i], k["scale_beyond"][i] = scale
-        x["next_torque"][i] = node.next_torque
+    if any([memory.accepted is None or memory.rejected for memory in state.memories]):
+        return False
+    _put_columns(machine, SAMPLE, [node.sample for node in nodes])
+    _put_columns(machine, ACCEPTED, [memory.accepted for memory in state.memories])
+    _put_columns(machine, SCALE, state.scales)
+    _put_columns(machine, AXIS, [(memory.seen, memory.travel, memory.moved) for memory in state.memories])
+    for i, node in enumerate(nodes):
         if node.unwrapping is not None:
-            x["wrapped"][i], x["added"][i] = node.unwrapping.last, node.unwrapping.added
-    x["gauges"].reshape(len(GAUGES), -1)[:, : len(drives)] = np.transpose([drive.gauges for drive in drives])
-    k["alive"][:] = [drive.alive for drive in drives]
-    x["previous"][:], k["limits_time"][0] = limits.previous, limits.last
+            machine.arrays["wrapped"][i], machine.arrays["added"][i] = node.unwrapping.last, node.unwrapping.added
+    machine.arrays["gauges"].reshape(len(GAUGES), -1)[:, : len(drives)] = np.transpose([d.gauges for d in drives])
+    single = {
+        "q": state.q, "v": state.v, "now": state.now, "rates": state.rates, "before": state.before,
+        "sync": state.syncs[0], "sync_before": state.syncs[1], "asked": state.commands[0],
+        "asked_before": state.commands[1], "next_torque": [node.next_torque for node in nodes],
+        "alive": [drive.alive for drive in drives], "previous": limits.previous, "limits_time": limits.last,
+    }  # fmt: skip
+    _put(machine, single, single.values())
     if sensing.tracking is not None:
         _load_window(machine, sensing.tracking.window)
     return True
 
 
+def _put(machine: CompiledTick, names: Iterable[str], values: Iterable[Any]) -> None:
+    for name, value in zip(names, values, strict=True):
+        machine.arrays[name][:] = value
+
+
+def _put_columns(machine: CompiledTick, names: Sequence[str], rows: Iterable[Any]) -> None:
+    """Writes the fields of one object per node, each into an array."""
+    _put(machine, names, zip(*rows, strict=True))
+
+
+def _columns(machine: CompiledTick, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Inverse of `_put_columns`."""
+    return zip(*[machine.arrays[name].tolist() for name in names], strict=True)
+
+
 def _load_window(machine: CompiledTick, window: WindowState) -> None:
-    x = machine.numbers
-    x["window_elapsed"][0], x["moved"][:], x["sent"][:] = window.elapsed, window.moved, window.sent
-    x["made"][:] = window.made
-    x["least"][:], x["most"][:], x["where"][:] = window.least, window.most, window.where
-    x["half_elapsed"][0] = -1.0
-    if window.half is not None:
-        x["half_elapsed"][0], x["half_moved"][:], x["half_sent"][:] = window.half
-    x["quick_elapsed"][0], x["quick_moved"][:], x["quick_sent"][:] = window.quick
-    k, m = machine.times, len(window.sent)
-    k["beyond"][0], k["lacking"][0], k["windows"][0] = window.beyond, window.lacking, len(window.last)
-    k["arrivals"][:m], k["arrivals"][m:] = window.arrivals
-    x["before_u"][:], x["before_d"][:] = window.before
-    for i, (d, allowed) in enumerate(window.last):
-        x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = d, allowed
+    x, m = machine.arrays, len(window.sent)
+    _put(machine, WINDOW, (window.elapsed, window.moved, window.sent, window.made, window.least, window.most,
+                           window.where, window.beyond, window.lacking))  # fmt: skip
+    _put(machine, QUICK, window.quick)
+    _put(machine, HALF, window.half or (-1.0, 0.0, 0.0))
+    _put(machine, ("before_u", "before_d", "arrivals"), (*window.before, [*chain(*window.arrivals)]))
+    x["windows"][0] = len(window.last)
+    for i, pair in enumerate(window.last):
+        x["last"][i * m : (i + 1) * m], x["last_allowed"][i * m : (i + 1) * m] = pair
 
 
 def _stored_window(machine: CompiledTick) -> WindowState:
     """The window as C has gathered it, and what it keeps of the windows before."""
-    x, k, m = {name: array.copy() for name, array in machine.numbers.items()}, machine.times, machine.tick.m
-    half = float(x["half_elapsed"][0])
-    before = None if half < 0.0 else (half, x["half_moved"], x["half_sent"])
-    last = [(x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, int(k["windows"][0]) * m, m)]
-    quick = Quick(float(x["quick_elapsed"][0]), x["quick_moved"], x["quick_sent"])
-    arrivals = k["arrivals"].tolist()
+    x, m = {name: array.copy() for name, array in machine.arrays.items()}, machine.tick.m
+    single = "window_elapsed", "half_elapsed", "quick_elapsed", "beyond", "lacking", "windows"
+    elapsed, half, quick, beyond, lacking, windows = (x[name][0].item() for name in single)
+    last = [(x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, windows * m, m)]
+    arrivals = x["arrivals"].tolist()
     return WindowState(
-        float(x["window_elapsed"][0]), x["moved"], x["sent"], x["made"], x["least"], x["most"], before, x["where"],
-        int(k["beyond"][0]), int(k["lacking"][0]), last, quick, (arrivals[:m], arrivals[m:]),
+        elapsed, x["moved"], x["sent"], x["made"], x["least"], x["most"],
+        None if half < 0.0 else (half, x["half_moved"], x["half_sent"]), x["where"], beyond, lacking, last,
+        Quick(quick, x["quick_moved"], x["quick_sent"]), (arrivals[:m], arrivals[m:]),
         (x["before_u"].tolist(), x["before_d"].tolist()),
     )  # fmt: skip
 
 
 def store_positions(machine: CompiledTick, nodes: Sequence[Node]) -> None:
     """Takes back where the drives are in the ranges of their frames; they get their last frames afterwards."""
-    wrapped, added = machine.numbers["wrapped"].tolist(), machine.numbers["added"].tolist()
-    for node, last, more in zip(nodes, wrapped, added, strict=True):
+    for node, (last, added) in zip(nodes, _columns(machine, ("wrapped", "added")), strict=True):
         if node.unwrapping is not None:
-            node.unwrapping.last, node.unwrapping.added = last, more
+            node.unwrapping.last, node.unwrapping.added = last, added
 
 
 def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> None:
     """Takes the state back from C; the nodes already know their last frames."""
-    x = {name: array.tolist() for name, array in machine.numbers.items()}
-    k = {name: array.tolist() for name, array in machine.times.items()}
-    memories, scales = [], []
-    for i, node in enumerate(nodes):
-        node.sample = Sample(x["position"][i], x["velocity"][i], x["torque"][i], k["sample_time"][i])
-        accepted = Sample(
-            x["accepted_position"][i], x["accepted_velocity"][i], x["accepted_torque"][i], k["accepted_time"][i]
-        )
-        memories.append(AxisMemory(accepted, k["seen"][i], 0, x["travel"][i], k["still_since"][i]))
-        scales.append(
-            ScaleMemory(
-                k["scale_since"][i], x["scale_start"][i], x["scale_moved"][i], x["scale_path"][i], k["scale_beyond"][i]
-            )
-        )
-    syncs, commands = (k["sync"][0], k["sync_before"][0]), (k["asked"][0], k["asked_before"][0])
-    q, v = np.array(x["q"]), np.array(x["v"])
-    received = k["sample_time"][: len(nodes)]
+    x = {name: array.tolist() for name, array in machine.arrays.items()}
+    for node, sample in zip(nodes, _columns(machine, SAMPLE), strict=True):
+        node.sample = Sample(*sample)
+    kept = zip(_columns(machine, ACCEPTED), _columns(machine, AXIS), strict=True)
+    memories = [AxisMemory(Sample(*accepted), seen, 0, travel, moved) for accepted, (seen, travel, moved) in kept]
+    scales = [ScaleMemory(*scale) for scale in _columns(machine, SCALE)]
+    syncs, commands = (*x["sync"], *x["sync_before"]), (*x["asked"], *x["asked_before"])
+    q, v, received = np.array(x["q"]), np.array(x["v"]), x["sample_time"][: len(nodes)]
     sensing.resume(
-        SensingState(q, v, k["now"][0], syncs, commands, received, memories, scales, x["rates"], x["before"])
+        SensingState(q, v, x["now"][0], syncs, commands, received, memories, scales, x["rates"], x["before"])
     )
-    limits.previous, limits.last = x["previous"], k["limits_time"][0]
+    limits.previous, limits.last = x["previous"], x["limits_time"][0]
     if sensing.tracking is not None:
         sensing.tracking.resume(_stored_window(machine))

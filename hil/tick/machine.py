@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hil.assembly.prepare import RigSetup
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.quantities import GAUGES
 from hil.drives.wire import Wire
@@ -15,11 +16,11 @@ from hil.loop.controller import Controller
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule
 from hil.sensing import arrival, plausibility, scale, tracking
-from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import TrackingMonitor
-from hil.tick.tables import fill_encoding, fill_message, watched_ids
+from hil.tick.tables import fill_encoding, fill_message, watched_ids, wires_of
 from servoctl.engine.ccode import CSource, Entry
+from servoctl.errors import CompileError
 from servoctl.types import Array, Status
 
 _FOLDER = Path(__file__).parent / "c"
@@ -41,9 +42,40 @@ TICK = ("common.c", "frames.c", "window.c", "sense.c", "tick.c")  # the files of
 HEADERS = ("tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 
 
+ARRAYS = "/* STATE and RESULTS of hil.tick.machine */"  # where they are declared in `c/tick.h`
+KINDS = {"double": float, "long long": np.int64, "int": np.int32}
+BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integers", "times", "kept_times")}
+"""Kind -> members of the struct: length of the block of the state, the block, and the block before the tick."""
+STATE = {
+    "double": {
+        "n": "q v law_q law_v moved half_moved quick_moved",
+        "m": "sent made least most where half_sent quick_sent before_u before_d carried previous",
+        "channels": "position velocity torque next_torque accepted_position accepted_velocity accepted_torque travel "
+        "rates before scale_start scale_moved scale_path wrapped added",
+        "1": "window_elapsed half_elapsed quick_elapsed",
+        "windows": "last last_allowed",  # of the last windows, the oldest first
+        "gauges": "gauges",  # temperatures, supply and load of each node, in the order of `GAUGES`
+    },
+    "long long": {
+        "1": "now sync sync_before asked asked_before limits_time due began written beyond lacking windows",
+        "m": "alive",
+        "channels": "sample_time accepted_time seen still_since scale_since scale_beyond",
+        "2 m": "arrivals",  # of short windows, then of long ones
+    },
+}
+"""Kind -> size -> arrays that are kept until a tick is complete: of each kind one block. Times are in ns."""
+RESULTS = {
+    "double": {"m": "torques raw allowed silences", "channels": "ages displacements slack expected"},
+    "int": {"m": "clamped"},
+}
+"""Kind -> size -> arrays with the results of a tick."""
+
+
 def header() -> str:
     """Tables, state and functions in C."""
-    return text(*HEADERS)
+    members = [(kind, names) for table in (STATE, RESULTS) for kind, each in table.items() for names in each.values()]
+    declared = "\n  ".join(f"{kind} {', '.join(f'*{name}' for name in names.split())};" for kind, names in members)
+    return text(*HEADERS).replace(ARRAYS, declared)
 
 
 def source() -> str:
@@ -74,132 +106,52 @@ class CompiledTick:
     """A `tick` of `c/tick.h` with its arrays.
 
     Args:
-        drives: In the order of the actuators.
-        nodes: Drives, then encoder nodes.
-        wires: What their frames mean.
-        buses: Name of each bus -> its number.
-        sensing: Computes q and v.
-        prediction: Predicts the model's motion.
+        setup: The config, ready for drives.
         controller: Evaluates the law.
-        period: Period of the loop [s].
-        rules: What is judged at every tick.
-        predicts: Whether the law gets the predicted state.
-        stops_on: Codes of the statuses of the law that stop the run.
-
-    Attributes:
-        numbers: Name -> array of doubles.
-        times: Name -> array of whole numbers, mostly times [ns].
+        wires: What the frames of each node mean.
     """
 
-    def __init__(
-        self,
-        drives: Sequence[Drive],
-        nodes: Sequence[Node],
-        wires: Sequence[Wire],
-        buses: Mapping[str, int],
-        sensing: Sensing,
-        prediction: Prediction,
-        controller: Controller,
-        period: float,
-        rules: Sequence[Rule],
-        predicts: bool,
-        stops_on: frozenset[int],
-    ) -> None:
+    def __init__(self, setup: RigSetup, controller: Controller, wires: Sequence[Wire]) -> None:
         # ffi: cffi of the functions
         # functions: the functions of `c/tick.h`
         self.ffi, self.functions = library()
         self.wires = wires  # what the frames of each node mean
         self.tick: Any = self.ffi.new("tick *")  # the struct in C
+        self.arrays: dict[str, Array] = {}  # name -> array of `STATE` or `RESULTS`
         self._kept: list[Any] = []
-        n, m = len(controller.tick.q), len(drives)
-        self._sizes(n, m, len(nodes))
-        self._settings(sensing, period, predicts)
-        self._law(controller, stops_on)
+        nodes, sensing = (*setup.drives, *setup.sensors), setup.sensing
+        buses = {name: number for number, name in enumerate(setup.settings.buses)}
+        self._make_arrays(len(controller.tick.q), len(setup.drives), len(nodes))
+        self._settings(sensing, setup.bounds.period, setup.settings.values.prediction)
+        law = setup.loop.system.law
+        self._law(controller, frozenset() if law is None else law.stops_on)
         self._channels(nodes, buses, sensing)
-        self._drives(drives, wires, nodes, buses)
-        self.take_rules(rules)
+        self._drives(setup.drives, wires, nodes, buses)
+        self.take_rules(setup.rules)
         for name, entry in (
-            ("predict", prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
+            ("predict", setup.prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
         ):  # fmt: skip
             self._kept.append(entry)  # C calls it on its own arrays
             self.connect(getattr(self.tick, name), entry.entry)  # type: ignore[union-attr]
 
-    def _sizes(self, n: int, m: int, channels: int) -> None:
-        """Makes all arrays."""
-        tick = self.tick
+    def _make_arrays(self, n: int, m: int, channels: int) -> None:
+        """Makes all arrays of `STATE` and `RESULTS`; the struct points to them."""
+        tick, sizes = self.tick, {"n": n, "m": m, "channels": channels, "1": 1, "2 m": 2 * m}
+        sizes |= {"windows": tracking.COMES_WITHIN * m, "gauges": len(GAUGES) * channels}
         tick.n, tick.m, tick.channels = n, m, channels
-        kept = dict.fromkeys(("q", "v", "law_q", "law_v", "moved", "half_moved", "quick_moved"), n)
-        kept |= dict.fromkeys(
-            (
-                "sent",
-                "made",
-                "least",
-                "most",
-                "half_sent",
-                "quick_sent",
-                "before_u",
-                "before_d",
-                "where",
-                "carried",
-                "previous",
-            ),
-            m,
-        )
-        kept |= dict.fromkeys(("window_elapsed", "half_elapsed", "quick_elapsed"), 1)
-        of_channels: tuple[str, ...] = (
-            "accepted_position",
-            "accepted_velocity",
-            "accepted_torque",
-            "travel",
-            "rates",
-            "before",
-        )
-        of_channels += ("scale_start", "scale_moved", "scale_path")
-        kept |= dict.fromkeys(
-            (*of_channels, "wrapped", "added", "position", "velocity", "torque", "next_torque"), channels
-        )
-        kept |= dict.fromkeys(("last", "last_allowed"), tracking.COMES_WITHIN * m)
-        kept |= {"gauges": len(GAUGES) * channels}
-        single = (
-            "now",
-            "sync",
-            "sync_before",
-            "asked",
-            "asked_before",
-            "limits_time",
-            "due",
-            "began",
-            "written",
-            "beyond",
-            "lacking",
-            "windows",
-        )
-        times = dict.fromkeys(single, 1) | dict.fromkeys(
-            ("accepted_time", "seen", "still_since", "sample_time", "scale_since", "scale_beyond"), channels
-        )
-        times |= {"alive": m, "arrivals": 2 * m}
-        self.numbers, block = self._block(kept, float)
-        self.times, moments = self._block(times, np.int64)
-        tick.doubles, tick.integers = len(block), len(moments)
-        tick.numbers, tick.times = self.pointer("double", block), self.pointer("long long", moments)
-        tick.kept_numbers = self.pointer("double", np.zeros_like(block))
-        tick.kept_times = self.pointer("long long", np.zeros_like(moments))
-        results = dict.fromkeys(("torques", "raw", "allowed"), m)
-        results |= {"silences": m} | dict.fromkeys(("ages", "displacements", "slack", "expected"), channels)
-        more, _ = self._block(results, float)
-        self.numbers |= more
-        self.clamped = np.zeros(m, dtype=np.int32)
-        tick.clamped = self.pointer("int", self.clamped)
-
-    def _block(self, sizes: Mapping[str, int], kind: type) -> tuple[dict[str, Array], Array]:
-        """Arrays one after the other in one block; the struct points to them."""
-        block: Array = np.zeros(sum(sizes.values()), dtype=kind)
-        parts, place = {}, 0
-        for name, size in sizes.items():
-            parts[name] = block[place : place + size]
-            setattr(self.tick, name, self.pointer("double" if kind is float else "long long", parts[name]))
-            place += size
-        return parts, block
+        for table, keeps in ((STATE, True), (RESULTS, False)):
+            for kind, groups in table.items():
+                parts = {name: sizes[size] for size, names in groups.items() for name in names.split()}
+                block: Array = np.zeros(sum(parts.values()), dtype=KINDS[kind])
+                ends = np.cumsum([0, *parts.values()]).tolist()
+                for name, first, last in zip(parts, ends, ends[1:], strict=False):
+                    self.arrays[name] = block[first:last]
+                    setattr(tick, name, self.pointer(kind, self.arrays[name]))
+                if keeps:
+                    counts, whole, kept = BLOCKS[kind]
+                    setattr(tick, counts, len(block))
+                    setattr(tick, whole, self.pointer(kind, block))
+                    setattr(tick, kept, self.pointer(kind, np.zeros_like(block)))
 
     def pointer(self, kind: str, array: Array) -> Any:
         """Address of an array, which is kept alive."""
@@ -288,7 +240,6 @@ class CompiledTick:
         for i, drive in enumerate(drives):
             place, each = tick.drive[i], drive.settings
             place.torque_limit, place.torque_rate_limit = each.torque_limit, each.torque_rate_limit
-            place.lower, place.upper = each.position_limits
         messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
         tick.message, tick.messages = self._array("tick_message", len(messages)), len(messages)
         for k, (i, message) in enumerate(messages):
@@ -324,3 +275,29 @@ class CompiledTick:
         """Why the last tick was given back; empty if it was not."""
         text = self.tick.trouble
         return "" if text == self.ffi.NULL else self.ffi.string(text).decode()
+
+
+ON_VM = "the law or the sensing does not run in C"
+
+
+def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | None, str]:
+    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
+    wires, why = wires_of((*setup.drives, *setup.sensors))
+    why = why or _obstacle(setup, controller)
+    if why:
+        return None, why
+    try:
+        return CompiledTick(setup, controller, wires), ""
+    except CompileError as error:
+        return None, str(error)
+
+
+def _obstacle(setup: RigSetup, controller: Controller) -> str:
+    """Why C cannot do the ticks of a config; empty if it can."""
+    sensing = setup.sensing
+    if sensing.filtered:
+        return "speeds are filtered from positions"
+    if sensing.displacements.rows is None:
+        return "the directions of the motors depend on the pose"
+    calls = setup.prediction.call, sensing.coordinates.call, controller.tick.evaluate
+    return "" if all(getattr(call, "entry", None) is not None for call in calls) else ON_VM

@@ -9,19 +9,22 @@ know cannot be wrong there. Stages, stop, heartbeats and records are Python's in
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from hil.assembly.prepare import RigSetup
 from hil.drives.quantities import GAUGES
 from hil.drives.wire import Feeds
 from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
+from hil.loop.controller import Controller
 from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
 from hil.safety.rules import Rule
 from hil.safety.stages import Stages
 from hil.tick import handover
-from hil.tick.machine import CompiledTick
+from hil.tick.machine import CompiledTick, machine_of
 from hil.tick.sockets import TickSockets, socket_buses
 from hil.tick.stretch import BETWEEN, READ, Stretch
 from hil.tick.tables import frame_reader
+from servoctl.errors import ConfigError
 from servoctl.types import Array
 
 GIVEN_BACK, UNKNOWN = -1, -2
@@ -44,32 +47,45 @@ class TickRig(CanRig):
     _pause = 0
     _rules: tuple[Rule, ...] = ()
 
-    def run_in_c(
+    def choose(
         self,
-        machine: CompiledTick,
+        setup: RigSetup,
+        controller: Controller,
         stages: Stages,
         limits: Limits,
         record: Callable[[memoryview], None],
-    ) -> None:
-        """From now on ordinary ticks of the task run in C.
+    ) -> str:
+        """Lets ordinary ticks run in C if the config and the machine allow it; returns what does them, in words.
 
         Args:
-            machine: Tables and state.
+            setup: The config, ready for drives.
+            controller: Evaluates the law.
             stages: Decides whether a tick is an ordinary one.
             limits: Last limits before a torque is sent.
             record: Records frames that C has received or sent.
+
+        Raises:
+            ConfigError: `hil.tick: c` cannot be had.
         """
+        tick = setup.settings.values.tick
+        if tick == "python":
+            return "Python, as the config says"
+        machine, why = machine_of(setup, controller)
+        if why and tick == "c":
+            raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
+        if machine is None:
+            return f"Python, because {why}"
         wires = machine.wires
         self.machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
         self._record = record
-        self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.clamped
-        self._numbers, self._times = machine.numbers, machine.times
+        self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.arrays["clamped"]
+        self._arrays = machine.arrays
         self._names = list(self._dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         commands = [wire.command.frame for wire in wires if wire.command is not None]
         self._templates = [(drive.settings.bus, like) for drive, like in zip(self._drives, commands, strict=True)]
         parts = ("position", "velocity", "torque", "displacements", "rates")
-        self._of_drives = [machine.numbers[part][: len(commands)] for part in parts]
+        self._of_drives = [machine.arrays[part][: len(commands)] for part in parts]
         self._now = self._dispatch.clock.now
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
@@ -77,6 +93,7 @@ class TickRig(CanRig):
         if buses and isinstance(clock, WallClock):
             pairs = [(d, w.command) for d, w in zip(self._drives, wires, strict=False) if w.command is not None]
             self.sockets = TickSockets(machine, buses, self._nodes, pairs, clock)
+        return "C" if self.sockets is None else "C, sockets included"
 
     def read(self, due: int, wait: int) -> Reading:
         self.decided = False
@@ -86,7 +103,7 @@ class TickRig(CanRig):
         if not self._goes_in_c():
             return super().read(due, wait)
         self._began = self._now()
-        self._due = self._times["due"][0] = due
+        self._due = self._arrays["due"][0] = due
         deadline = self._began + wait
         if self._truth is not None:
             self.true = self._truth()
@@ -115,7 +132,7 @@ class TickRig(CanRig):
         end = stretch.run(most, deadline, nanoseconds(stages.next_task_time), live)
         ticks, last = stretch.struct.ticks, stretch.struct.last
         if ticks:
-            self._command, self._written = self._numbers["carried"].copy(), int(self._times["written"][0])
+            self._command, self._written = self._arrays["carried"].copy(), int(self._arrays["written"][0])
             self._dispatch.unknown += stretch.struct.unknown
             self.ticks += ticks
             self.complete = True
@@ -209,7 +226,7 @@ class TickRig(CanRig):
             self._rules = rules
         encoded = zip(self._templates, machine.encoded(), strict=True)
         self._encoded = [(bus, like, frame_reader(memory)) for (bus, like), memory in encoded]
-        self._numbers["carried"][:], self._times["written"][0] = self._command, self._written
+        self._arrays["carried"][:], self._arrays["written"][0] = self._command, self._written
         self._last.clear()
         if self.sockets is not None:
             self.sockets.begin()
@@ -241,8 +258,8 @@ class TickRig(CanRig):
     def _reading(self) -> Reading:
         """State of the machine as C found it."""
         positions, velocities, torques, displacements, speeds = [part.tolist() for part in self._of_drives]
-        self.measured, self._sensed = positions + velocities + torques, int(self._times["now"][0])
-        x = self._numbers
+        self.measured, self._sensed = positions + velocities + torques, int(self._arrays["now"][0])
+        x = self._arrays
         return Reading(
             x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds,
             (), x["silences"].tolist(), torques, x["gauges"].reshape(len(GAUGES), -1).tolist(),
@@ -263,7 +280,7 @@ class TickRig(CanRig):
         stages.follow(tick, self.clamped)
         self.decided = self.complete = True
         self.ticks += 1
-        torques: Array = self._numbers["torques"].copy()
+        torques: Array = self._arrays["torques"].copy()
         return torques
 
     def _decides(self, elapsed: float, task_time: float) -> bool:
@@ -277,15 +294,15 @@ class TickRig(CanRig):
         if not self.decided:
             super().write(command)
             return
-        self._command = self._numbers["carried"].copy()
+        self._command = self._arrays["carried"].copy()
         if self.sockets is not None:
-            self._written = int(self._times["written"][0])
+            self._written = int(self._arrays["written"][0])
             self._record(self.sockets.records)
             self._fail(self.sockets)
             self._dispatch.keep_alive()
             return
         send = self._dispatch.send
-        self._written = self._times["written"][0] = self._now()
+        self._written = self._arrays["written"][0] = self._now()
         for bus, like, encoded in self._encoded:
             identity, data = encoded()
             send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
@@ -316,7 +333,7 @@ class TickRig(CanRig):
             self._dispatch.deliver(bus, frame)
         handover.store(self.machine, self._nodes, self._sensing, self._limits)
         if self.complete:
-            self._stages.resume(self._numbers["law_q"].copy(), self._numbers["rates"][: len(self._drives)].tolist())
+            self._stages.resume(self._arrays["law_q"].copy(), self._arrays["rates"][: len(self._drives)].tolist())
 
     def stop(self) -> None:
         if self._loaded:

@@ -8,8 +8,9 @@ from emulation import Bench, bench, drive_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hil.emulator.impedance import ranges_of
-from hil.emulator.mit import Mit, pack, unpack
+from hil.codecs import mit as codec
+from hil.emulator.impedance import number_in, ranges_of, written
+from hil.emulator.mit import Mit
 from hil.frame import Frame
 
 NODE = 4
@@ -35,16 +36,23 @@ def torque_frame(number: int) -> Frame:
     return Frame(NODE, bytes.fromhex("7fff7ff00000") + struct.pack(">H", number))
 
 
+def pack(value: float, low: float, high: float, bits: int) -> int:
+    """As `float_to_uint` of the makers' examples."""
+    return min(2**bits - 1, max(0, int((value - low) * (2**bits - 1) / (high - low))))
+
+
 @given(st.floats(-18.0, 18.0))
 def test_a_number_comes_back_within_one_bit(value: float) -> None:
-    assert abs(unpack(pack(value, -18.0, 18.0, 12), -18.0, 18.0, 12) - value) <= 36.0 / 4095
+    data = written(codec.TORQUE, bytes(6), value, 18.0)
+    assert abs(number_in(codec.TORQUE, data, 18.0) - value) <= 36.0 / 4095
 
 
-def test_golden_numbers() -> None:
-    assert pack(2.0, -18.0, 18.0, 12) == 0x8E3
-    assert pack(0.0, -18.0, 18.0, 12) == 0x7FF
-    assert unpack(0x7FF, -18.0, 18.0, 12) == pytest.approx(-18.0 / 4095)
-    assert pack(1e9, -18.0, 18.0, 12) == 0xFFF
+@pytest.mark.parametrize(("torque", "bits"), [(2.0, "08e3"), (0.0, "07ff"), (1e9, "0fff"), (-1e9, "0000")])
+def test_golden_numbers(torque: float, bits: str) -> None:
+    data = written(codec.TORQUE, bytes(6), torque, 18.0)
+    assert data.hex() == "00000000" + bits
+    if abs(torque) < 18.0:
+        assert number_in(codec.TORQUE, data, 18.0) == pytest.approx(torque, abs=36.0 / 4095)
 
 
 def test_it_sends_nothing_without_a_command() -> None:
@@ -94,7 +102,7 @@ def test_a_command_of_all_ones_is_a_special_frame() -> None:
 def test_the_position_wraps_or_saturates_as_configured(end: str, shown: float) -> None:
     host = host_of({"position_end": end}, ranges=RANGES | {"position": 0.4})
     (answer,) = host.ask(torque_frame(0x7FF))  # the motor stands at -0.5 rad
-    assert unpack(int.from_bytes(answer.data[1:3], "big"), -0.4, 0.4, 16) == pytest.approx(shown, abs=2e-5)
+    assert int.from_bytes(answer.data[1:3], "big") / 0xFFFF * 0.8 - 0.4 == pytest.approx(shown, abs=2e-5)
 
 
 def test_ranges_come_from_the_options_or_from_the_table_of_motors() -> None:

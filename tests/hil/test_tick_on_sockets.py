@@ -169,7 +169,7 @@ class Checked(HilRun):
         return in_order
 
     def _writes(self, elapsed: float, task_time: float) -> bool:
-        in_order, times, ffi = self._write(elapsed, task_time), self.machine.times, self.machine.ffi
+        in_order, times, ffi = self._write(elapsed, task_time), self.machine.arrays, self.machine.ffi
         if in_order:
             after, written = self._state(), int(times["written"][0])
             moments = int(times["began"][0]), int(times["now"][0]), int(times["limits_time"][0])

@@ -61,7 +61,7 @@ typedef struct { /* a measured displacement, and what a sample of it is checked 
 } tick_channel;
 
 typedef struct { /* a drive and its limits */
-  double torque_limit, torque_rate_limit, lower, upper;
+  double torque_limit, torque_rate_limit;
 } tick_drive;
 
 typedef struct { /* a row of hil.safety.rules */
@@ -85,7 +85,7 @@ typedef struct {
   const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
-  int law_size, rate_start, status_start, most_windows[2];
+  int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
   double quick, none_left, half, alone, shown, change; /* whether a torque arrives: hil.sensing.arrival */
@@ -95,23 +95,9 @@ typedef struct {
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
   long long *times, *kept_times;
-  double *q, *v, *accepted_position, *accepted_velocity, *accepted_torque, *travel, *rates, *before;
-  double *scale_start, *scale_moved, *scale_path;
-  double *position, *velocity, *torque, *next_torque;
-  double *moved, *sent, *made, *least, *most, *half_moved, *half_sent, *where, *window_elapsed, *half_elapsed;
-  double *last, *last_allowed; /* of the last windows, the oldest first */
-  double *quick_elapsed, *quick_moved, *quick_sent, *before_u, *before_d;
-  double *carried, *previous;
-  double *gauges; /* temperatures, supply and load of each node, in the order of hil.drives.quantities */
-  double *wrapped, *added; /* last position in the range of its frames, and what is added to it */
-  long long *now, *sync, *sync_before, *asked, *asked_before, *accepted_time, *seen, *still_since, *sample_time, *alive;
-  long long *scale_since, *scale_beyond;
-  long long *limits_time, *due, *began, *written, *beyond, *lacking, *windows;
-  long long *arrivals; /* of short windows, then of long ones */
-  /* results of a tick */
-  double *law_q, *law_v, *ages, *silences, *displacements, *torques, *controller_memory, *memory_start;
-  double *slack, *expected, *raw, *allowed;
-  int *clamped;
+  /* STATE and RESULTS of hil.tick.machine */
+  double *controller_memory;
+  const double *memory_start;
   double residual;
   const char *trouble;
 } tick;
