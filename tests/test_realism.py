@@ -8,10 +8,11 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import servoctl as sc
-from servoctl.assembly.gains import task_spacing
+from servoctl.assembly.gains import task_gains, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.assembly.timing import run_timing
 from servoctl.check.report import check
+from servoctl.linear import analyse, loop_margins
 from servoctl.linear.reserve import reserve
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.noise import tick_noise
@@ -231,14 +232,27 @@ def test_the_summary_and_check_list_the_active_effects(tmp_path: Path) -> None:
     assert report.values["gains"]["rest"]["delay"] == pytest.approx(1.5)
 
 
-def test_a_jitter_counts_by_its_longest_delay_wherever_gains_are_judged(tmp_path: Path) -> None:
+def test_a_jitter_counts_by_the_worse_of_its_ends_wherever_gains_are_judged(tmp_path: Path) -> None:
     """With one cycle of delay alpha = beta is stable up to 0.42616 / h = 42.6 1/s, on average up to 71 1/s."""
     problems = mass(tmp_path, POSITION % (43, 43), f"{{jitter: {H}}}", strict=False).problems
-    assert len(problems) == 1 and "task.rest: unstable at a period of 0.01 s (delay 1 cycle)" in problems[0]
+    assert len(problems) == 1 and "task.rest: unstable at a period of 0.01 s (delay 0 to 1 cycle)" in problems[0]
     run = mass(tmp_path, POSITION % (21, 21), f"{{jitter: {H}}}")
     sure = mass(tmp_path, POSITION % (21, 21), f"{{delay: {H}}}")
     assert reserve(run) == reserve(sure)
     assert run_timing(run.system, run.settings).worst == run_timing(sure.system, sure.settings)
+
+
+@pytest.mark.parametrize("share", [0.98, 1.02])
+def test_the_shortest_delay_counts_where_a_late_command_is_borne_better(tmp_path: Path, share: float) -> None:
+    """`z^2 - (1 - (1 - d) g) z + d g`, g = h / P: stable below 2 / (1 - 2 d), that is 2 at once, 4 a quarter late."""
+    run = mass(tmp_path, VELOCITY % (H / (2.0 * share)), f"{{jitter: {H / 4}}}", strict=False)
+    assert any("unstable at a period of 0.01 s (delay 0 to 0.25 cycle)" in text for text in run.problems) == (share > 1)
+    (row,) = task_gains(run.system, task_spacing(run.system, run.settings))
+    assert row.margin == pytest.approx(1.0 / share, rel=1e-6)
+    early, late = analyse(run).margins
+    assert (bool(early.actuators), bool(late.actuators)) == (share < 1, True)
+    assert reserve(run).gain_margin == pytest.approx(1.0 if share > 1 else 1.0 / share, rel=1e-2)
+    assert loop_margins(run).stable == (share < 1)
 
 
 def test_of_a_delay_that_is_predicted_the_jitter_is_left(tmp_path: Path) -> None:

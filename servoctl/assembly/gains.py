@@ -61,6 +61,8 @@ class Spacing:
         if self.h is None:
             return f"{self.method}, which chooses its steps"
         parts = [f"{name.replace('_', ' ')} {_cycles(number)}" for name, number in self.cycles.items() if number]
+        if self.timing.jitter:
+            parts[0] = parts[0].replace("delay", f"delay {self.timing.extremes[0].at(1.0).delay:.3g} to")
         return f"{self.word} of {self.h:g} s" + (f" ({', '.join(parts)})" if parts else "")
 
     @property

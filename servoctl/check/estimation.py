@@ -171,7 +171,7 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
 
 
 def _largest_gain(one: AttachedEstimator, damping: float, stiffness: float) -> float:
-    """Largest factor 1 + E at which a row is stable after the mean and after the longest delay.
+    """Largest factor 1 + E at which a row is stable after the shortest and after the longest delay.
 
     0 if it is unstable at 1, infinite above `MOST`.
     """

@@ -70,10 +70,11 @@ def _say(analysis: "Analysis") -> None:
     if len(analysis.robustness) > 1:
         simulated = _as_simulated(analysis.margins)
         say("\nrobustness: one parameter of the plant differs from the law's model")
-        if simulated is not None:
-            say(f"gain, phase, delay: the smallest margins of all inputs, {analysis.margins[simulated].timing}")
+        if simulated:
+            at = " and ".join(str(analysis.margins[i].timing) for i in simulated)
+            say(f"gain, phase, delay: the smallest margins of all inputs, {at}")
         titles = ["parameter", "error", "slowest pole [1/s]", "decay [s]", "least damping"]
-        titles += ["gain", "phase [deg]", "delay [s]"] * (simulated is not None)
+        titles += ["gain", "phase [deg]", "delay [s]"] * bool(simulated)
         say_table(titles, [_shifted_row(shifted, simulated) for shifted in analysis.robustness], numbers=4)
 
 
@@ -112,26 +113,27 @@ def _limit(value: float, unit: str = "") -> str:
     return f"unstable from {value:.4g}{unit} on" if math.isfinite(value) else "no limit"
 
 
-def _as_simulated(margins: "Sequence[Margins]") -> int | None:
-    """Index of the margins with the timing of the simulated run; None: there are none."""
-    return next((i for i, each in enumerate(margins) if not each.timing.on_drives), None)
+def _as_simulated(margins: "Sequence[Margins]") -> list[int]:
+    """Indices of the margins with the timing of the simulated run; with a jitter there are two."""
+    return [i for i, each in enumerate(margins) if not each.timing.on_drives]
 
 
-def _shifted_row(shifted: "Shifted", simulated: int | None) -> list[str]:
+def _shifted_row(shifted: "Shifted", simulated: list[int]) -> list[str]:
     """One line of the robustness table."""
     slowest, least = shifted.slowest, shifted.least_damped
     pole, _, _, decay = ["-"] * 4 if slowest is None else _row(slowest)[1:]
     damping = "-" if least is None else _row(least)[3]
     error = f"{100 * shifted.change:+.3g} %" if shifted.parameter else ""
     row = [shifted.parameter or "(none)", error, pole, decay, damping]
-    return row + ([] if simulated is None else _least(shifted.margins[simulated]))
+    return row + (_least([shifted.margins[i] for i in simulated]) if simulated else [])
 
 
-def _least(margins: "Margins") -> list[str]:
+def _least(margins: "Sequence[Margins]") -> list[str]:
     """The smallest gain, phase and delay margin of all inputs."""
-    if not margins.actuators:
+    if not all(each.actuators for each in margins):
         return ["-"] * 3
-    return [f"{min(getattr(one, kind) for one in margins.actuators):.4g}" for kind in ("gain", "phase", "delay")]
+    actuators = [one for each in margins for one in each.actuators]
+    return [f"{min(getattr(one, kind) for one in actuators):.4g}" for kind in ("gain", "phase", "delay")]
 
 
 def _row(mode: "Mode") -> list[str]:

@@ -98,18 +98,22 @@ def growth(row: RowFeedback, timing: Timing, h: float, method: str = "rk4") -> f
 
 
 def _radius(row: RowFeedback, timing: Timing, h: float, method: str) -> float:
-    gains = row.gains
     if timing.period is not None:
-        with np.errstate(all="ignore"):
-            closed = sampled(gains, timing.at(h))
-        if not np.isfinite(closed).all():
-            return np.inf  # of a period like 1e300 s
-        eigenvalues = np.asarray(np.linalg.eigvals(closed), dtype=complex)
-        # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
-        free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if timing.velocity_filter and len(gains) == 1 else []
-        return float(np.max(np.abs(np.delete(eigenvalues, free))))
+        return max(_radius_of_held(row, each, h) for each in timing.extremes)
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * row.poles))))
+
+
+def _radius_of_held(row: RowFeedback, timing: Timing, h: float) -> float:
+    gains = row.gains
+    with np.errstate(all="ignore"):
+        closed = sampled(gains, timing.at(h))
+    if not np.isfinite(closed).all():
+        return np.inf  # of a period like 1e300 s
+    eigenvalues = np.asarray(np.linalg.eigvals(closed), dtype=complex)
+    # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
+    free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if timing.velocity_filter and len(gains) == 1 else []
+    return float(np.max(np.abs(np.delete(eigenvalues, free))))
 
 
 @lru_cache(KEPT)
@@ -146,11 +150,15 @@ def overshoot(row: RowFeedback, timing: Timing) -> float:
     if row.speed <= 0.0:
         return 0.0
     if timing.period is not None:
-        step = sampled(row.gains, replace(timing, velocity_filter=None))
-    else:
-        companion = np.eye(len(row.gains), k=1)
-        companion[-1] = -np.array(row.gains)
-        step = transition(companion, SAMPLE / row.speed)
+        each = replace(timing, velocity_filter=None).extremes
+        return max(_swing(sampled(row.gains, one)) for one in each)
+    companion = np.eye(len(row.gains), k=1)
+    companion[-1] = -np.array(row.gains)
+    return _swing(transition(companion, SAMPLE / row.speed))
+
+
+def _swing(step: Array) -> float:
+    """How far the first state swings past zero from 1, by its map from sample to sample; 1 if it does not decay."""
     radius = float(np.max(np.abs(np.linalg.eigvals(step))))
     if radius >= 1.0:
         return 1.0

@@ -48,7 +48,7 @@ def loop_matrix(
 def largest_rate(
     observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, chosen: float = 0.0
 ) -> float:
-    """Largest L [1/s] that is stable after the mean and after the longest delay.
+    """Largest L [1/s] that is stable after the shortest and after the longest delay.
 
     0 if the loop is unstable without an observer, infinite above `LARGEST` per period.
 

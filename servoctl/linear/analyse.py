@@ -98,7 +98,10 @@ def _notes(run: Run, found: list[Mode]) -> list[str]:
     if friction is not None and any(friction.coulomb):
         notes.append("the linearisation includes viscous friction, but not dry (Coulomb) friction")
     if realism is not None and realism.timing.jitter:
-        notes.append(f"a jitter of up to {realism.timing.jitter:g} s counts by its longest delay")
+        notes.append(
+            f"a jitter of up to {realism.timing.jitter:g} s: the poles are those of the shortest or the longest delay, "
+            "whichever is less stable"
+        )
     if any(mode.stable is None for mode in found):
         notes.append("neutral: a pole within rounding of the limit (s = 0, |z| = 1) neither grows nor decays")
     if any(mode.z is not None for mode in found):

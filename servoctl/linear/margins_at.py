@@ -94,18 +94,19 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
     if not wanted:
         raise TaskError(f"loop_margins: the run has no {'drives' if drives else 'law'} (nothing has margins)")
     state, memory = state_at(run, at)
-    found = margins_at(run, state, memory, wanted[0], exact=run.system.estimator is None)
-    share = _share(run, drives)
-    if not found.actuators:
-        return LoopMargins(str(found.timing), False, 1.0, 1.0, 0.0, 0.0, None, share)
+    found = [margins_at(run, state, memory, timing, exact=run.system.estimator is None) for timing in wanted]
+    words, share = " and ".join(str(each.timing) for each in found), _share(run, drives)
+    if not all(each.actuators for each in found):
+        return LoopMargins(words, False, 1.0, 1.0, 0.0, 0.0, None, share)
+    actuators = [one for each in found for one in each.actuators]
     return LoopMargins(
-        str(found.timing),
+        words,
         True,
-        min(one.gain for one in found.actuators),
-        max(one.gain_down for one in found.actuators),
-        min(one.phase for one in found.actuators),
-        found.delay_margin if found.delay_margin is not None else 0.0,
-        found.gain_factor,
+        min(one.gain for one in actuators),
+        max(one.gain_down for one in actuators),
+        min(one.phase for one in actuators),
+        min(each.delay_margin or 0.0 for each in found),
+        min((each.gain_factor for each in found if each.gain_factor is not None), default=None),
         share,
     )
 

@@ -26,8 +26,8 @@ from servoctl.linear.sampled import (
     CIRCLE,
     DEADBEAT,
     ROUNDING,
-    LocalLoop,
     continuous_pole,
+    least_stable,
     means_of_clusters,
 )
 from servoctl.simulation.internal_dynamics import MARGINAL, RowErrors, chains, error_kernel
@@ -117,7 +117,7 @@ def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[
     around = local(run, at, memory)
     timing = run_timing(run.system, run.settings)
     assert timing.period is not None
-    z, right = np.linalg.eig(LocalLoop(around, timing).matrix)
+    z, right = np.linalg.eig(least_stable(around, timing).matrix)
     size, names = len(around.A), list(run.system.model.plant.coordinates)
     shares = np.real((around.S @ right[:size]) * (np.linalg.pinv(right)[:, :size] @ np.linalg.pinv(around.S)).T)
     clusters = _clusters(z)

@@ -21,7 +21,7 @@ from servoctl.errors import ConfigError
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode
-from servoctl.linear.sampled import LocalLoop, timings
+from servoctl.linear.sampled import least_stable, timings
 from servoctl.types import Array, State
 
 CHANGE = 0.1  # default change of a parameter, relative to its value
@@ -99,7 +99,7 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
 def _shifted(run: Run, at: State, x: Array, real: Array, parameter: str | None, change: float) -> Shifted:
     """Poles and margins with these plant parameters, at the state on its passive constraints nearest to x."""
     state, memory = nearest(run, at.t, x, real)
-    loop_at = LocalLoop(local(run, state, memory, real=real), run_timing(run.system, run.settings))
+    loop_at = least_stable(local(run, state, memory, real=real), run_timing(run.system, run.settings))
     margins = tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
     return Shifted(parameter, change, tuple(loop_at.poles), margins)
 

@@ -4,7 +4,7 @@
     s+ = A s + B w,  s = (dy, lagging torques, delayed commands, filter)         from sample to sample
 
 Design: only this module combines a timing with the linearised plant, by `laws.hold`; poles, margins and the factor on
-the gains all use it. A delay with jitter counts by its longest value.
+the gains all use it. With a jitter it takes the shortest delay and the longest as two loops.
 """
 
 import cmath
@@ -43,16 +43,17 @@ class Linear:
 def timings(run: Run) -> list[Timing]:
     """Timings to analyse, in simulation and on drives; none without a law. A sampled run comes last.
 
-    With an estimator it is not analysed on drives: its gains, its period and its delay are those of the simulation.
+    With a jitter the shortest delay and the longest are two timings. With an estimator the run is not analysed on
+    drives: its gains, its period and its delay are those of the simulation.
     """
     system, hil = run.system, None if run.loaded is None else run.loaded.config.hil
     if system.law is None or not system.model.m:
         return []
     simulated = run_timing(system, run.settings)
     if hil is None or system.estimator is not None:
-        return [simulated]
+        return [*simulated.extremes]
     drives = drives_timing(hil, system.model.plant)
-    return [simulated, drives] if simulated.period is None else [drives, simulated]
+    return [simulated, drives] if simulated.period is None else [drives, *simulated.extremes]
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,16 @@ class LocalLoop:
     def stable(self) -> bool:
         """Whether no pole is unstable; neutral poles are allowed."""
         return not grows(np.linalg.eigvals(self.matrix), self.timing.period)
+
+
+def least_stable(at: Local, timing: Timing) -> LocalLoop:
+    """The loop with a timing; with a jitter, after the shortest or the longest delay, whichever grows more."""
+    loops = [LocalLoop(at, each) for each in timing.extremes]
+    return (
+        loops[0]
+        if len(loops) == 1
+        else max(loops, key=lambda loop: float(np.abs(np.linalg.eigvals(loop.matrix)).max()))
+    )
 
 
 def continuous_pole(z: complex, period: float) -> complex:

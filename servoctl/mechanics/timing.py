@@ -1,8 +1,8 @@
 """When the commands of a loop act, and how far the actuators follow them: one value for law, analysis and simulation.
 
 Design: it is made once, from `run` and `realism` or from `hil`. Each view says what it is for. Laws, observers and
-estimators count on the mean delay; whatever judges stability counts on the longest. `simulation.realism` is the machine
-itself.
+estimators count on the mean delay; whatever judges stability does so after the shortest and after the longest delay,
+because either can be the worse one. `simulation.realism` is the machine itself.
 """
 
 import math
@@ -94,7 +94,7 @@ class Timing:
 
     @property
     def longest_delay(self) -> float:
-        """The delay that counts wherever stability is at stake [s]."""
+        """The delay that no command exceeds [s]."""
         return self.delay + self.jitter
 
     @property
@@ -114,8 +114,8 @@ class Timing:
 
     @property
     def extremes(self) -> tuple["Timing", ...]:
-        """The mean and the longest delay, one after the other, for a loop that counts on the mean."""
-        return (self, self.worst) if self.jitter else (self,)
+        """Every command acts after the shortest delay, or after the longest: a jitter is judged by both."""
+        return (replace(self, delay=max(self.delay, 0.0), jitter=0.0), self.worst) if self.jitter else (self,)
 
     @property
     def at_action(self) -> "Timing":

@@ -80,7 +80,7 @@ def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: i
     assert grows == [False, True]
 
 
-def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_longest_delay() -> None:
+def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_worst_delay() -> None:
     """The observer knows 1.5 ms; torques that act after 2 ms look to it like a disturbance."""
     sure, jittery = (Timing.of(0.001, ("F",), delay, jitter) for delay, jitter in ((0.0015, 0.0), (0.001, 0.001)))
     assert largest_rate(RowObserver(("x",), (True,), sure), 20.0, 100.0) == math.inf
