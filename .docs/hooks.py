@@ -11,7 +11,7 @@ import made
 import reference
 import shown
 from equations import Equations
-from made import ROOT, name_of, pages, pictures, stills
+from made import ROOT, has_gaps, name_of, pages, pictures, stills
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -31,13 +31,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     Raises:
         PluginError: A block of a page does not do what the page says; the build ends.
     """
-    illustrated = [page for page in pages() if pictures(page)]
+    needed = [page for page in pages() if pictures(page) or has_gaps(page)]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        folders = list(workers.map(_made, illustrated))
-    for page in pages():  # without pictures: only what the tests have run, which may need more than the build
-        if (told := made.folder_of(page) / made.FILLED).exists():
-            FILLED[f"{name_of(page)}.md"] = told
-    for page, folder in zip(illustrated, folders, strict=True):
+        folders = list(workers.map(_made, needed))
+    for page, folder in zip(needed, folders, strict=True):
+        FILLED[f"{name_of(page)}.md"] = folder / made.FILLED
         for picture in [*pictures(page), *stills(page)]:
             files.append(File.generated(config, f"{name_of(page)}/{picture}", abs_src_path=str(folder / picture)))
     files.append(File.generated(config, FILM.name, abs_src_path=str(FILM)))
@@ -84,7 +82,7 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def _made(page: Path) -> Path:
-    """Folder with the pictures of a page, made in a separate process."""
+    """Folder with the pictures and outputs of a page, made in a separate process."""
     command = [sys.executable, str(Path(__file__).with_name("made.py")), name_of(page)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

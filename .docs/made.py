@@ -1,4 +1,4 @@
-"""Makes the pictures of a page by running its blocks; keeps them in `build/pages` until page or sources change.
+"""Makes pictures and outputs of a page by running its blocks; keeps them in `build/pages` until page or sources change.
 
 `python .docs/made.py gallery/robots` runs a single page.
 """
@@ -41,6 +41,13 @@ def stills(page: Path) -> list[str]:
     if not name_of(page).startswith("gallery/"):
         return []
     return [picture.replace("overview", "still") for picture in pictures(page)]
+
+
+def has_gaps(page: Path) -> bool:
+    """Whether the page shows an output with `...` for numbers of the build."""
+    shown = [block for block in blocks.blocks(page.read_text()) if block.language == "console" and not block.reason]
+    lines = [line.strip() for block in shown for _, _, printed in block.commands for line in printed.splitlines()]
+    return any("..." in line and line != "..." for line in lines)
 
 
 def folder_of(page: Path) -> Path:

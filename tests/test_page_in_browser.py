@@ -110,7 +110,7 @@ def test_an_obstacle_is_drawn_strong_while_its_bound_holds_the_inputs(browser: A
     with opened(browser, [folder], tmp_path) as found:
         holds = "x => window.page.scene.runs[0].drawing.holds('disc', x)"
         assert [found.page.evaluate(holds, 0.005 * i + 0.001) for i in range(0, 400, 10)] == held[0:400:10].tolist()
-        assert re.search(r"bound\s+unit\s+least h\s+holds \[s\]\s+violated \[s\]\s+disc", found.text("body"))
+        assert re.search(r"bound\s+unit\s+smallest h\s+holds \[s\]\s+violated \[s\]\s+disc", found.text("body"))
 
 
 def test_a_drawing_in_space_turns(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:

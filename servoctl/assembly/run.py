@@ -210,7 +210,7 @@ class Run:
         text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
         law, plant = self.system.law, self.system.model.plant
-        if isinstance(plant, Robot) and isinstance(law, AttachedConstraintFollowing) and law.limited:
+        if isinstance(law, AttachedConstraintFollowing) and law.limited:
             pairs = dict(zip(plant.actuators, zip(law.lower, law.upper, strict=True), strict=True))
             facts["law_limits"] = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
         if self.loop.choice is not None:

@@ -193,7 +193,7 @@ def say_figures(
         rows.append([name, trajectory.unit_of(name) or "-", *figures])
     say()
     say_table(["task error", "unit", "max", "rms", "bound by the loop"], rows, numbers=3)
-    say_bounds(summary)
+    say_bounds(trajectory, summary)
     say()
     _say_times(summary["timing"])
     in_c = f", {summary['ticks_in_c']} of {summary['steps']} ticks" if summary.get("ticks_in_c") else ""

@@ -92,7 +92,7 @@ def _switch(facts: dict[str, Any]) -> str:
 def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phases, verbose: bool) -> None:
     from servoctl.run_folder.values import without_round_off
 
-    say(headline(summary, phases.total))
+    say(headline(summary))
     _say_errors(trajectory, summary)
     keys = ("min", "max", "rms")
     figures = iter(without_round_off([metrics[key] for metrics in summary["inputs"].values() for key in keys]))
@@ -101,7 +101,7 @@ def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phas
         for name in summary["inputs"]
     ]
     _say_long_table(["input", "unit", *keys], rows)
-    say_bounds(summary)
+    say_bounds(trajectory, summary)
     say()
     for line in _evidence(summary, verbose):
         say(line)
@@ -115,7 +115,9 @@ def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
         metrics = summary[group]
         largest = max((each["max_violation"] or 0.0 for each in metrics.values()), default=0.0)
         if group == "passive" and metrics and largest < ROUND_OFF:
-            say(f"\nmechanism constraints: {len(metrics)} rows within {number(largest)}")
+            rows_at = "1 row" if len(metrics) == 1 else f"{len(metrics)} rows"
+            units = ", ".join(dict.fromkeys(trajectory.unit_of(name) or "-" for name in metrics))
+            say(f"\nmechanism constraints: {rows_at} within {number(largest)} [{units}]")
             continue
         rows = []
         for name, each in metrics.items():
@@ -123,11 +125,14 @@ def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
         _say_long_table([title, "unit", "max", "rms", "final"], rows)
 
 
-def say_bounds(summary: Mapping[str, Any]) -> None:
+def say_bounds(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
     """The table of the bounds; nothing without any."""
     keys = ("min", "active_time", "violated_time")
-    rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in summary.get("bounds", {}).items()]
-    _say_long_table(["bound", "least h", "held inputs [s]", "h < -1e-6 [s]"], rows)
+    rows = [
+        [name, trajectory.units.get(f"bound.{name}", "-"), *(number(metrics[key]) for key in keys)]
+        for name, metrics in summary.get("bounds", {}).items()
+    ]
+    _say_long_table(["bound", "unit of h", "smallest h", "active [s]", "h < -1e-6 [s]"], rows)
 
 
 def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -138,16 +143,9 @@ def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
         say(f"and {len(rows) - TABLE_LENGTH} more (summary.json has all rows)")
 
 
-def headline(summary: dict[str, Any], total: float | None = None) -> str:
-    """Status, duration and speed of a run, in one line; stderr has the error of a run that stopped.
-
-    Args:
-        summary: The summary of the run.
-        total: Time of the whole command [s]; None: the time of the run alone is printed.
-    """
+def headline(summary: dict[str, Any]) -> str:
+    """Status, duration and speed of a run, in one line; stderr has the error of a run that stopped."""
     duration, wall_time, factor = (summary[key] for key in ("duration", "wall_time", "realtime_factor"))
-    if total is not None:
-        wall_time, factor = total, None if duration is None else duration / total
     speed = f", {number(factor)} times real time" if factor is not None else ""
     return (
         f"{summary['config']}: {summary['status']}; {number(duration)} s simulated in {number(wall_time)} s"

@@ -109,24 +109,37 @@ def _finish(axes: "Axes", trajectory: Trajectory, lines: Iterable[Array], title:
         axes.tick_params(labelbottom=False)
 
 
+def input_limits(trajectory: Trajectory) -> dict[str, tuple[float, float]]:
+    """Actuator -> lower and upper limit: those of the law, and tighter ones of the drives."""
+    limits = {
+        name: (float(low), float(high)) for name, (low, high) in trajectory.metadata.get("law_limits", {}).items()
+    }
+    for name, limit in trajectory.metadata.get("torque_limits", {}).items():
+        low, high = limits.get(name, (-np.inf, np.inf))
+        limits[name] = max(low, -float(limit)), min(high, float(limit))
+    return limits
+
+
 def _draw_limits(axes: "Axes", trajectory: Trajectory, inputs: Mapping[str, Array], shades: dict[str, str]) -> None:
-    """Draws the torque limits of drives near the lines, hatched outwards, and names the others.
+    """Draws the limits near the lines, hatched outwards, and names the others.
 
     Equal limits share one pair of lines.
     """
     from matplotlib.patheffects import withTickedStroke
 
-    limits = trajectory.metadata.get("torque_limits", {})
-    known = {name: float(limits[name]) for name in inputs if name in limits}
-    near = NEAR * max((np.nanmax(np.abs(drawable(x)), initial=0.0) for x in inputs.values()), default=0.0)
+    known = {name: pair for name, pair in input_limits(trajectory).items() if name in inputs}
     same = len(set(known.values())) == 1
+    near = set()
     for name, limit in list(known.items())[: 1 if same else None]:
-        for side in (-limit, limit) if limit <= near else ():
-            colour = QUIET if same else shades[name]
-            line = axes.axhline(side, color=colour, linewidth=0.7, gid=f"limit {name} {side:g}")
-            line.set_path_effects([withTickedStroke(spacing=7, angle=np.copysign(60.0, side), length=0.7)])
-    if far := sorted({limit for limit in known.values() if limit > near}):
-        text = f"limits beyond the axis: {', '.join(f'{limit:g}' for limit in far[:NAMED])}"
+        for sign, side in zip((-1.0, 1.0), limit, strict=True):
+            curves = [np.abs(drawable(x)) for x in inputs.values()] if same else [sign * drawable(inputs[name])]
+            if abs(side) <= NEAR * max(np.nanmax(x, initial=0.0) for x in curves):
+                near.add(abs(side))
+                colour = QUIET if same else shades[name]
+                line = axes.axhline(side, color=colour, linewidth=0.7, gid=f"limit {name} {side:g}")
+                line.set_path_effects([withTickedStroke(spacing=7, angle=sign * 60.0, length=0.7)])
+    if far := sorted({abs(side) for limit in known.values() for side in limit} - near):
+        text = f"limits far from the inputs: {', '.join(f'{limit:g}' for limit in far[:NAMED])}"
         axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
@@ -144,7 +157,8 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
     """
     rows = violation_rows(trajectory)
     shown = {column: x for column, x in rows.items() if not np.nanmax(np.abs(drawable(x)), initial=0.0) < ROUND_OFF}
-    few = f"{len(rows) - len(shown)} rows below 1e-9: round-off" if len(shown) < len(rows) else ""
+    exact = len(rows) - len(shown)
+    few = f"{exact} {'row' if exact == 1 else 'rows'} below 1e-9: round-off" if exact else ""
     units: dict[str, dict[str, Array]] = {}
     for column, x in shown.items():
         units.setdefault(trajectory.units.get(column, ""), {})[column] = x
@@ -165,7 +179,8 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
         axes.set_ylabel(axis_label("error", unit))
         _finish(axes, trajectory, lines.values(), "" if i else title, i == len(units) - 1)
     if few and shown:
-        axes.text(1, -0.2, few, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUIET)
+        below = {"xytext": (0, -36), "textcoords": "offset points", "ha": "right", "va": "top"}
+        axes.annotate(few, (1, 0), xycoords="axes fraction", **below, fontsize=8, color=QUIET)
     elif few:
         _write_alone(figure, stack[0], title, few)
 

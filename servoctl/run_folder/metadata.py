@@ -37,6 +37,10 @@ NUMBERS = Kind("an object of numbers", lambda value: OBJECT.fits(value) and all(
 TABLE = Kind(
     "an object of objects of numbers", lambda value: OBJECTS.fits(value) and all(map(NUMBERS.fits, value.values()))
 )
+PAIRS = Kind(
+    "an object of pairs of numbers",
+    lambda value: OBJECT.fits(value) and all(_is_list(pair, _is_number) and len(pair) == 2 for pair in value.values()),
+)
 NAMES = Kind("a list of texts", _is_names)
 GROUPS = Kind("an object of lists of texts", lambda value: OBJECT.fits(value) and all(map(_is_names, value.values())))
 SPAN = Kind("two times, or none", lambda value: _is_list(value, _is_number) and len(value) in (0, 2))
@@ -73,6 +77,7 @@ KINDS = (
         "events": EVENTS,
         "drives": OBJECTS,
         "torque_limits": NUMBERS,
+        "law_limits": PAIRS,
         "funnels": TABLE,
     }
     | {"bus_bits": OBJECT, "faults": Kind("a list", lambda value: isinstance(value, list))}

@@ -9,6 +9,7 @@ import yaml
 from pages import blocks
 from PIL import Image
 
+from servoctl.config import load_config
 from servoctl.report.film import images
 from servoctl.run_folder import load_run
 from tests.report_runs import simulated
@@ -29,6 +30,14 @@ def test_the_files_commands_and_code_of_the_readme_run_in_order(tmp_path: Path) 
     assert len("".join(marked("commands")).splitlines()) == 2
     assert len(marked("python")) == 1
     blocks.run("README.md", some, tmp_path)
+
+
+def test_the_bus_and_the_drive_of_the_readme_fit_a_shipped_config(tmp_path: Path) -> None:
+    part = tmp_path / "bus.yaml"
+    part.write_text(marked("real bus")[0])
+    hil = load_config("coordinated_robots", [part]).config.hil
+    assert hil.buses["main"].interface == "socketcan"
+    assert hil.drives[0].protocol == "cia402"
 
 
 @pytest.mark.slow

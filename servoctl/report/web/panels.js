@@ -90,18 +90,21 @@ function motion(box, group, runs) {
 
 function inputs(box, group, runs) {
   byUnit(box, group, runs, "u", "Inputs", (pick, drawn) => {
-    const limits = runs.flatMap((run) => pick(run).flatMap(([name], i) =>
-      (run.limits[name] ?? []).map((value, end) => ({ name, value, colour: drawn.lines[i].colour, side: end ? 1 : -1 }))));
+    const limits = runs.flatMap((run) => pick(run).flatMap(([name, u], i) => (run.limits[name] ?? []).map((value, end) => {
+      const side = end ? 1 : -1, most = u.reduce((a, y) => Math.max(a, side * (y || 0)), 0);
+      return { value, side, colour: drawn.lines[i].colour, near: value !== null && Math.abs(value) <= NEAR * most };
+    })));
     const values = [...new Set(limits.filter(({ value }) => value !== null).map(({ value }) => value))].sort((a, b) => a - b);
     if (!values.length) return {};
     const most = drawn.tables.flatMap(([, ...lines]) => lines.flat()).reduce((a, y) => Math.max(a, Math.abs(y ?? 0)), 0);
-    const near = values.filter((value) => Math.abs(value) <= NEAR * most), far = values.filter((value) => !near.includes(value));
     const alike = values.length <= 2, notes = [];
+    const near = values.filter((value) => (alike ? Math.abs(value) <= NEAR * most : limits.some((limit) => limit.near && limit.value === value)));
+    const far = values.filter((value) => !near.includes(value) && !near.includes(-value));
     const sideOf = (value) => limits.find((limit) => limit.value === value).side;
-    const drawnLimits = alike ? near.map((value) => ({ value, side: sideOf(value) })) : limits.filter(({ value }) => near.includes(value));
+    const drawnLimits = alike ? near.map((value) => ({ value, side: sideOf(value) })) : limits.filter((limit) => limit.near);
     const list = (some) => some.map((x) => shown(x)).join(" and ");
     if (near.length) notes.push(`hatched: ${alike ? `limits ${list(near)}` : "limits in the colour of their input"}`);
-    if (far.length) notes.push(`limits beyond the axis: ${list(far)}`);
+    if (far.length) notes.push(`limits far from the inputs: ${list(far)}`);
     return { limits: drawnLimits, notes };
   });
 }
@@ -276,7 +279,7 @@ function busLoad(box, group, runs) {
   const limits = [...new Set(found.map(({ most }) => 100 * most))].map((value) => ({ value }));
   const { t } = found[0];
   panel(box, group, runs, { title: "Bus load", unit: "%", height: 150, tables, lines, limits,
-    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, with the most stuff bits there can be; hatched: max_bus_load`] });
+    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, with the worst case of stuff bits; hatched: max_bus_load`] });
 }
 
 /** A histogram of ticks over all rows, on a log axis since rare values matter most. */
@@ -285,7 +288,7 @@ function histogram(box, runs, start, title) {
   if (!found.length) return;
   const root = box.appendChild(document.createElement("div"));
   root.className = "panel";
-  root.innerHTML = `<header><h3>${title} <span class="quiet">[ticks over ms]</span></h3></header>`;
+  root.innerHTML = `<header><h3>${title} <span class="quiet">[ticks]</span></h3></header>`;
   const tables = found.map(({ edges, counts }) => [Array.from(edges, (x) => 1e3 * x), [...Array.from(counts, (n) => Math.max(n, 0.5)), 0.5]]);
   const lines = found.map(({ name, run, r }, i) => ({
     name: (name.includes(".") ? name.slice(name.indexOf(".") + 1) : name) + (runs.length > 1 ? ` · ${run.name}` : ""),

@@ -135,7 +135,7 @@ class PlotGroup {
         y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high, this.range === null) },
       },
       axes: [
-        { ...axis, size: 24, values: (u, ticks) => ticks.map((t, i) => `${+t.toPrecision(8)}${i === ticks.length - 1 ? " s" : ""}`) },
+        { ...axis, size: 24, values: (u, ticks) => ticks.map((t, i) => `${+t.toPrecision(8)}${i === ticks.length - 1 ? ` ${spec.xUnit ?? "s"}` : ""}`) },
         { ...axis, size: (u, values, index) => axisWidth(u, values, index, 54), values: (u, ticks) => yTicks(spec, ticks) },
       ],
       series: [
@@ -145,6 +145,7 @@ class PlotGroup {
           show: line.show ?? true,
           stroke: line.colour.startsWith("--") ? colourOf(line.colour) : line.colour,
           width: line.width ?? 1.4,
+          pxAlign: 0, // else slow curves become stairs of whole pixels
           dash: line.dash,
           points: { show: spec.points ?? plot.data[0].length < 2 },
           paths: line.step ? uPlot.paths.stepped({ align: 1 }) : undefined,
@@ -221,7 +222,7 @@ function nearText(u, spec, index) {
   const at = u.cursor.idxs?.[index] ?? u.cursor.idx;
   if (!index || at === null || at === undefined) return null;
   const { name, unit = spec.unit ?? "" } = spec.lines[index - 1];
-  return `${name}: ${shown(u.data[index][at])} ${unit} at ${shown(u.data[0][at], 6)} s`;
+  return `${name}: ${shown(u.data[index][at])} ${unit} at ${shown(u.data[0][at], 6)} ${spec.xUnit ?? "s"}`;
 }
 
 /** Range of the vertical axis: lines and limits with a margin; diverged rows count only after zooming in. */

@@ -34,7 +34,7 @@ function headOf(run, r, count) {
     : "";
   const notes = [...run.lacks];
   if (run.bucket > 1) {
-    notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are too many to draw: of every ${run.bucket} rows, the least and the greatest value are drawn, at the times of the first and the last row`);
+    notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are too many to draw: of every ${run.bucket} rows, the smallest and the largest value are drawn, at the times of the first and the last row`);
   }
   return `<div class="run">${swatch}<span class="badge ${good ? "good" : "bad"}">${escaped(summary.status ?? "status unknown")}</span>
     <span class="quiet">${escaped(facts.join(" · "))}</span>
@@ -90,7 +90,7 @@ function metricTables(runs) {
   }
   const all = metricsOf(runs[0]), whole = all.filter(({ part }) => !part);
   const tables = whole.length ? [tableOf(["run", "unit", ""], whole.flatMap(({ unit, values }) => Object.entries(values).map(([what, value]) => [what, unit, cellOf(value)])), 2)] : [];
-  for (const part of ["task", "passive", "input", "bound"]) {
+  for (const part of ["task", "mechanism constraint", "input", "bound"]) {
     const own = all.filter((metric) => metric.part === part);
     if (own.length) tables.push(tableOf([part, "unit", ...Object.keys(own[0].values)], own.map(({ name, unit, values }) => [name, unit, ...Object.values(values).map(cellOf)]), 2));
   }
@@ -99,7 +99,7 @@ function metricTables(runs) {
 
 const cellOf = (value) => (typeof value === "string" ? value : shown(value));
 
-/** [{part: "" | "task" | "passive" | "input" | "bound", name, unit, values: {what: number}}, ...] from the summary of a run. */
+/** [{part: "" | "task" | "mechanism constraint" | "input" | "bound", name, unit, values: {what: number}}, ...] from the summary of a run. */
 function metricsOf({ summary, units, tasks }) {
   const out = [];
   const single = { duration: "s", wall_time: "s", energy_drift: "J", residual_max: units.residual ?? "" };
@@ -108,14 +108,15 @@ function metricsOf({ summary, units, tasks }) {
     if (value !== null && value !== undefined) out.push({ part: "", name, unit: single[name] ?? "", values: { [name.replaceAll("_", " ")]: value } });
   }
   for (const [status, count] of Object.entries(summary.status_counts ?? {})) out.push({ part: "", name: status, unit: "", values: { [`rows with status ${status}`]: count } });
-  for (const [part, group] of [["task", "tasks"], ["passive", "passive"]]) {
+  for (const [part, group] of [["task", "tasks"], ["mechanism constraint", "passive"]]) {
     for (const [name, row] of Object.entries(summary[group] ?? {})) {
-      const unit = (part === "task" ? units[`violation.${(tasks[name] ?? [name])[0]}`] : units[`passive.${name}`]) ?? "";
-      out.push({ part, name, unit, values: { "max |φ|": row.max_violation, "rms": row.rms_violation, "final": row.final_violation, "drift": row.drift } });
+      const columns = part === "task" ? (tasks[name] ?? [name]).map((row) => `violation.${row}`) : [`passive.${name}`];
+      const unit = [...new Set(columns.map((column) => units[column] ?? "-"))].join(", ");
+      out.push({ part, name, unit, values: { "max |error|": row.max_violation, "rms": row.rms_violation, "final": row.final_violation, "drift": row.drift } });
     }
   }
   for (const [name, bound] of Object.entries(summary.bounds ?? {})) {
-    const values = { "least h": bound.min, "holds [s]": bound.active_time, "violated [s]": bound.violated_time };
+    const values = { "smallest h": bound.min, "holds [s]": bound.active_time, "violated [s]": bound.violated_time };
     out.push({ part: "bound", name, unit: units[`bound.${name}`] ?? "", values });
   }
   const most = Math.max(0, ...Object.values(summary.inputs ?? {}).map(({ rms }) => rms ?? 0));
@@ -141,7 +142,7 @@ function factRows({ summary }) {
     for (const [part, d] of parts) {
       const what = `${name.replace(/_s$/, "").replaceAll("_", " ")}${part ? ` ${part}` : ""}`;
       const milli = (x) => (x === null || x === undefined ? "–" : shown(1e3 * x));
-      rows.push([what, "mean / p99 / greatest", `${milli(d.mean)} / ${milli(d.p99)} / ${milli(d.max)} ms`]);
+      rows.push([what, "mean / p99 / max", `${milli(d.mean)} / ${milli(d.p99)} / ${milli(d.max)} ms`]);
     }
   }
   for (const [bus, load] of Object.entries(summary.emulator?.bus_load ?? {})) rows.push([`bus ${bus}`, "load, measured", `${shown(100 * load, 3)} %`]);
