@@ -19,16 +19,15 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.banded import decompose_banded
 from servoctl.engine.finite import is_finite
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
-from servoctl.engine.structured import Sparse, blocks
+from servoctl.engine.structured import blocks
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
 FEW = 12  # matrices with more rows are decomposed by operations on whole matrices on the virtual machine
-MANY = 60  # with more rows they are decomposed in NumPy there: at 68 in a fifth of the time if narrow
+MANY = 60  # with more rows they are decomposed in NumPy there
 
 
 @dataclass(frozen=True)
@@ -220,13 +219,10 @@ def _symbolic(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decompositi
 
 @cache
 def decomposition_call(rows: int, n: int, masked: bool = False) -> NumpyCall:
-    """The same as an operation in NumPy: in bands where A is narrow and certainly of full row rank."""
+    """The same as an operation in NumPy."""
     k = min(rows, n)
 
     def work(A: Array, tolerance: Array) -> list[Array]:
-        narrow = decompose_banded(Sparse.of_numbers(A), float(tolerance[0]))
-        if narrow is not None:
-            return [*narrow.factors(), np.array(rows), np.array(narrow.smallest)]
         split = _numeric(A, float(tolerance[0]), 1.0)
         Z, U, R = np.zeros((k, n)), np.zeros((rows, k)), np.eye(k)
         Z[: split.rank], U[:, : split.rank] = split.row_basis, split.column_basis

@@ -37,12 +37,6 @@ class Sparse(NDArrayOperatorsMixin):
         return cls((dense.shape[0], dense.shape[1]), rows, columns, dense[kept])
 
     @classmethod
-    def of_numbers(cls, matrix: Array) -> "Sparse":
-        """An array of numbers without its zeros."""
-        rows, columns = np.nonzero(matrix)
-        return cls((matrix.shape[0], matrix.shape[1]), rows, columns, matrix[rows, columns])
-
-    @classmethod
     def stack(cls, parts: "Sequence[Array | Sparse]", columns: int) -> "Sparse":
         """Matrices with this number of columns, one below the other."""
         pieces, first = [], 0
