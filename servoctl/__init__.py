@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from servoctl.run_folder.reader import load_run as load_run
     from servoctl.run_folder.trajectory import Trajectory as Trajectory
     from servoctl.run_folder.writer import save as save
-    from servoctl.sweep.batch import batch as batch
+    from servoctl.study.batch import batch as batch
     from servoctl.types import Command as Command
     from servoctl.types import State as State
     from servoctl.types import Status as Status
@@ -133,7 +133,7 @@ _HOME = {
     "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",
     "simulate": "servoctl.assembly",
-    "batch": "servoctl.sweep.batch",
+    "batch": "servoctl.study.batch",
     "load_run": "servoctl.run_folder.reader",
     "save": "servoctl.run_folder.writer",
     "plot": "servoctl.report",

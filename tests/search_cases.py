@@ -12,8 +12,9 @@ import numpy as np
 
 from servoctl.assembly.make import load
 from servoctl.mechanics.plant import Plant
-from servoctl.tune import Tuning, read_problem
-from servoctl.tune import tune as search
+from servoctl.study.problem import read_problem
+from servoctl.study.result import Tuning
+from servoctl.study.search import tune as search
 from servoctl.types import Array
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"

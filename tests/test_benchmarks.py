@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.engine import compiler
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.sweep.batch import batch
+from servoctl.study.batch import batch
 from servoctl.types import Array
 from tests.benchmarks import laws, linkages, peers
 from tests.benchmarks.cases import CASES, ONLY_BY_NAME, main

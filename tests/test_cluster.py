@@ -15,10 +15,11 @@ import pytest
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.sweep import cluster as clusters
-from servoctl.sweep import points_of, read_varies, sweep
-from servoctl.sweep.batch import batch, run_all
-from servoctl.sweep.cluster import Cluster, pack, unpack
+from servoctl.study import cluster as clusters
+from servoctl.study.batch import batch, run_all
+from servoctl.study.cluster import Cluster, pack, unpack
+from servoctl.study.points import points_of, read_varies
+from servoctl.study.sweep import sweep
 
 distributed = pytest.importorskip("distributed")
 

@@ -14,7 +14,7 @@ from servoctl.check.sections import together
 from servoctl.engine import compiler
 from servoctl.run_folder.missed import missed_tasks
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.sweep.batch import batch
+from servoctl.study.batch import batch
 from servoctl.types import Status
 from tests.config_texts import plant_text
 from tests.faces import answer

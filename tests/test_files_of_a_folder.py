@@ -11,8 +11,8 @@ import servoctl as sc
 from servoctl.assembly.classes import load_class
 from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
-from servoctl.sweep.batch import batch
-from servoctl.sweep.cluster import pack, unpack
+from servoctl.study.batch import batch
+from servoctl.study.cluster import pack, unpack
 
 PLANT = """
 from dataclasses import dataclass

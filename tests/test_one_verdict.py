@@ -9,10 +9,10 @@ import pytest
 import servoctl as sc
 from servoctl.errors import ConfigError
 from servoctl.linear.reserve import reserve
-from servoctl.sweep.batch import batch
-from servoctl.sweep.study import within
-from servoctl.tune.evaluator import Evaluator
-from servoctl.tune.problem import read_problem
+from servoctl.study.batch import batch
+from servoctl.study.evaluator import Evaluator
+from servoctl.study.problem import read_problem
+from servoctl.study.sweep import within
 
 SPRUNG = """
 from dataclasses import dataclass

@@ -21,8 +21,8 @@ from servoctl.engine import compiler
 from servoctl.errors import ServoctlError
 from servoctl.export import export
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.sweep.batch import batch
-from servoctl.sweep.metrics import metrics_of
+from servoctl.study.batch import batch
+from servoctl.study.metrics import metrics_of
 
 CHAIN = """
 from dataclasses import dataclass

@@ -12,8 +12,8 @@ from servoctl.engine.batch import BatchProgram
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.noise import tick_noise
-from servoctl.sweep.batch import batch
-from servoctl.sweep.side_by_side import parameters_of, plan_for, random_of
+from servoctl.study.batch import batch
+from servoctl.study.side_by_side import plan_for, random_of
 
 compiled = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
 
@@ -73,7 +73,7 @@ def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], l
     assert isinstance(loop, Loop) and plan is not None
     substeps = first.settings.substeps
     starts = np.array([other.loop.vector(other.start) for other in runs])
-    parameters = np.array([parameters_of(other) for other in runs])
+    parameters = np.array([other.loop.step_parameters for other in runs])
     drawn = random_of(runs, len(plan.times))
     outcome = BatchProgram(loop.step(substeps), lanes).load().run(plan, parameters, starts, None, *drawn)
     library = loop.c_library(substeps)

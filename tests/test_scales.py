@@ -14,8 +14,8 @@ from servoctl.report.scales import FLOOR, calm_range, histogram_edges, log_floor
 from servoctl.report.source import BINS, Thinner
 from servoctl.report.style import blank, drawing_style, show_scale
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.sweep.files import draw
-from servoctl.sweep.points import Vary
+from servoctl.study.points import Vary
+from servoctl.study.sweep_files import draw
 from servoctl.types import Array
 
 T = np.linspace(0.0, 2.0, 201)

@@ -12,8 +12,8 @@ from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.side_by_side import plan_of, summary_of
-from servoctl.sweep.batch import batch, run_all
-from servoctl.sweep.metrics import metrics_of
+from servoctl.study.batch import batch, run_all
+from servoctl.study.metrics import metrics_of
 from servoctl.types import Array
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")

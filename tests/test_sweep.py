@@ -18,10 +18,11 @@ from servoctl.cli import main
 from servoctl.config.overrides import written
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
-from servoctl.sweep import Study, plan, points_of, read_varies, sweep
-from servoctl.sweep.batch import batch, run_all
-from servoctl.sweep.files import draw
-from servoctl.sweep.metrics import metric_names, metrics_of
+from servoctl.study.batch import batch, run_all
+from servoctl.study.metrics import metric_names, metrics_of
+from servoctl.study.points import points_of, read_varies
+from servoctl.study.sweep import Study, plan, sweep
+from servoctl.study.sweep_files import draw
 from tests.faces import exit_code
 
 SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]
@@ -156,7 +157,7 @@ def test_the_command_gives_what_servoctl_run_gives(tmp_path: Path, capsys: pytes
     table = pq.read_table(tmp_path / "sweep/sweep.parquet").to_pylist()
     assert [(row[ALPHA], row[X2]) for row in table] == [(a, x) for a in (2.0, 4.0, 6.0) for x in (0.9, 1.1)]
     for row in (table[0], table[3]):
-        own = ["--set", f"{ALPHA}={row[ALPHA]}", "--set", f"{X2}={row[X2]}"]
+        own = ["--set", f"{ALPHA}={row[ALPHA]}", "--set", f"{X2}={row[X2]}", "--set", "run.output_step="]
         words(0, "run", "two_mass_spring", *common, *own, "--out", str(tmp_path / f"run{row['run']}"), "--json")
         single = metrics_of(json.loads(capsys.readouterr().out))
         assert {name: row[name] for name in single} == single
@@ -465,7 +466,7 @@ def test_the_table_leaves_out_runs_at_the_edge(tmp_path: Path, capsys: pytest.Ca
     assert "left out: 6 runs beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said
 
 
-@pytest.mark.parametrize("room", ["cli", "report", "run_folder", "sweep", "tune"])
+@pytest.mark.parametrize("room", ["cli", "report", "run_folder", "study"])
 def test_modules_of_a_room_import_each_other_in_one_direction_also_for_type_checkers(room: str) -> None:
     package = f"servoctl.{room}"
     paths = {f"{package}.{path.stem}": path for path in Path(sc.__file__).with_name(room).glob("*.py")}

@@ -16,7 +16,7 @@ import pytest
 
 from servoctl.cli.console import ProgressBar, interruptible
 from servoctl.config.yaml_loader import read_value
-from servoctl.sweep import make_folder
+from servoctl.study.store import RowStore
 
 BALL = """
 import os
@@ -165,5 +165,5 @@ def test_a_folder_that_cannot_be_created_is_an_error_before_any_run(tmp_path: Pa
 
 def test_a_new_sweep_removes_the_summary_of_an_earlier_one(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("{}")
-    assert make_folder(tmp_path) == tmp_path
-    assert list(tmp_path.iterdir()) == []
+    with RowStore(tmp_path, {}, 1, resume=False):
+        assert [path.name for path in tmp_path.iterdir()] == ["sweep.jsonl"]

@@ -18,7 +18,7 @@ from test_sweep_ends import BALL, CONFIG, begin
 from servoctl.assembly.classes import files_of
 from servoctl.cli import main
 from servoctl.config import load_config
-from servoctl.sweep.store import SWEEP
+from servoctl.study.store import SWEEP
 from tests.faces import exit_code
 
 FILE = SWEEP.file

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.sweep.metrics import metric_names, metrics_of
+from servoctl.study.metrics import metric_names, metrics_of
 from tests.faces import exit_code
 
 GIVEN = """

@@ -16,9 +16,12 @@ import servoctl as sc
 from servoctl.cli import main
 from servoctl.config.problems import unit_of
 from servoctl.errors import ClusterError, RunFolderError
-from servoctl.sweep.batch import run_all
-from servoctl.tune import SearchProblem, Tuning, read_problem, save, tune
-from servoctl.tune.evaluator import Evaluator
+from servoctl.study.batch import run_all
+from servoctl.study.evaluator import Evaluator
+from servoctl.study.problem import SearchProblem, read_problem
+from servoctl.study.result import Tuning
+from servoctl.study.search import tune
+from servoctl.study.search_files import save
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 CONFIG = f"""
@@ -81,7 +84,7 @@ def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
 
     for turn, runs in enumerate((8, 22, 8)):  # in the first generation, and in later ones
         with monkeypatch.context() as patch, pytest.raises(KilledError):
-            patch.setattr("servoctl.tune.tuner.run_all", dying_after(runs))
+            patch.setattr("servoctl.study.search.run_all", dying_after(runs))
             tune(given, tmp_path / "parts", resume=turn > 0)
     parts = tune(given, tmp_path / "parts", resume=True)
     assert 0 < parts.here < 17
@@ -89,7 +92,7 @@ def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
 
 
 def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    from servoctl.tune.trials import TrialStore
+    from servoctl.study.trials import TrialStore
 
     given, add = problem(config), TrialStore.add
     whole = tune(given, tmp_path / "whole")
@@ -256,7 +259,7 @@ def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
 @pytest.mark.slow
 def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    from servoctl.sweep.cluster import Cluster
+    from servoctl.study.cluster import Cluster
 
     given = problem(config)
     here = tune(given, tmp_path / "here")
@@ -283,7 +286,7 @@ def test_a_lost_cluster_leaves_a_study_that_continues(
             yield row
 
     with monkeypatch.context() as patch:
-        patch.setattr("servoctl.tune.tuner.run_all", lost)
+        patch.setattr("servoctl.study.search.run_all", lost)
         parts = tune(given, tmp_path / "parts")
     assert parts.status == "failed" and parts.broken is not None and "is gone" in parts.broken
     assert 5 <= len(parts.trials) < 17
@@ -358,7 +361,7 @@ def test_a_search_keeps_the_distance_to_a_bound_that_a_constraint_asks_for(confi
 
 
 def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from servoctl.sweep.metrics import GREATEST, METRICS
+    from servoctl.study.metrics import GREATEST, METRICS
 
     with pytest.raises(SystemExit):
         main(["tune", "--help"])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from plants import two_mass_spring
-from servoctl.tune.trials import STUDY
+from servoctl.study.trials import STUDY
 from tests.faces import answer
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"

@@ -11,8 +11,10 @@ from config_texts import RAIL_CART
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.sweep.batch import run_all
-from servoctl.tune import SearchProblem, Tuning, read_problem, tune
+from servoctl.study.batch import run_all
+from servoctl.study.problem import SearchProblem, read_problem
+from servoctl.study.result import Tuning
+from servoctl.study.search import tune
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 MASSES = f"""

@@ -13,7 +13,7 @@ from servoctl.config import LoadedConfig, load_config
 from servoctl.config.document import Document
 from servoctl.config.overrides import apply_overrides, written
 from servoctl.errors import ConfigError
-from servoctl.sweep.batch import batch
+from servoctl.study.batch import batch
 
 ROBOTS = load_config("coordinated_robots")
 PATHS = [

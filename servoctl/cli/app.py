@@ -18,8 +18,7 @@ from servoctl.cli.options import CommandWithExample, GroupedCommands
 from servoctl.cli.replay import replay
 from servoctl.cli.report import compare, report
 from servoctl.cli.run import run
-from servoctl.cli.sweep import sweep
-from servoctl.cli.tune import TuneCommand, tune
+from servoctl.cli.study import TuneCommand, sweep, tune
 from servoctl.version import VERSION
 
 GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {

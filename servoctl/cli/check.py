@@ -96,7 +96,7 @@ def _without_hint(problem: str) -> str:
 
 def _search_problems(run: "Run") -> list[str]:
     from servoctl.errors import ConfigError
-    from servoctl.tune import read_problem
+    from servoctl.study.problem import read_problem
 
     try:
         read_problem(run)

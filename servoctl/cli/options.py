@@ -4,7 +4,6 @@ Design: plain text, since importing rich takes longer than all the rest of `--he
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -17,7 +16,6 @@ from servoctl.errors import ConfigError, ServoctlError, in_one_line
 
 if TYPE_CHECKING:
     from servoctl.config.overrides import Override
-    from servoctl.sweep.cluster import Cluster
 
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A path, or the bare name of a shipped config.")]
@@ -34,10 +32,6 @@ RunFolderOut = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
 ]
 EngineName = Literal["auto", "c", "vm", "numpy"]
-ManyRunsEngine = Annotated[
-    EngineName,
-    typer.Option("--engine", help="auto compiles to C if that pays for all runs together; the others as in run."),
-]
 Classes = Annotated[
     Path | None,
     typer.Option(
@@ -47,11 +41,6 @@ Classes = Annotated[
         help="Folder of Python files such as cart.py:Cart that the config of a run names; default: where they were.",
     ),
 ]
-Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]
-ClusterAddress = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers make the runs."),
-]
 
 
 def changes_of(files: list[Path] | None, settings: list[str] | None) -> "list[Override]":
@@ -59,49 +48,11 @@ def changes_of(files: list[Path] | None, settings: list[str] | None) -> "list[Ov
     return [*(files or ()), *(settings or ())]
 
 
-def connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":
-    """A connection to the cluster that makes the runs; None without `--cluster`.
-
-    Raises:
-        ConfigError: No scheduler answers at the address, or `--jobs` is given too.
-    """
-    from servoctl.errors import ConfigError
-
-    if address is None:
-        return nullcontext()
-    if jobs > 1:
-        raise ConfigError(
-            f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"
-        )
-    from servoctl.sweep.cluster import Cluster
-
-    return Cluster(address)
-
-
 def fresh_folder(name: str) -> Path:
     """A folder below `runs` that does not exist yet: `<name>-<date>-<time>`."""
     stem = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     names = (stem if number == 1 else stem.with_name(f"{stem.name}-{number}") for number in count(1))
     return next(path for path in names if not path.exists())
-
-
-def study_folder(name: str, out: Path | None, resume: bool, file: str) -> Path:
-    """The folder of a sweep or a search.
-
-    Args:
-        name: Beginning of the folder's name.
-        out: The argument of `--out`.
-        resume: Whether the folder must exist.
-        file: Name of the file that an interrupted study leaves.
-
-    Raises:
-        ConfigError: `resume` without `--out`; the message names the newest folder.
-    """
-    if out is not None or not resume:
-        return out or fresh_folder(name)
-    folders = sorted(Path("runs").glob(f"{name}-*/{file}"), key=lambda path: path.stat().st_mtime)
-    hint = f"the newest: --out {folders[-1].parent}" if folders else f"no folder matches runs/{name}-*"
-    raise ConfigError(f"--resume: needs --out ({hint})")
 
 
 GONE = {

@@ -43,7 +43,7 @@ def run(
     """Simulate a config and write a run folder."""
     from servoctl.assembly import load
     from servoctl.errors import ConfigError
-    from servoctl.sweep.metrics import unknown_metrics
+    from servoctl.study.metrics import unknown_metrics
 
     phases = Phases()
     compiles = engine == "c"

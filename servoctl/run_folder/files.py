@@ -1,7 +1,8 @@
 """Names of the files in a run folder, safe replacement of a file, and conversion between Arrow and NumPy."""
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +22,11 @@ _PLAIN = {"double": np.dtype(np.float64), "int64": np.dtype(np.int64)}
 """Arrow types whose buffers NumPy can read. Arrow's own conversion imports pandas if it is installed: half a second."""
 
 
-def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
+Writer = Callable[[BinaryIO], object]
+"""Writes the content of a file."""
+
+
+def replace(path: Path, write: Writer) -> None:
     """Writes a file in full or not at all: into a temporary file, which is synchronised and renamed."""
     part = path.with_name(f".{path.name}.part")
     try:
@@ -50,6 +55,30 @@ def study_folder(folder: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise unwritable(path, error) from error
     return path
+
+
+def save_study(folder: Path, config: str, summary: dict[str, Any], files: Iterable[tuple[str, Writer]]) -> list[str]:
+    """Writes the results of many runs: the config, files by name, in order, and last the summary.
+
+    Returns:
+        Names of the files, without the config; a folder once, for all files in it.
+
+    Raises:
+        RunFolderError: A file cannot be written. Each file is written in full or not at all.
+    """
+    names: dict[str, None] = {}
+    try:
+        replace(folder / CONFIG, lambda file: file.write(config.encode()))
+        for name, write in files:
+            (folder / name).parent.mkdir(exist_ok=True)
+            replace(folder / name, write)
+            below, slash, _ = name.rpartition("/")
+            names[below + slash or name] = None
+        text = json.dumps(summary, indent=2) + "\n"
+        replace(folder / SUMMARY, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return [*names, SUMMARY]
 
 
 def unwritable(path: Path, error: Exception) -> WriteError:

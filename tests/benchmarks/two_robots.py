@@ -19,8 +19,8 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.runge_kutta import rk4
-from servoctl.sweep.batch import batch
-from servoctl.sweep.metrics import metrics_of
+from servoctl.study.batch import batch
+from servoctl.study.metrics import metrics_of
 from servoctl.types import Array
 from tests.benchmarks import peers
 from tests.benchmarks.contest import Contest, Entry, Results, line, medians, scaled, timed

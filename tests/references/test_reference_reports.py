@@ -13,7 +13,7 @@ from servoctl.expression import parse
 from servoctl.reference.curve import Curve, Signal, waypoint_curve
 from servoctl.reference.load import spline
 from servoctl.reference.speed import peak_rate, too_fast
-from servoctl.sweep.cluster import pack, unpack
+from servoctl.study.cluster import pack, unpack
 
 CONFIG = """\
 plant: {class: plants.scara:Scara}

@@ -8,7 +8,6 @@ The number of workers does not matter: they only make the runs.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -16,22 +15,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from servoctl.assembly.run import Run
-from servoctl.errors import ClusterError, MissingPackageError
-from servoctl.run_folder.files import SUMMARY
-from servoctl.sweep.batch import run_all
-from servoctl.sweep.metrics import Row
-from servoctl.sweep.series import Processes
-from servoctl.tune.evaluator import DONE, Evaluator
-from servoctl.tune.problem import Point, SearchProblem, in_range
-from servoctl.tune.refine import Refinement, refine
-from servoctl.tune.result import Tuning
-from servoctl.tune.trials import Trial, TrialStore, distributions, frozen
+from servoctl.errors import MissingPackageError
+from servoctl.study.batch import run_all
+from servoctl.study.evaluator import DONE, Evaluator
+from servoctl.study.metrics import Row
+from servoctl.study.points import Point
+from servoctl.study.problem import SearchProblem, in_range
+from servoctl.study.refine import Refinement, refine
+from servoctl.study.result import Tuning
+from servoctl.study.series import Processes, until_broken
+from servoctl.study.trials import Trial, TrialStore, distributions, frozen
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-    from servoctl.sweep.cluster import Cluster
+    from servoctl.study.cluster import Cluster
 
 
 def search(
@@ -87,7 +86,7 @@ def ask(problem: SearchProblem, before: Sequence[Trial], generation: int, count:
         study = create_study(directions=["minimize"] * len(problem.objectives), sampler=_sampler(problem, generation))
         study.add_trials([frozen(trial, problem.tune) for trial in before])
         if generation == 0 and in_range(problem):
-            study.enqueue_trial(problem.baseline)
+            study.enqueue_trial(dict(problem.baseline))
         for _ in range(count):
             study.ask(space)
         return list(study.get_trials(deepcopy=False)[len(before) :])
@@ -153,8 +152,7 @@ def tune(
         def runs_of(run: Run, points: Sequence[Point]) -> Iterator[Row]:
             return run_all(run, points, jobs, cluster, planned, processes)
 
-        (folder / SUMMARY).unlink(missing_ok=True)  # an earlier summary would contradict the new files
-        evaluator, before, broken = Evaluator(problem, runs_of), len(store.trials), None
+        evaluator, before = Evaluator(problem, runs_of), len(store.trials)
         baseline = evaluator.evaluate([{}])[0]  # compiles, so that the search is timed without it
         runs, began = evaluator.runs, perf_counter()
 
@@ -163,22 +161,16 @@ def tune(
                 progress(fraction, _best_so_far(problem, store))
 
         refinement, searched = None, None
-        try:
+        with until_broken("search") as broken:
             search(problem, evaluator, store, tell)
             searched = perf_counter() - began, evaluator.runs - runs
             if progress is not None and problem.tune.refine:
                 progress(1.0, f"{_best_so_far(problem, store)}, refining")
             refinement = _refined(problem, evaluator, store)
-        except KeyboardInterrupt:
-            pass  # the summary says `interrupted`
-        except ClusterError as error:
-            broken = str(error)
-        except BrokenProcessPool:
-            broken = "a worker process of the search was killed, or ran out of memory (use fewer --jobs)"
         wall_time, count = searched or (perf_counter() - began, evaluator.runs - runs)
         here, engine = len(store.trials) - before, ", ".join(sorted(evaluator.engines)) or None
         trials = tuple(store.trials)
-        return Tuning(problem, trials, baseline, wall_time, here, count, engine, broken, refinement=refinement)
+        return Tuning(problem, trials, baseline, wall_time, here, count, engine, broken.why, refinement=refinement)
 
 
 def _refined(problem: SearchProblem, evaluator: Evaluator, store: TrialStore) -> Refinement | None:

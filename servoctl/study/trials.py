@@ -1,9 +1,8 @@
 """The trials of a search, as values, as rows on disk, and as Optuna reads them.
 
-Design: the file is that of a sweep (`sweep.store`), a line per trial. Only the same config can continue a study.
+Design: the file is that of a sweep (`store`), a line per trial. Only the same config can continue a study.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,13 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from servoctl.assembly.classes import hashes_of
 from servoctl.config.tune import Range, Tune
-from servoctl.sweep.metrics import Row
-from servoctl.sweep.store import RowStore, Stored
-from servoctl.tune.evaluator import DONE, INFEASIBLE, Evaluation
-from servoctl.tune.problem import Point, SearchProblem
-from servoctl.version import VERSION
+from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation
+from servoctl.study.metrics import Row
+from servoctl.study.points import Point
+from servoctl.study.problem import SearchProblem
+from servoctl.study.store import RowStore, Stored, identity_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -80,7 +78,7 @@ def frozen(trial: Trial, tune: Tune) -> "FrozenTrial":
     return create_trial(
         state=TrialState.COMPLETE if complete else TrialState.PRUNED,
         values=[_penalised(value, evaluation, tune) for value in evaluation.values] if complete else None,
-        params=trial.at,
+        params=dict(trial.at),
         distributions=distributions(tune),
         system_attrs=dict(trial.system),
         constraints={name: float(x) for name, x in excess.items()},
@@ -126,7 +124,7 @@ class TrialStore:
 
     def __init__(self, folder: Path, problem: SearchProblem, resume: bool) -> None:
         self._problem = problem
-        self._rows = RowStore(folder, identity(problem), None, resume, STUDY, self._valid)
+        self._rows = RowStore(folder, identity_of(problem.run), None, resume, STUDY, self._valid)
         self.trials = [Trial.of_row(number, row) for number, row in enumerate(self._rows.rows)]  # all trials, in order
 
     @property
@@ -158,13 +156,3 @@ class TrialStore:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._rows.__exit__(kind, error, at)
-
-
-def identity(problem: SearchProblem) -> dict[str, Any]:
-    """What identifies a study: version, hashes of its files, and the config without the numbers of trials."""
-    assert problem.run.loaded is not None
-    values = problem.run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for name in ("trials", "refine"):
-        values["tune"].pop(name)
-    found = {"servoctl": VERSION, "files": hashes_of(problem.run.loaded), "config": values}
-    return dict(json.loads(json.dumps(found)))

@@ -12,14 +12,13 @@ from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import RESERVES, Range, Tune
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
-from servoctl.expression.suggest import remedy
 from servoctl.linear.reserve import bounds_of
-from servoctl.sweep.metrics import greatest_is_best, metric_names
+from servoctl.study.metrics import greatest_is_best, metric_names, no_such_metric
+from servoctl.study.points import Point
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
 
 MOST_SCENARIOS = 64  # largest number of runs per trial for `tune.uncertainty`
-Point = dict[str, Any]  # path -> value
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,8 @@ def _wrong_metrics(run: Run, tune: Tune, objectives: tuple[str, ...], known: tup
     for section, names in (("objective", objectives), ("constraints", tuple(tune.constraints))):
         for name in names:
             if name not in known:
-                hint = remedy(name, known)
-                listed = "" if hint.startswith("known") else f"; known: {', '.join(known)}"
                 where = run.loaded.where("tune", section, "minimise" if section == "objective" else name)
-                yield f"{where}: {name}: there is no such metric ({hint}{listed})"
+                yield f"{where}: {no_such_metric(name, known)}"
             elif section == "objective" and greatest_is_best(name):
                 where = run.loaded.where("tune", section, "minimise")
                 yield f"{where}: {name}: its greatest value is best (give its least value under tune.constraints)"

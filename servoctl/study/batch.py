@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError
 from servoctl.simulation.engine_choice import batch_library, take_engine
-from servoctl.sweep.metrics import Row
-from servoctl.sweep.points import Point
-from servoctl.sweep.series import Backend, Processes, rows_of
+from servoctl.study.metrics import Row
+from servoctl.study.points import Point
+from servoctl.study.series import Backend, Processes, rows_of
 
 if TYPE_CHECKING:
-    from servoctl.sweep.cluster import Cluster
+    from servoctl.study.cluster import Cluster
 
 
 def batch(

@@ -1,6 +1,6 @@
 """The metrics of a run: names, units, and how they follow from its summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,19 @@ def unknown_metrics(run: Run) -> list[str]:
         for name, *place in named
         if name.partition(".")[0] not in known
     ]
+
+
+def no_such_metric(name: str, known: Sequence[str]) -> str:
+    """The sentence about a name that is no metric."""
+    hint = remedy(name, known)
+    listed = "" if hint.startswith("known") else f"; known: {', '.join(known)}"
+    return f"{name}: there is no such metric ({hint}{listed})"
+
+
+def excess_of(name: str, value: float, bound: float) -> float:
+    """How far a metric is beyond its bound, relative to the bound; <= 0: the bound holds."""
+    beyond = (value - bound) / (abs(bound) or 1.0)
+    return max(-1.0, -beyond) if greatest_is_best(name) else beyond
 
 
 def metrics_of(summary: Mapping[str, Any]) -> Row:

@@ -8,23 +8,18 @@ refined along the limit. Only varied paths on which the gains, the period or the
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from servoctl.assembly.build import build_law
-from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
-from servoctl.assembly.make import settings_of
-from servoctl.assembly.realism import realistic
+from servoctl.assembly.make import make_run, settings_of
 from servoctl.assembly.run import Run
-from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ServoctlError
-from servoctl.laws.corrections import for_passive, resolve
 from servoctl.simulation.system import System
-from servoctl.sweep.points import Vary
+from servoctl.study.points import Vary
 from servoctl.types import Array
 
 GRID = {1: (41, 6), 2: (21, 3)}
@@ -145,21 +140,13 @@ def _growth(gains: list[RowGains] | None) -> float:
 
 
 def _simulated(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
-    return all_gains(_retuned(run, loaded), settings_of(loaded.config.run))
+    return all_gains(_system(run, loaded), settings_of(loaded.config.run))
 
 
 def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
     spacing = drives_spacing(loaded, run.system.model.plant)
-    return [] if spacing is None else task_gains(_retuned(run, loaded), spacing)
+    return [] if spacing is None else task_gains(_system(run, loaded), spacing)
 
 
-def _retuned(run: Run, loaded: LoadedConfig) -> System:
-    """The run's system with the corrections and the realism of another config."""
-    system, problems = run.system, Problems(loaded)
-    law = build_law(loaded, system.model.plant, problems)
-    passive = for_passive(build_correction(loaded.config.plant.passive.correction))
-    problems.check()
-    damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
-    stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
-    retuned = replace(system, law=None if law is None else law.attach(system.model), passive=stabilisation)
-    return realistic(retuned, loaded, run.start, problems)
+def _system(run: Run, loaded: LoadedConfig) -> System:
+    return make_run(loaded, run.engine, strict=False, like=run).system

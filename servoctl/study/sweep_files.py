@@ -3,8 +3,6 @@
 In the picture crosses mark runs that failed or were refused; a line marks the stability limit of the gains.
 """
 
-import json
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -12,10 +10,10 @@ import numpy as np
 
 from servoctl.report.scales import scale_of
 from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, show_scale, write
-from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, unwritable
-from servoctl.sweep.limit import Limit
-from servoctl.sweep.points import Vary
-from servoctl.sweep.study import Study
+from servoctl.run_folder.files import Writer, save_study
+from servoctl.study.limit import Limit
+from servoctl.study.points import Vary
+from servoctl.study.sweep import Study
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -128,42 +126,25 @@ def _halo() -> "list[AbstractPathEffect]":
 TABLE, PICTURE = "sweep.parquet", "sweep.png"
 
 
-def save(study: Study, folder: str | PathLike[str], metric: str) -> Path:
-    """Writes `config.yaml`, `sweep.parquet`, `sweep.png` and, last, `summary.json`; each file in full or not at all.
+def save(study: Study, folder: Path, metric: str) -> list[str]:
+    """Writes `config.yaml`, `sweep.parquet`, `sweep.png` and, last, `summary.json`.
 
     Args:
         study: The sweep.
-        folder: Created if it is missing; files of these names are replaced.
+        folder: An existing folder; files of these names are replaced.
         metric: The metric in the picture.
 
-    Raises:
-        ConfigError: The folder holds a single run, whose files would be overwritten.
-        RunFolderError: A file cannot be written.
-    """
-    path, summary = make_folder(folder), json.dumps(study.summary(), indent=2) + "\n"
-    try:
-        replace(path / CONFIG, lambda file: file.write(study.config_text.encode()))
-        replace(path / TABLE, lambda file: _write_table(study, file))
-        replace(path / PICTURE, lambda file: draw(study, metric, file))
-        replace(path / SUMMARY, lambda file: file.write(summary.encode()))
-    except OSError as error:
-        raise unwritable(path, error) from error
-    return path
-
-
-def make_folder(folder: str | PathLike[str]) -> Path:
-    """Creates the folder of a sweep, and removes an earlier summary, which would contradict the new files.
+    Returns:
+        Names of the files, without `config.yaml`.
 
     Raises:
-        ConfigError: The folder holds a single run, whose files would be overwritten.
-        RunFolderError: The folder cannot be created.
+        RunFolderError: A file cannot be written. Each file is written in full or not at all.
     """
-    path = study_folder(folder)
-    try:
-        (path / SUMMARY).unlink(missing_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    return path
+    files: dict[str, Writer] = {
+        TABLE: lambda file: _write_table(study, file),
+        PICTURE: lambda file: draw(study, metric, file),
+    }
+    return save_study(folder, study.config_text, study.summary(), files.items())
 
 
 def _write_table(study: Study, file: BinaryIO) -> None:

@@ -1,7 +1,7 @@
 """Writes the folder of a search: the best config, the table of all trials, the pictures, the summary."""
 
-import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -11,13 +11,12 @@ from servoctl.config import dump
 from servoctl.config.files import moved
 from servoctl.config.overrides import setting
 from servoctl.config.tune import Range
-from servoctl.errors import WriteError
 from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, show_scale, write
-from servoctl.run_folder.files import CONFIG, SUMMARY, replace
-from servoctl.tune.evaluator import DONE
-from servoctl.tune.result import Tuning
-from servoctl.tune.trials import Trial
+from servoctl.run_folder.files import Writer, save_study
+from servoctl.study.evaluator import DONE
+from servoctl.study.result import Tuning
+from servoctl.study.trials import Trial
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -168,28 +167,20 @@ def save(tuning: Tuning, folder: Path) -> list[str]:
     """
     loaded = tuning.problem.run.loaded
     assert loaded is not None
-    summary, names = json.dumps(tuning.summary(), indent=2) + "\n", [TABLE]
-    try:
-        replace(folder / CONFIG, lambda file: file.write(loaded.text.encode()))
-        replace(folder / TABLE, lambda file: _write_table(tuning, file))
-        if tuning.best is None:
-            (folder / BEST).unlink(missing_ok=True)
-        else:
-            _write_config(tuning, tuning.best, folder / BEST)
-            names.insert(0, BEST)
-        if tuning.problem.several and tuning.front:
-            (folder / FRONT).mkdir(exist_ok=True)
-            for trial in tuning.front:
-                _write_config(tuning, trial, folder / FRONT / f"{trial.number}.yaml")
-            names.append(f"{FRONT}/")
-        for name, figure in pictures(tuning):
-            replace(folder / name, lambda file, figure=figure: write(figure, file))  # type: ignore[misc]
-            names.append(name)
-        replace(folder / SUMMARY, lambda file: file.write(summary.encode()))
-    except OSError as error:
-        why = f"{folder}: cannot be written: {error.strerror or error}"
-        raise WriteError(f"{why} (free disk space; the study is kept: continue with --resume)") from error
-    return [*names, SUMMARY]
+    return save_study(folder, loaded.text, tuning.summary(), _files(tuning, folder))
+
+
+def _files(tuning: Tuning, folder: Path) -> Iterator[tuple[str, Writer]]:
+    """Yields the name of each file of a search, best first, and what writes it."""
+    if tuning.best is not None:
+        yield BEST, partial(_write_config, tuning, tuning.best, folder)
+    else:
+        (folder / BEST).unlink(missing_ok=True)
+    yield TABLE, partial(_write_table, tuning)
+    for trial in tuning.front if tuning.problem.several else ():
+        yield f"{FRONT}/{trial.number}.yaml", partial(_write_config, tuning, trial, folder / FRONT)
+    for name, figure in pictures(tuning):
+        yield name, partial(write, figure)
 
 
 def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
@@ -203,9 +194,8 @@ def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
     return f"# trial {trial.number} of servoctl tune {loaded.name}: {results}\n{dump(config)}"
 
 
-def _write_config(tuning: Tuning, trial: Trial, path: Path) -> None:
-    text = config_of(tuning, trial, path.parent)
-    replace(path, lambda file: file.write(text.encode()))
+def _write_config(tuning: Tuning, trial: Trial, folder: Path, file: BinaryIO) -> None:
+    file.write(config_of(tuning, trial, folder).encode())
 
 
 def _write_table(tuning: Tuning, file: BinaryIO) -> None:

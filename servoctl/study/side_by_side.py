@@ -7,7 +7,7 @@ batch, or that stops early, is simulated alone, with its usual messages.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,8 +23,8 @@ from servoctl.simulation.engine_choice import batch_library
 from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.side_by_side import plan_of, summary_of
-from servoctl.sweep.metrics import Row
-from servoctl.sweep.points import Point
+from servoctl.study.metrics import Row, metrics_of
+from servoctl.study.points import Point
 from servoctl.types import Array
 
 MOST_RANDOM = 2**24
@@ -53,20 +53,14 @@ class SideBySide:
         library: The generated C.
         make: A point -> its run, checked; or the row of a run that is refused.
         alone: A run -> its row, simulated by itself.
-        row: The summary of a run -> its row.
     """
 
     def __init__(
-        self,
-        run: Run,
-        library: BatchLibrary,
-        make: Callable[[Point], Run | Row],
-        alone: Callable[[Run], Row],
-        row: Callable[[Mapping[str, Any]], Row],
+        self, run: Run, library: BatchLibrary, make: Callable[[Point], Run | Row], alone: Callable[[Run], Row]
     ) -> None:
         self._run, self._lanes = run, library.lanes
-        self._libraries: dict[DelayLayout | None, BatchLibrary | None] = {_delay_layout(run): library}
-        self._make, self._alone, self._row = make, alone, row
+        self._libraries: dict[DelayLayout | None, BatchLibrary | None] = {run.loop.form: library}
+        self._make, self._alone = make, alone
         self._substeps = run.settings.substeps
         self._halt = np.zeros(1, dtype=np.int64)
 
@@ -94,7 +88,7 @@ class SideBySide:
         groups: dict[Any, list[int]] = {}
         for i, run in enumerate(made):
             if isinstance(run, Run) and self._fits(run):
-                key = run.start.t, replace(run.settings, seed=0), _delay_layout(run)
+                key = run.start.t, replace(run.settings, seed=0), run.loop.form
                 groups.setdefault(key, []).append(i)
         for indices in groups.values():
             runs = [run for run in (made[i] for i in indices) if isinstance(run, Run)]
@@ -108,14 +102,14 @@ class SideBySide:
 
     def _library(self, run: Run) -> BatchLibrary | None:
         """The library for runs with this delay, compiled for the first of them; None if it cannot be compiled."""
-        layout = _delay_layout(run)
+        layout = run.loop.form
         if layout not in self._libraries:
             self._libraries[layout] = batch_library(run.loop, run.start, run.settings, "c", 2)
         return self._libraries[layout]
 
     def _take(self, library: BatchLibrary, plan: BatchPlan, runs: Sequence[Run]) -> BatchResult:
         starts = np.array([run.loop.vector(run.start) for run in runs])
-        parameters = np.array([parameters_of(run) for run in runs])
+        parameters = np.array([run.loop.step_parameters for run in runs])
         return library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
 
     def _fits(self, run: Run) -> bool:
@@ -134,12 +128,7 @@ class SideBySide:
         summary = summary_of(run.loop, future.result(), lane, plan)
         if summary is None:
             return self._alone(run)
-        return self._row(summary | {"status": "done", "engine": "c"})
-
-
-def _delay_layout(run: Run) -> DelayLayout | None:
-    """The layout of the delay buffers: runs that evaluate the same functions may differ in it."""
-    return run.loop.form
+        return metrics_of(summary | {"status": "done", "engine": "c"})
 
 
 def plan_for(run: Run) -> BatchPlan | None:
@@ -148,26 +137,17 @@ def plan_for(run: Run) -> BatchPlan | None:
     return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.settling_band)
 
 
-def parameters_of(run: Run) -> Array:
-    """The parameters of one step of the loop."""
-    return run.loop.step_parameters
-
-
 def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()]:
     """Random numbers of noisy runs: one table per seed, and the index of each run's table; empty without noise."""
     realism = runs[0].system.realism
     if realism is None or not realism.random:
         return ()
-    seeds = _seeds(runs)
+    seeds = list(dict.fromkeys(run.settings.seed for run in runs))
     tables = np.array([tick_noise(seed, 0, ticks, runs[0].system.model.n) for seed in seeds])
     return tables, np.array([seeds.index(run.settings.seed) for run in runs], dtype=np.int64)
-
-
-def _seeds(runs: Sequence[Run]) -> list[int]:
-    return list(dict.fromkeys(run.settings.seed for run in runs))
 
 
 def _random_count(runs: Sequence[Run], ticks: int) -> int:
     """Number of random numbers in the tables of these runs."""
     realism = runs[0].system.realism
-    return 0 if realism is None else len(_seeds(runs)) * ticks * realism.width
+    return 0 if realism is None else len({run.settings.seed for run in runs}) * ticks * realism.width

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from servoctl.config.tune import Range
-from servoctl.tune.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
-from servoctl.tune.problem import Point, SearchProblem
-from servoctl.tune.trials import Trial
+from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
+from servoctl.study.points import Point
+from servoctl.study.problem import SearchProblem
+from servoctl.study.trials import Trial
 from servoctl.types import Array
 
 FIRST, LAST = 0.1, 1e-5  # radius of the models at the start, and at which the descent ends, in widths of the ranges
@@ -59,7 +60,7 @@ def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refine
     def evaluated(x: Array) -> Evaluation:
         inside = np.clip(x, 0.0, 1.0)
         if inside.tobytes() not in made:
-            at = start.at | scale.point(inside)
+            at = {**start.at, **scale.point(inside)}
             made[inside.tobytes()] = at, evaluator.evaluate([at])[0]
         return made[inside.tobytes()][1]
 

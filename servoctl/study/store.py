@@ -15,9 +15,8 @@ from typing import Any, BinaryIO
 from servoctl.assembly.classes import hashes_of
 from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, RunFolderError, WriteError
-from servoctl.run_folder.files import study_folder, unwritable
-from servoctl.sweep.metrics import Row
-from servoctl.sweep.points import Vary
+from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
+from servoctl.study.metrics import Row
 from servoctl.version import VERSION
 
 
@@ -44,11 +43,6 @@ class RowStore:
         stored: What the rows are of.
         valid: Whether a row could have been written.
 
-    Attributes:
-        path: The file.
-        rows: The rows so far, in order.
-        seconds: Time that they took, in all sessions together [s].
-
     Raises:
         ConfigError: With `resume`: there are no rows, or those of another sweep. Without: those of an unfinished one,
             or the folder holds a single run, whose files would be overwritten.
@@ -68,8 +62,8 @@ class RowStore:
             raise _nothing_to_resume(folder, stored.noun)
         study_folder(folder)
         self.path, self._stored, self._valid = folder / stored.file, stored, valid
-        self.rows: list[Row] = []
-        self.seconds = 0.0
+        self.rows: list[Row] = []  # the rows so far, in order
+        self.seconds = 0.0  # [s] time that they took, in all sessions together
         try:
             self._file: BinaryIO = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (open for the sweep)
         except OSError as error:
@@ -77,6 +71,7 @@ class RowStore:
         try:
             self._lock()
             self._begin(identity, planned, resume)
+            (folder / SUMMARY).unlink(missing_ok=True)  # an earlier summary would contradict the new files
         except OSError as error:
             self._file.close()
             raise error if isinstance(error, RunFolderError) else unwritable(folder, error) from error
@@ -182,25 +177,18 @@ class RowStore:
         self._file.close()
 
 
-def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planned: int) -> dict[str, Any]:
-    """What identifies a sweep: version, engine, varied numbers, points, the config, and hashes of its files.
+def identity_of(run: Run, **details: Any) -> dict[str, Any]:
+    """What identifies a study: version, details, hashes of the config's files, and the config, without its lengths.
 
     Raises:
         ConfigError: The run was not loaded from a config.
     """
     if run.loaded is None:
-        raise ConfigError("sweep: this run has no config (take one from servoctl.load)")
-    values = run.loaded.config
-    identity = {
-        "servoctl": VERSION,
-        "engine": run.engine,
-        "vary": [[vary.path, vary.low, vary.high, vary.count, vary.log] for vary in varies],
-        "sample": sample,
-        "seed": None if sample == "grid" else seed,
-        "runs": planned,
-        "config": values.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "files": hashes_of(run.loaded),
-    }
+        raise ConfigError("a study needs a config (take a run from servoctl.load)")
+    values = run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for length in ("trials", "refine"):
+        values.get("tune", {}).pop(length, None)
+    identity = {"servoctl": VERSION, **details, "files": hashes_of(run.loaded), "config": values}
     return dict(json.loads(json.dumps(identity)))
 
 

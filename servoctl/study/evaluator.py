@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import UNSTABLE, Reserve, reserve
-from servoctl.sweep.batch import run_all
-from servoctl.sweep.metrics import Row, greatest_is_best
-from servoctl.sweep.series import at_every_step, config_at
-from servoctl.tune.problem import Point, SearchProblem
+from servoctl.study.batch import run_all
+from servoctl.study.metrics import Row, excess_of, greatest_is_best
+from servoctl.study.points import Point
+from servoctl.study.problem import SearchProblem
+from servoctl.study.series import at_every_step, run_at
 
 HOPELESS = 1.0
 """A trial is pruned after its first run if it exceeds a constraint by more than this, relative to the bound."""
@@ -165,7 +165,7 @@ class Evaluator:
         if not set(RESERVES.values()) & {*self._problem.bounds, *self._problem.minimised}:
             return {}
         scenarios = self._problem.scenarios[:1] if first else self._problem.scenarios
-        reserves = [self._reserve(trial | scenario).to_dict() for scenario in scenarios]
+        reserves = [self._reserve({**trial, **scenario}).to_dict() for scenario in scenarios]
         shared = [name for name in reserves[0] if all(name in figures for figures in reserves)]
         return {
             name: (min if greatest_is_best(name) else max)(figures[name] for figures in reserves) for name in shared
@@ -178,28 +178,6 @@ class Evaluator:
                 self._known.clear()
             self._known[key] = reserve(run_at(self._first, point, strict=False))
         return self._known[key]
-
-
-def run_at(run: Run, point: Point, strict: bool = True, like: Run | None = None) -> Run:
-    """A run of the config with other values.
-
-    Args:
-        run: The config.
-        point: Path -> value.
-        strict: Whether a problem of the model is an error; False: the run is made all the same.
-        like: A run whose compiled functions are reused if they fit; None: those of `run`.
-
-    Raises:
-        ConfigError: The config does not accept a value.
-    """
-    assert run.loaded is not None
-    return make_run(config_at(run.loaded, point), run.engine, strict, like=like or run)
-
-
-def excess_of(name: str, value: float, bound: float) -> float:
-    """How far a metric is beyond its bound, relative to the bound; <= 0: the bound holds."""
-    beyond = (value - bound) / (abs(bound) or 1.0)
-    return max(-1.0, -beyond) if greatest_is_best(name) else beyond
 
 
 def _beyond(name: str, value: float, bound: float) -> str:

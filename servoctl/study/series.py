@@ -7,6 +7,8 @@ one's in parameters alone reuses its compiled functions.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
 from typing import Any, Literal, TypeVar
@@ -18,12 +20,12 @@ from servoctl.assembly.paths import brief
 from servoctl.assembly.run import Run
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import is_number, setting
-from servoctl.errors import CompileError, ServoctlError, in_one_line
+from servoctl.errors import ClusterError, CompileError, ServoctlError, in_one_line
 from servoctl.simulation.engine_choice import batch_library, take_engine
 from servoctl.simulation.simulate import simulate_loop
-from servoctl.sweep.metrics import Row, metrics_of
-from servoctl.sweep.points import Point
-from servoctl.sweep.side_by_side import SideBySide
+from servoctl.study.metrics import Row, metrics_of
+from servoctl.study.points import Point
+from servoctl.study.side_by_side import SideBySide
 
 REFUSED = "refused"  # status of a run that could not start; `error` says why
 CRASHED = "crashed"  # status of a run in which the user's code raised an unexpected exception
@@ -46,11 +48,46 @@ def config_at(loaded: LoadedConfig, point: Point) -> LoadedConfig:
     return loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
 
 
+def run_at(run: Run, point: Point, strict: bool = True) -> Run:
+    """A run of the config with other values; it reuses the compiled functions of this one if they fit.
+
+    Args:
+        run: The config.
+        point: Path -> value.
+        strict: Whether a problem of the model is an error; False: the run is made all the same.
+
+    Raises:
+        ConfigError: The config does not accept a value.
+    """
+    assert run.loaded is not None
+    return make_run(config_at(run.loaded, point), run.engine, strict, like=run)
+
+
 def at_every_step(run: Run) -> Run:
     """The run without `run.output_step`, so that its metrics are those of every step."""
     if run.loaded is None or run.settings.output_step is None:
         return run
-    return make_run(run.loaded.overridden(["run.output_step=null"]), run.engine, strict=False, like=run)
+    return run_at(run, {"run.output_step": None}, strict=False)
+
+
+class Broken:
+    """Why the runs of a study ended early; `why` is None if they did not, or if a person interrupted them."""
+
+    why: str | None = None
+
+
+@contextmanager
+def until_broken(noun: str) -> Iterator[Broken]:
+    """Makes the runs of a study; a lost cluster, a worker process that dies, or Ctrl-C ends them without an error."""
+    broken = Broken()
+    try:
+        yield broken
+    except KeyboardInterrupt:
+        pass  # the summary says `interrupted`
+    except ClusterError as error:
+        broken.why = str(error)
+    except BrokenProcessPool:
+        broken.why = f"a worker process of the {noun} was killed, or ran out of memory (use fewer --jobs)"
 
 
 def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 1) -> Iterator[Row]:
@@ -67,7 +104,7 @@ def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 
     if library is None:
         raise CompileError("runs side by side: generated C cannot be compiled here (take --engine vm)")
     series = Series(run.loaded, run.engine, "c", run)
-    yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, threads)
+    yield from SideBySide(run, library, series.make, series.alone).rows(points, threads)
 
 
 class Processes:

@@ -11,11 +11,12 @@ import numpy as np
 from servoctl.config.problems import unit_of
 from servoctl.config.tune import Tune
 from servoctl.run_folder.values import plain
-from servoctl.sweep.metrics import metric_unit
-from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
-from servoctl.tune.problem import Point, SearchProblem
-from servoctl.tune.refine import Refinement
-from servoctl.tune.trials import Trial, distributions
+from servoctl.study.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
+from servoctl.study.metrics import metric_unit
+from servoctl.study.points import Point
+from servoctl.study.problem import SearchProblem
+from servoctl.study.refine import Refinement
+from servoctl.study.trials import Trial, distributions
 from servoctl.types import Array
 from servoctl.version import VERSION
 
@@ -172,5 +173,5 @@ def importance(tune: Tune, trials: Sequence[tuple[Point, float]]) -> dict[str, f
         warnings.simplefilter("ignore", ExperimentalWarning)
         study = create_study()
         for point, value in trials:
-            study.add_trial(create_trial(value=value, params=point, distributions=space))
+            study.add_trial(create_trial(value=value, params=dict(point), distributions=space))
         return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))

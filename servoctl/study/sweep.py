@@ -1,8 +1,7 @@
 """Runs a sweep, and holds its result: a table with one row per run, rankings, a summary."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -10,68 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.assembly.run import Run
-from servoctl.errors import ClusterError, ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError
 from servoctl.linear.reserve import bounds_of, reserve
-from servoctl.run_folder.missed import SHARE
-from servoctl.run_folder.values import ROUND_OFF
-from servoctl.sweep.batch import columns_of, run_all
-from servoctl.sweep.limit import Limit, limits_of
-from servoctl.sweep.metrics import GREATEST, VIOLATIONS, Row, greatest_is_best, metric_names
-from servoctl.sweep.points import Point, Vary
-from servoctl.sweep.series import Series, at_every_step
+from servoctl.study.batch import columns_of, run_all
+from servoctl.study.limit import Limit, limits_of
+from servoctl.study.metrics import Row, excess_of, greatest_is_best, metric_names, no_such_metric
+from servoctl.study.points import Vary
+from servoctl.study.series import Series, at_every_step, until_broken
+from servoctl.study.store import RowStore, identity_of
 from servoctl.types import Array
 from servoctl.version import VERSION
 
 if TYPE_CHECKING:
-    from servoctl.sweep.cluster import Cluster
-    from servoctl.sweep.store import RowStore
-
-
-def changed_by_thinning(run: Run, points: Sequence[Point], rows: Sequence[Row]) -> str | None:
-    """The warning that names the metric which `run.output_step` changes most; None if it changes none by a tenth.
-
-    Three runs of the sweep are repeated with a row at every step: the first, the middle and the last that are done.
-
-    Args:
-        run: The config.
-        points: Path -> value, of each run.
-        rows: Metrics of the runs so far.
-    """
-    dense = run if run.settings.period is not None else at_every_step(run)
-    done = [i for i, row in enumerate(rows) if row["status"] == "done"]
-    if dense is run or not done:
-        return None
-    chosen = sorted({done[0], done[len(done) // 2], done[-1]})
-    exact = run_all(dense, [points[i] for i in chosen])
-    changes = {
-        (i, name): change for i, row in zip(chosen, exact, strict=True) for name, change in _changes(run, rows[i], row)
-    }
-    worst = max(changes, key=lambda key: changes[key][0], default=None)
-    if worst is None or changes[worst][0] <= SHARE:
-        return None
-    (i, name), (_, thinned, true) = worst, changes[worst]
-    return (
-        f"run.output_step {run.settings.output_step:g} s is too long for the metrics: {name} of run {i} is "
-        f"{thinned:.4g} in the table and {true:.4g} with a row at every step (shorten it, or leave it out)"
-    )
-
-
-def _changes(run: Run, row: Row, exact: Row) -> list[tuple[str, tuple[float, float, float]]]:
-    """Metric, and its relative change, thinned value and value at every step; small violations and inputs are none."""
-    inputs = [abs(x) for name, x in exact.items() if name.startswith("input_max") and isinstance(x, float)]
-    rounding = ROUND_OFF * max(inputs, default=0.0)
-    least = dict.fromkeys(VIOLATIONS, 0.01 * run.settings.settling_band)
-    least |= {"input_rms": rounding, "input_max": rounding}
-    least["settling_time"] = (run.settings.output_step or 0.0) / SHARE  # a shorter one cannot be told more exactly
-    changes = []
-    for name, true in exact.items():
-        thinned, kind = row.get(name), name.partition(".")[0]
-        if kind not in least or thinned is None or true is None:
-            continue
-        if (size := max(abs(thinned), abs(true))) > least[kind]:
-            changes.append((name, (abs(true - thinned) / size, thinned, true)))
-    return changes
+    from servoctl.study.cluster import Cluster
 
 
 SCHEMA = 1  # version of the shape of `summary.json`
@@ -94,7 +44,6 @@ class Study:
     broken: str | None = None  # why the sweep failed; None: it ended, or a person interrupted it
     # stability limits of the gains over the varied numbers; empty if none depends on them
     limits: tuple[Limit, ...] = ()
-    warning: str | None = None  # which metric `run.output_step` falsifies; None: none
 
     @property
     def paths(self) -> list[str]:
@@ -147,7 +96,6 @@ class Study:
             "servoctl": VERSION,
             "status": end if self.broken is None else "failed",
             "error": self.broken,
-            "warnings": [self.warning] if self.warning else [],
             "sample": self.sample,
             "seed": self.seed,
             "vary": {
@@ -176,12 +124,18 @@ def plan(run: Run, metric: str | None) -> str:
     """
     names = metric_names(run)
     if metric is not None and metric not in names:
-        hint = remedy(metric, names)
-        listed = "" if hint.startswith("known") else f"; known: {', '.join(names)}"
-        raise ConfigError(f"--metric {metric}: there is no such metric ({hint}{listed})")
+        raise ConfigError(f"--metric {no_such_metric(metric, names)}")
     if not names:
         raise ConfigError(f"{run.name}: there is nothing to compare runs by (give a task, or a plant with actuators)")
     return metric or ("rms_violation" if "rms_violation" in names else names[0])
+
+
+def identity(run: Run, varies: Sequence[Vary], sample: str, seed: int, planned: int) -> dict[str, Any]:
+    """What identifies a sweep: `identity_of` with the engine, the varied numbers and the points."""
+    vary = [astuple(each)[1:] for each in varies]  # all but the text
+    return identity_of(
+        run, engine=run.engine, vary=vary, sample=sample, seed=None if sample == "grid" else seed, runs=planned
+    )
 
 
 def sweep(
@@ -196,6 +150,8 @@ def sweep(
     store: "RowStore | None" = None,
 ) -> Study:
     """Runs a config at every point. On Ctrl-C, or if a worker process dies, returns the runs made so far.
+
+    Metrics are those of every step: `run.output_step` has no influence.
 
     Args:
         run: The config.
@@ -214,20 +170,14 @@ def sweep(
     """
     rows: list[Row] = [] if store is None else list(store.rows)
     before, left = 0.0 if store is None else store.seconds, points[len(rows) :]
-    broken, began = None, perf_counter()
-    try:
-        for row in run_all(run, left, jobs, cluster, planned=len(points)) if left else ():
+    began = perf_counter()
+    with until_broken("sweep") as broken:
+        for row in run_all(at_every_step(run), left, jobs, cluster, planned=len(points)) if left else ():
             rows.append(row)
             if store is not None:
                 store.add(row, before + perf_counter() - began)
             if progress is not None:
                 progress(len(rows) / len(points))
-    except KeyboardInterrupt:
-        pass  # the summary says `interrupted`
-    except BrokenProcessPool:
-        broken = "a worker process of the sweep was killed, or ran out of memory (use fewer --jobs)"
-    except ClusterError as error:
-        broken = str(error)
     wall_time = before + perf_counter() - began
     metrics, values = metric_names(run), columns_of(rows)
     columns: dict[str, list[Any]] = {"run": list(range(len(rows)))}
@@ -243,9 +193,8 @@ def sweep(
         columns=columns,
         metrics=tuple(metrics),
         wall_time=wall_time,
-        broken=broken,
+        broken=broken.why,
         limits=limits_of(run, varies),
-        warning=None if len(rows) < len(points) else changed_by_thinning(run, points, rows),
     )
 
 
@@ -276,7 +225,6 @@ def within(
         made = series.make(points[number])
         figures = reserve(made).to_dict() if isinstance(made, Run) and made.system.law is not None else {}
         examined[number] = figures
-        if not any((figures[name] < bounds[name]) == (name in GREATEST) and figures[name] != bounds[name]
-                   for name in figures if name in bounds):  # fmt: skip
+        if not any(excess_of(name, figure, bounds[name]) > 0.0 for name, figure in figures.items() if name in bounds):
             best.append(number)
     return best, examined

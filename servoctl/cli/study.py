@@ -1,0 +1,382 @@
+"""`servoctl sweep`: runs a config over ranges of its numbers. `servoctl tune`: searches them for the best runs."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import typer
+
+from servoctl.cli.console import ExitCode, Phases, ProgressBar, announced, note, say, say_json, say_table
+from servoctl.cli.options import (
+    AsJson,
+    CommandWithExample,
+    Config,
+    EngineName,
+    Overrides,
+    SetFiles,
+    changes_of,
+    fresh_folder,
+)
+from servoctl.cli.run import number
+from servoctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from servoctl.assembly import Run
+    from servoctl.study.cluster import Cluster
+    from servoctl.study.refine import Refinement
+    from servoctl.study.result import Tuning
+    from servoctl.study.sweep import Study
+    from servoctl.study.trials import Trial
+
+BEST = 5  # number of runs in the printed table
+
+Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers make the runs."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the sweep or search in --out.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-<command>-<date>-<time>."),
+]
+ManyRunsEngine = Annotated[
+    EngineName,
+    typer.Option("--engine", help="auto compiles to C if that pays for all runs together; the others as in run."),
+]
+
+
+class TuneCommand(CommandWithExample):
+    """The command `tune`, whose help ends with the table of metrics."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Writes the example, then the metrics that a search can minimise or constrain."""
+        from servoctl.study.metrics import METRICS
+
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Metrics of tune.objective.minimise and tune.constraints"):
+            formatter.write_dl([(metric.form, f"{metric.meaning} ({metric.use})") for metric in METRICS])
+
+
+def sweep(
+    config: Config,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=LO:HI:N[:log]",
+            help="A number of the config, its range, and the count of values; log: equal ratios; repeatable.",
+        ),
+    ] = None,
+    sample: Annotated[
+        Literal["grid", "lhs", "monte-carlo"],
+        typer.Option(help="Every combination, a Latin hypercube, or uniform random points."),
+    ] = "grid",
+    samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, unless --sample is grid.")] = 100,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Seed of the random points.")] = 0,
+    jobs: Jobs = 1,
+    cluster: ClusterAddress = None,
+    resume: Resume = False,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Metric of the table and the picture; default: rms_violation.")
+    ] = None,
+    out: Out = None,
+    set_file: SetFiles = None,
+    overrides: Overrides = None,
+    engine: ManyRunsEngine = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Run a config many times over ranges of its numbers."""
+    from servoctl.assembly import load
+    from servoctl.study import sweep as sweeps
+    from servoctl.study.points import points_of, read_varies
+    from servoctl.study.store import SWEEP, RowStore
+    from servoctl.study.sweep_files import save
+
+    phases = Phases()
+    with announced(config, "loading and tracing", always=engine == "c"):
+        loaded = load(config, changes_of(set_file, overrides), engine=engine)
+    phases.end("loading and tracing")
+    varies = read_varies(vary or (), loaded)
+    shown = sweeps.plan(loaded, metric)
+    folder = _folder(f"{loaded.name}-sweep", out, resume, SWEEP.file)
+    points = points_of(varies, sample, samples, seed)
+    identity = sweeps.identity(loaded, varies, sample, seed, len(points))
+    with (
+        _connected(cluster, jobs) as workers,
+        RowStore(folder, identity, len(points), resume) as store,
+        ProgressBar(loaded.name, "compiling and starting the runs") as progress,
+    ):
+        study = sweeps.sweep(loaded, varies, points, sample, seed, jobs, progress, workers, store)
+    _warn(loaded, study.broken)
+    best, examined = _best_within(loaded, study, shown)
+    study = study.with_figures(examined)
+    phases.end("limits", "compiling and simulating", share=study.wall_time)
+    names = save(study, folder, shown)
+    phases.end("writing")
+    summary = study.summary()
+
+    def tell() -> None:
+        _say_study(study, summary, shown, best, len(examined) - len(best))
+        say(f"\n{phases}")
+
+    _end(summary, folder, names, as_json, tell, bad=summary["failed"] == summary["runs"])
+
+
+def tune(
+    config: Config,
+    out: Out = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Replaces tune.trials.")] = None,
+    refine: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Replaces tune.refine: at most N trials near the best one."),
+    ] = None,
+    jobs: Jobs = 1,
+    cluster: ClusterAddress = None,
+    resume: Resume = False,
+    set_file: SetFiles = None,
+    overrides: Overrides = None,
+    engine: ManyRunsEngine = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Search a config's numbers for the best runs."""
+    from servoctl.assembly import load
+    from servoctl.study.problem import read_problem
+    from servoctl.study.search import require_packages
+    from servoctl.study.search import tune as run_tune
+    from servoctl.study.search_files import save
+    from servoctl.study.trials import STUDY
+
+    require_packages()
+    lengths = {"trials": trials, "refine": refine}
+    changes = changes_of(set_file, overrides)
+    changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]
+    phases = Phases()
+    with announced(config, "loading and tracing", always=engine == "c"):
+        loaded = load(config, changes, engine=engine)
+        problem = read_problem(loaded)
+    phases.end("loading and tracing")
+    folder = _folder(f"{loaded.name}-tune", out, resume, STUDY.file)
+    waiting = "compiling and running the baseline"
+    with _connected(cluster, jobs) as workers, ProgressBar(loaded.name, waiting) as progress:
+        tuning = run_tune(problem, folder, jobs, resume, workers, progress)
+    phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
+    tuning = replace(tuning, total_time=phases.total)
+    _warn(loaded, tuning.broken)
+    names = save(tuning, folder)
+    phases.end("writing")
+
+    def tell() -> None:
+        _say_tuning(tuning, phases)
+
+    after = None if tuning.best is None else f"servoctl run {quote(str(folder / 'best.yaml'))}"
+    summary = tuning.summary() | {"times": phases.seconds}
+    _end(summary, folder, [STUDY.file, *names], as_json, tell, bad=tuning.best is None, after=after)
+
+
+def _connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":
+    """A connection to the cluster that makes the runs; None without `--cluster`.
+
+    Raises:
+        ConfigError: No scheduler answers at the address, or `--jobs` is given too.
+    """
+    if address is None:
+        return nullcontext()
+    if jobs > 1:
+        raise ConfigError(
+            f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"
+        )
+    from servoctl.study.cluster import Cluster
+
+    return Cluster(address)
+
+
+def _folder(name: str, out: Path | None, resume: bool, file: str) -> Path:
+    """The folder of a sweep or a search.
+
+    Args:
+        name: Beginning of the folder's name.
+        out: The argument of `--out`.
+        resume: Whether the folder must exist.
+        file: Name of the file that an interrupted study leaves.
+
+    Raises:
+        ConfigError: `resume` without `--out`; the message names the newest folder.
+    """
+    if out is not None or not resume:
+        return out or fresh_folder(name)
+    folders = sorted(Path("runs").glob(f"{name}-*/{file}"), key=lambda path: path.stat().st_mtime)
+    hint = f"the newest: --out {folders[-1].parent}" if folders else f"no folder matches runs/{name}-*"
+    raise ConfigError(f"--resume: needs --out ({hint})")
+
+
+def _warn(loaded: "Run", broken: str | None) -> None:
+    for sentence in filter(None, [loaded.engine_warning, broken]):
+        note(f"warning: {sentence}")
+
+
+def _end(
+    summary: dict[str, Any],
+    folder: Path,
+    names: Sequence[str],
+    as_json: bool,
+    tell: Callable[[], None],
+    bad: bool,
+    after: str | None = None,
+) -> NoReturn:
+    """Prints the result of a study, what is in its folder and what to do next, and ends the command."""
+    if as_json:
+        say_json(summary)
+    else:
+        tell()
+        say(f"\nwritten to {quote(str(folder))}: {', '.join(names)}")
+        if summary["status"] != "done":
+            after = f"the same command with --out {quote(str(folder))} --resume"
+        if after is not None:
+            say(f"next: {after}")
+    if summary["status"] == "interrupted":
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.BAD_STATUS if bad or summary["status"] == "failed" else ExitCode.DONE)
+
+
+def _best_within(run: "Run", study: "Study", metric: str) -> tuple[list[int], dict[int, dict[str, float]]]:
+    """The best runs that keep the bounds of `tune:` on stability, and the figures of the runs that were examined."""
+    from servoctl.study.sweep import within
+
+    points = [{path: study.columns[path][i] for path in study.paths} for i in range(len(study.done))]
+    return within(run, study.ranking(metric), points, BEST)
+
+
+def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], beyond: int) -> None:
+    runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
+    part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
+    rate = "" if speed is None else f", {speed:.3g} runs per second"
+    engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
+    say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
+    _say_best_runs(study, metric, best, beyond)
+    limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
+    for i, (name, path, values) in enumerate(limits):
+        say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
+    reasons = [i for i, ok in enumerate(study.done) if not ok]
+    if reasons:
+        first = reasons[0]
+        why = study.columns["error"][first] or study.columns["status"][first]
+        say(f"\nrun {first} failed: {why}" + (f" (and {failed - 1} more: sweep.parquet)" if failed > 1 else ""))
+
+
+def _say_best_runs(study: "Study", metric: str, best: list[int], beyond: int) -> None:
+    """Prints the best runs with their stability figures."""
+    from servoctl.config.tune import RESERVES
+
+    columns = [*study.paths, metric]
+    names = [name for name in RESERVES.values() if name in study.columns]
+    rows = [
+        [str(i), *(f"{study.columns[name][i]:.6g}" for name in columns),
+         *("-" if (figure := study.columns[name][i]) is None else f"{figure:.3g}" for name in names)]
+        for i in best
+    ]  # fmt: skip
+    if rows:
+        say()
+        say_table(["run", *columns, *names], rows, numbers=len(columns) + len(names))
+    if beyond:
+        runs = "1 run" if beyond == 1 else f"{beyond} runs"
+        say(f"\nleft out: {runs} beyond a bound of tune.{', tune.'.join(RESERVES)}")
+
+
+def _say_tuning(tuning: "Tuning", phases: Phases) -> None:
+    say(_headline(tuning, phases.total))
+    say(str(phases))
+    speed = _speed(tuning.summary())
+    if speed:
+        say(speed)
+    if tuning.refinement is not None:
+        say(_refined(tuning.refinement))
+    if tuning.best is not None:
+        _say_best_trial(tuning, tuning.best)
+    else:
+        _say_nothing_feasible(tuning)
+
+
+def _headline(tuning: "Tuning", total: float) -> str:
+    counts = [f"{count} {status}" for status, count in tuning.counts().items() if count and status != "done"]
+    planned = "" if tuning.status == "done" else f" of {tuning.problem.tune.trials}, {tuning.status}"
+    several = f"{len(tuning.problem.scenarios) + len(tuning.problem.tune.sensitivity)} runs each, "
+    engine = f" by engine {tuning.engine}" if tuning.engine else ""
+    return (
+        f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
+        f"{', '.join([*counts, '']) if counts else ''}in {total:.3g} s{engine}"
+    )
+
+
+def _refined(refinement: "Refinement") -> str:
+    """The result of a refinement, in one line."""
+    if refinement.why is not None:
+        return f"refined: no ({refinement.why})"
+    held = f", {', '.join(refinement.held)} unchanged" if refinement.held else ""
+    return f"refined: from trial {refinement.start} in {refinement.steps} steps{held}"
+
+
+def _speed(summary: dict[str, Any]) -> str:
+    """Trials and runs per second; empty without trials."""
+    rate, runs = summary["trials_per_second"], summary["runs_per_second"]
+    return "" if rate is None else f"{rate:.3g} trials ({runs:.3g} runs) per second"
+
+
+def _say_best_trial(tuning: "Tuning", best: "Trial") -> None:
+    from servoctl.config.tune import RESERVES
+
+    problem, baseline, after = tuning.problem, tuning.baseline, best.evaluation
+    front = f" of a front of {len(tuning.front)}" if problem.several else ""
+    rows = [
+        [path, tuning.unit(path), _number(problem.baseline.get(path)), _number(value), ""]
+        for path, value in best.at.items()
+    ]
+    for i, name in enumerate(problem.objectives):
+        rows.append(_compared(name, tuning, baseline.values[i] if baseline.values else None, after.values[i]))
+    for name in dict.fromkeys([*problem.weights, *problem.bounds, *RESERVES.values()]):
+        if name in after.metrics:
+            rows.append(_compared(name, tuning, baseline.metrics.get(name), after.metrics[name]))
+    count = len(problem.scenarios)
+    over = f", the {problem.tune.objective.over} of {count} plants" if count > 1 else ""
+    say(f"\nbest: trial {best.number}{front}{over}\n")
+    say_table(["", "unit", "baseline", "best", "change"], rows, numbers=3)
+    if "gain_margin" not in after.metrics and "gain_margin" in problem.bounds:
+        say("\ngain_margin: none: the loop cannot be linearised at the start")
+    if baseline.status != "done":
+        say(f"\nthe baseline (the config without changes) is {baseline.status}: {baseline.reason}")
+    elif not problem.several and baseline.values[0] < after.values[0]:
+        say("\nthe baseline is better than every trial (widen tune.search, or use more trials)")
+
+
+def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -> list[str]:
+    """One line of the table: an objective or a metric with its bound, before and after."""
+    from servoctl.config.tune import RESERVES
+    from servoctl.study.metrics import greatest_is_best
+
+    bound = tuning.problem.bounds.get(name)
+    side = "at least" if greatest_is_best(name) else "at most"
+    change = f"{100 * (after / before - 1):+.3g} %" if before and isfinite(before + after) else ""
+    unit = tuning.unit(name)
+    if name == RESERVES["share"]:  # of the gains that are stable
+        unit, bound, before, after = "%", *(None if x is None else 100.0 * x for x in (bound, before)), 100.0 * after
+    label = name if bound is None else f"{name} ({side} {bound:g})"
+    return [label, unit, _number(before), _number(after), change]
+
+
+def _number(value: Any) -> str:
+    return str(value) if isinstance(value, str) else number(value)
+
+
+def _say_nothing_feasible(tuning: "Tuning") -> None:
+    miss = tuning.nearest_miss
+    say("\nno trial is feasible")
+    if miss is not None:
+        say(f"nearest miss: trial {miss.number}: {miss.evaluation.reason}, at")
+        say_table(["", "unit", "value"], [[p, tuning.unit(p), _number(v)] for p, v in miss.at.items()], numbers=1)
+        return
+    reasons = [trial.evaluation.reason or "" for trial in tuning.trials]
+    for reason in sorted(set(reasons), key=reasons.count, reverse=True)[:3]:
+        say(f"{reasons.count(reason)} trials: {reason}")
