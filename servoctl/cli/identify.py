@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 def identify(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders written by `run` or `hil`."),
+        typer.Argument(
+            metavar="LOG",
+            exists=True,
+            help="Folders written by `run` or `hil`, or tables (CSV, Parquet) with --config.",
+        ),
     ],
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="CONFIG", help="The config of tables: its plant, and the columns under `log`."),
+    ] = None,
     parameters: Annotated[
         str | None,
         typer.Option(
@@ -35,7 +43,7 @@ def identify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Identify the plant's parameters and friction from logs.
+    """Identify the plant's parameters, rotors and friction from logs.
 
     Writes identified.yaml, to be laid over the config by --set-file.
     """
@@ -45,7 +53,7 @@ def identify(
 
     names = None if parameters is None else [name.strip() for name in parameters.split(",") if name.strip()]
     with announced(runs[0].name, "tracing and fitting"):
-        result = identified(runs, names, bandwidth, classes)
+        result = identified(runs, names, bandwidth, classes, config)
     folder = study_folder(out or fresh_folder(f"{result.config}-identify"))
     files = save(result, folder)
     if as_json:
@@ -54,7 +62,7 @@ def identify(
     _say(result)
     say(f"\nwritten to {quote(str(folder))}: {', '.join(files)}")
     over = [f"--set-file {quote(str(folder / name))}" for name in (IDENTIFIED, MACHINE) if name in files]
-    say(f"next: servoctl run {quote(str(runs[0] / CONFIG))} {' '.join(over)}")
+    say(f"next: servoctl run {quote(config or str(runs[0] / CONFIG))} {' '.join(over)}")
 
 
 def _say(result: "Identification") -> None:

@@ -29,6 +29,7 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
+from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
 from servoctl.config.realism import EstimationConfig, RealismConfig
 from servoctl.config.references import ReferenceConfig
@@ -265,3 +266,4 @@ class Config(Section):
     )
     tune: Tune | None = Field(default=None, description="search for the best numbers of this config")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")
+    log: LogConfig | None = Field(default=None, description="columns of tables for `servoctl identify`")

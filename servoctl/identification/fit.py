@@ -14,14 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
+from servoctl.assembly import Run
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
-from servoctl.identification.log import read_logs, simulated_machine
+from servoctl.identification.log import Log, read_logs, simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import FitRows, Raw, cutoff_of, raw_rows, thinned
 from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit, Solved
+from servoctl.identification.table import read_tables
 from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.mechanics.actuator_parameters import armature_of, with_armature
 from servoctl.types import Array
 
 ITERATIONS = 30  # most Gauss-Newton steps for parameters that enter nonlinearly
@@ -186,25 +189,32 @@ def identify(
     parameters: Sequence[str] | None = None,
     bandwidth: float | None = None,
     classes: str | PathLike[str] | None = None,
+    config: str | PathLike[str] | None = None,
 ) -> Identification:
-    """Identifies parameters and friction from runs, simulated or on drives.
+    """Identifies parameters, rotors and friction from logs.
 
     Args:
-        runs: A run folder, or several of one plant.
+        runs: Logs of one machine: run folders, simulated or on drives, or tables (CSV, Parquet) of a machine that
+            another program moved.
         parameters: Names such as `m1`, `tool_m`, `friction`, `friction.viscous.u1`; None: all parameters in which the
             equations of motion are linear, and the friction that the logs show.
         bandwidth: Cut-off frequency of the positions [Hz]; None: eight times the bandwidth of the motion.
         classes: Folder of Python files such as `arm.py:Arm` in the config of a run; None: where they were.
+        config: The config of the plant of tables, with a section `log` that names their columns.
 
     Raises:
+        ConfigError: A table has no config, or its columns are wrong.
         ConfigError: A log has no torques, no excitation, a value that is not finite, or is too short, or belongs to
             another plant; a name of a parameter is wrong.
         RunFolderError: A folder cannot be read.
         PlantError: The plant's code cannot be differentiated.
     """
-    folders = [runs] if isinstance(runs, str | PathLike) else list(runs)
-    run, logs = read_logs(folders, None if classes is None else Path(classes))
-    unknowns, left_out = select(run.system.model.plant, parameters)
+    paths = [Path(path) for path in ([runs] if isinstance(runs, str | PathLike) else runs)]
+    run, logs = _read(paths, None if classes is None else Path(classes), config)
+    machine = run.system.model.plant
+    if config is not None and parameters is None and armature_of(machine) is None and machine.actuators:
+        machine = with_armature(machine, [0.0] * len(machine.actuators))
+    unknowns, left_out = select(machine, parameters)
     plant = unknowns.plant
     if not unknowns.names:
         raise ConfigError(f"{type(plant).__name__} has no parameter that a log can identify")
@@ -222,9 +232,25 @@ def identify(
             np.array([not log.sure for log in logs]), parameters is None,
         )  # fmt: skip
     except np.linalg.LinAlgError as error:
-        raise ServoctlError(f"{folders[0]}: the fit failed: {error}") from error
+        raise ServoctlError(f"{paths[0]}: the fit failed: {error}") from error
     shown = set(found.unknowns.names)
     missing = tuple(name for name in unknowns.names if name not in shown)
     return Identification(
-        run.name, tuple(map(str, folders)), plant, found, left_out, missing, cutoff, simulated_machine(run)
-    )
+        run.name, tuple(map(str, paths)), plant, found, left_out, missing, cutoff,
+        None if config is not None else simulated_machine(run),
+    )  # fmt: skip
+
+
+def _read(paths: Sequence[Path], classes: Path | None, config: str | PathLike[str] | None) -> tuple[Run, list[Log]]:
+    """The run and the logs of run folders, or of tables."""
+    tables = [path for path in paths if not path.is_dir()]
+    if config is None and tables:
+        raise ConfigError(
+            [f"{path}: not a run folder (name the config of a table: --config CONFIG)" for path in tables]
+        )
+    if config is None:
+        return read_logs(paths, classes)
+    if len(tables) < len(paths):
+        folder = next(path for path in paths if path.is_dir())
+        raise ConfigError(f"{folder}: a folder beside --config, which is for tables (a run folder has its own config)")
+    return read_tables(paths, config if isinstance(config, str) else Path(config))

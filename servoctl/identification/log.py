@@ -141,9 +141,9 @@ def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -
         delay, sure = 1.5 * h, False
     found = []
     # a simulated run has no gaps, only steps of any length
-    for part in _parts(t, h) if on_drives else [slice(None)]:
+    for part in parts_without_gaps(t, 1.5 * h) if on_drives else [slice(None)]:
         if len(t[part]) >= SHORTEST:
-            even = _even(t[part], h, clock[part], measured[part], u[part], smooth=not on_drives and period is None)
+            even = evenly(t[part], h, clock[part], measured[part], u[part], smooth=not on_drives and period is None)
             found.append(Log(str(folder), h, *even, delay, sure))
     if not found:
         problems.append(f"{folder}: too short: no {SHORTEST} rows without a gap")
@@ -182,13 +182,13 @@ def _as_measured(run: Run, t: Array, q: Array, v: Array) -> Array:
     return realism.measured(np.hstack([q, v]), noise)[:, : q.shape[1]]
 
 
-def _parts(t: Array, h: float) -> list[slice]:
-    """The parts of a log without gaps."""
-    cuts = [0, *(np.flatnonzero(np.diff(t) > 1.5 * h) + 1).tolist(), len(t)]
+def parts_without_gaps(t: Array, gap: float) -> list[slice]:
+    """The parts of a log between rows that are further apart than this [s]."""
+    cuts = [0, *(np.flatnonzero(np.diff(t) > gap) + 1).tolist(), len(t)]
     return [slice(begin, end) for begin, end in pairwise(cuts)]
 
 
-def _even(t: Array, h: float, clock: Array, q: Array, u: Array, smooth: bool) -> tuple[Array, Array, Array]:
+def evenly(t: Array, h: float, clock: Array, q: Array, u: Array, smooth: bool) -> tuple[Array, Array, Array]:
     """Clock, positions and torques at a constant spacing; the last row is left out if it comes early.
 
     Args:
@@ -201,6 +201,7 @@ def _even(t: Array, h: float, clock: Array, q: Array, u: Array, smooth: bool) ->
     grid = t[0] + h * np.arange(len(t))
     if np.abs(grid - t).max() <= EVEN * h * max(1.0, len(t) * 1e-3):
         return clock, q, u
+    grid = t[0] + h * np.arange(int((t[-1] - t[0]) / h * (1.0 + EVEN)) + 1)
     grid = grid[grid <= t[-1]]
     torques = CubicSpline(t, u)(grid) if smooth else np.column_stack([np.interp(grid, t, column) for column in u.T])
     return np.interp(grid, t, clock), CubicSpline(t, q)(grid), torques

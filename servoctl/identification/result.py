@@ -132,6 +132,11 @@ class Identification:
         return _rms(self.torque_error(self.fit.x)[~self.fit.rows.fitted])
 
     @property
+    def validation_share(self) -> float:
+        """Norm of the error over norm of the torque, all actuators, on rows that were not used for the fit [-]."""
+        return self.validation_rms / _rms(self.fit.rows.torque[~self.fit.rows.fitted])
+
+    @property
     def plant_parameters(self) -> dict[str, float | list[float]]:
         """The plant's parameters to paste, as a config has them, without the rotors."""
         return {name: value for name, value in self.numbers.items() if name != FIELD}
@@ -210,6 +215,7 @@ class Identification:
             "left_out": self.left_out, "not_significant": self.not_significant,
             "torque_rms": self.torque_rms, "torque_rms_before": self.torque_rms_before,
             "torque_rms_after": self.torque_rms_after, "validation_rms": self.validation_rms,
+            "validation_share": self.validation_share,
             "actuators": self.torque_figures, "plant_parameters": self.plant_parameters,
             "armature": self.armature, "friction": self.friction,
             "delays": self.fit.delays, "bandwidth": self.bandwidth, "row_bandwidth": self.fit.bandwidth,

@@ -1,8 +1,9 @@
 """A table of numbers from a CSV or Parquet file, and what is wrong with it, by row and column.
 
 Design: the standard library reads CSV, because it keeps rows and text as written: pyarrow guesses types, and its errors
-name neither. Commas separate columns. Semicolons and tabs are refused: such files often have decimal commas, which
-nobody can tell from separators.
+name neither. Commas separate the columns of a reference. Its semicolons and tabs are refused: such files often have
+decimal commas, which nobody can tell from separators. A log comes from another program as it is: its separator is that
+of the first line, and it may have no names.
 """
 
 import codecs
@@ -37,6 +38,8 @@ class Table:
 
     columns: Mapping[str, Sequence[object]]  # name -> cells, text or numbers, in order
     rows: Sequence[int]  # number of each row in the file, as an editor counts lines
+    word: str = "row"  # what messages call it
+    remedy: str = ""  # what to do about a wrong cell, for messages
 
     def numbers(self, column: str) -> Array:
         """The cells of a column as finite numbers.
@@ -48,7 +51,7 @@ class Table:
         for i, cell in enumerate(self.columns[column]):
             value = _number(cell)
             if value is None or not np.isfinite(value):
-                wrong.append(f"row {self.rows[i]}, column {column!r}: {_what(cell, value)}")
+                wrong.append(f"{self.word} {self.rows[i]}, column {column!r}: {_what(cell, value)}{self.remedy}")
             else:
                 values[i] = value
         if wrong:
@@ -57,20 +60,23 @@ class Table:
         return values
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, foreign: bool = False) -> Table:
     """The table of a file.
 
     Args:
         path: Parquet if the file starts as such files do, else CSV: UTF-8, commas, names of the columns in row 1.
+        foreign: Whether another program wrote it: the separator is found, and without names the columns are 1, 2, ...
 
     Raises:
         ConfigError: The file is missing, empty or of another kind, or its header is wrong; lists all problems.
     """
-    content = read_regular(path, LARGEST, "a CSV or Parquet file", "paths are relative to the config's folder", THINNER)
+    own = ("paths are relative to the config's folder", THINNER)
+    remedies = ("check the path", "give a part of it") if foreign else own
+    content = read_regular(path, LARGEST, "a CSV or Parquet file", *remedies)
     if not content.removeprefix(codecs.BOM_UTF8).strip():
         raise ConfigError(f"{path}: empty (a row of column names and rows of numbers are expected)")
     try:
-        return _parquet(content) if content.startswith(b"PAR1") else _csv(content)
+        return _parquet(content) if content.startswith(b"PAR1") else _csv(content, foreign)
     except ConfigError as error:
         raise ConfigError([f"{path}: {problem}" for problem in str(error).splitlines()]) from error
 
@@ -98,35 +104,51 @@ def _parquet(content: bytes) -> Table:
     return Table(columns, range(1, read.num_rows + 1))
 
 
-def _csv(content: bytes) -> Table:
+def _csv(content: bytes, foreign: bool) -> Table:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"byte {error.start} is not UTF-8 text (a CSV or Parquet file is expected)") from error
     if "\0" in text:
         raise ConfigError("byte 0 in the text (a CSV or Parquet file is expected)")
+    separator = _separator(text) if foreign else ","
+    if separator == " ":
+        text = re.sub(r"[ \t]+", " ", re.sub(r"(?m)^[ \t]+|[ \t]+$", "", text))
     try:
-        lines = [(number, row) for number, row in _rows(text) if any(cell.strip() for cell in row)]
+        lines = [(number, row) for number, row in _rows(text, separator) if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise ConfigError(f"not a CSV file: {error}") from error
     if not lines:
         raise ConfigError("no row with text (a row of column names and rows of numbers are expected)")
-    header = [name.strip() for name in lines[0][1]]
-    header[0] = header[0].removeprefix("#").strip()  # numpy.savetxt writes the header as a comment
-    _check_header(header)
-    short = [(number, len(row)) for number, row in lines[1:] if len(row) != len(header)]
+    word, header = "line" if foreign else "row", [name.strip() for name in lines[0][1]]
+    if header[0].startswith("#"):  # numpy.savetxt writes the header as a comment
+        header = [name for name in (header[0][1:].strip(), *header[1:]) if name or separator != " "]
+    above = "header"
+    if foreign and all(_number(name) is not None for name in header):
+        header, above = [str(i + 1) for i in range(len(header))], "first line"
+    else:
+        _check_header(header)
+        lines = lines[1:]
+    short = [(number, len(row)) for number, row in lines if len(row) != len(header)]
     if short:
         number, count = short[0]
-        raise ConfigError(f"row {number}: {_cells(count)}, but the header has {len(header)} (one cell per column)")
-    if len(lines) == 1:
+        raise ConfigError(f"{word} {number}: {_cells(count)}, but the {above} has {len(header)} (one cell per column)")
+    if not lines:
         raise ConfigError("no row below the header (rows of numbers are expected)")
-    columns = {name: [row[i] for _, row in lines[1:]] for i, name in enumerate(header)}
-    return Table(columns, [number for number, _ in lines[1:]])
+    columns = {name: [row[i] for _, row in lines] for i, name in enumerate(header)}
+    remedy = " (correct the line, or delete it)" if foreign else ""
+    return Table(columns, [number for number, _ in lines], word, remedy)
 
 
-def _rows(text: str) -> Iterable[tuple[int, list[str]]]:
+def _separator(text: str) -> str:
+    """The separator of the first line with text."""
+    first = next(line for line in text.splitlines() if line.strip())
+    return next((sign for sign in (";", "\t", ",") if sign in first.strip()), " ")
+
+
+def _rows(text: str, separator: str) -> Iterable[tuple[int, list[str]]]:
     """Rows with the number of the line in which they end."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     for row in reader:
         yield reader.line_num, row
 

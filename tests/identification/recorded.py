@@ -1,0 +1,88 @@
+"""Logs of a simulated arm as another program writes them: exact inverse dynamics, then encoders, delay and noise."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import servoctl as sc
+from servoctl.mechanics.actuator_parameters import with_armature
+from servoctl.types import Array
+
+ARM7 = Path(__file__).parents[2] / "configs/robots/arm7.urdf"
+COUNTS = 2**14  # of an encoder, per turn
+ROTORS = (0.5, 0.6, 0.35, 0.3, 0.1, 0.08, 0.05)  # [kg m^2]
+COULOMB = (4.0, 5.0, 3.0, 3.0, 1.2, 1.0, 0.6)  # [N m]
+VISCOUS = (3.0, 4.0, 2.0, 2.0, 0.8, 0.6, 0.4)  # [N m s/rad]
+NOISE = 0.01  # standard deviation of a torque, relative to its rms
+
+
+def true_arm(seed: int = 0, spread: float = 0.2) -> Any:
+    """The arm with rotors, whose bodies are not those of its file: masses and inertias differ by this share."""
+    robot: Any = sc.Robot.from_urdf(ARM7)
+    random, changed = np.random.default_rng(seed), {}
+    for link in robot.tree.links:
+        share = 1.0 + spread * random.uniform(-1.0, 1.0)
+        changed[f"{link.name}_m"] = share * getattr(robot, f"{link.name}_m")
+        changed[f"{link.name}_I"] = tuple(share * x for x in getattr(robot, f"{link.name}_I"))
+    return with_armature(replace(robot, **changed), ROTORS)
+
+
+def motion(seed: int, t: Array, n: int = 7) -> tuple[Array, Array, Array]:
+    """Positions, speeds and accelerations of a sum of five harmonics of 0.1 Hz, shape (rows, n) each."""
+    random = np.random.default_rng(1000 + seed)
+    w = 2.0 * np.pi * 0.1 * np.arange(1, 6)
+    a, b = (random.uniform(-1.0, 1.0, (5, n)) * 0.5 / np.sqrt(np.arange(1, 6))[:, None] for _ in range(2))
+    middle, sines, cosines = random.uniform(-0.5, 0.5, n), np.sin(np.outer(t, w)), np.cos(np.outer(t, w))
+    v = cosines @ (w[:, None] * a) - sines @ (w[:, None] * b)
+    return middle + sines @ a + cosines @ b, v, -sines @ (w[:, None] ** 2 * a) - cosines @ (w[:, None] ** 2 * b)
+
+
+def torques(robot: Any, q: Array, v: Array, a: Array) -> Array:
+    """Inverse dynamics with friction, shape (rows, n)."""
+    rows = [robot.mass_matrix(x, 0.0) @ z - robot.right_hand_side(x, y, 0.0) for x, y, z in zip(q, v, a, strict=True)]
+    return np.array(rows) + np.array(COULOMB) * np.tanh(v / 0.01) + np.array(VISCOUS) * v
+
+
+def record(
+    seed: int = 0,
+    time: float = 20.0,
+    rate: float = 250.0,
+    delay: float = 0.003,
+    robot: Any = None,
+    noise: float = NOISE,
+) -> tuple[Array, Array, Array]:
+    """Times, positions and torques as logged: the torque of a row acts this much later [s]."""
+    random, t = np.random.default_rng(seed), np.arange(0.0, time, 1.0 / rate)
+    u = torques(true_arm() if robot is None else robot, *motion(seed, t + delay))
+    u = u + noise * np.sqrt(np.mean(u**2, axis=0)) * random.standard_normal(u.shape)
+    turn = 2.0 * np.pi / COUNTS
+    return t, np.round(motion(seed, t)[0] / turn) * turn, u
+
+
+CONFIG = """plant: {robot: {urdf: %s}}
+initial: {v: 0}
+task: [{name: rest, posture: initial}]
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 1}
+log:
+  time: time
+  q: [q1, q2, q3, q4, q5, q6, q7]
+  u: [tau1, tau2, tau3, tau4, tau5, tau6, tau7]
+"""
+
+
+def write(folder: Path, t: Array, q: Array, u: Array) -> tuple[Path, Path]:
+    """A table and the config of the arm as its file says."""
+    n = q.shape[1]
+    header = ",".join(["time", *(f"q{i + 1}" for i in range(n)), *(f"tau{i + 1}" for i in range(n))])
+    log, config = folder / "log.csv", folder / "arm.yaml"
+    np.savetxt(log, np.column_stack([t, q, u]), delimiter=",", header=header, comments="", fmt="%.9g")
+    config.write_text(CONFIG % ARM7)
+    return log, config
+
+
+def loaded(robot: Any, load_m: float) -> Any:
+    """A robot with rotors and another load."""
+    return with_armature(replace(robot, load_m=load_m), ROTORS)

@@ -1,0 +1,232 @@
+"""Tables of a machine that another program moved: what is read, what is refused, and what they give."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import recorded
+from arm import LinearArm
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.errors import ConfigError
+from servoctl.identification.table import read_tables
+from servoctl.identification.unknowns import Unknowns
+from servoctl.types import Array
+
+FOLDER = Path(__file__).parent
+ARM = LinearArm(m1=2.4, x1=0.8, I2=0.2)  # the machine; the config has the values of the class
+J = np.array([0.05, 0.03])  # [kg m^2] its rotors
+DELAY = 0.004  # [s]
+
+CONFIG = f"""plant: {{class: "{FOLDER}/arm.py:LinearArm"}}
+initial: {{q: 0, v: 0}}
+task: [{{name: a, holonomic: q1}}, {{name: b, holonomic: q2}}]
+law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
+run: {{duration: 1}}
+log: {{time: t, q: [q1, q2], u: {{u1: tau1, u2: tau2}}}}
+"""
+
+
+def rows(seed: int = 0, time: float = 20.0) -> Array:
+    """Columns t, q1, q2, tau1, tau2 at 200 Hz: inverse dynamics, friction, rotors, a delay, and 0.1 % of noise."""
+    t = np.arange(0.0, time, 0.005)
+    q = recorded.motion(seed, t, 2)[0]
+    later = recorded.motion(seed, t + DELAY, 2)
+    u = np.array(
+        [(ARM.mass_matrix(x, 0.0) + np.diag(J)) @ a - ARM.force(x, v, 0.0) for x, v, a in zip(*later, strict=True)]
+    )
+    u += 0.8 * np.tanh(later[1] / 0.01) + 0.3 * later[1]
+    u *= 1.0 + 0.001 * np.random.default_rng(seed).standard_normal(u.shape)
+    return np.column_stack([t, q, u])
+
+
+HEADER = "t,q1,q2,tau1,tau2"
+
+
+def written(path: Path, table: Array, header: str = HEADER, separator: str = ",") -> Path:
+    np.savetxt(path, table, fmt="%.9g", delimiter=separator, header=header.replace(",", separator), comments="")
+    return path
+
+
+def config_of(folder: Path, log: str = "", text: str = CONFIG) -> str:
+    path = folder / "arm.yaml"
+    path.write_text(text if not log else text[: text.index("log: ")] + log)
+    return str(path)
+
+
+def done(*words: str) -> None:
+    """Runs a command that succeeds."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+
+
+def test_a_table_gives_parameters_rotors_friction_and_delay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, log, out = config_of(tmp_path), written(tmp_path / "log.csv", rows()), tmp_path / "found"
+    done("identify", str(log), "--config", config, "--out", str(out))
+    assert f"next: servoctl run {config} --set-file {out}/identified.yaml" in capsys.readouterr().out
+    said = json.loads((out / "identification.json").read_text())
+    values = {name: entry["value"] for name, entry in said["parameters"].items()}
+    assert values["armature.u2"] == pytest.approx(J[1], rel=0.02)
+    assert values["I2"] == pytest.approx(ARM.I2, rel=0.02)
+    assert values["friction.coulomb.u1"] == pytest.approx(0.8, rel=0.01)
+    assert values["friction.viscous.u2"] == pytest.approx(0.3, rel=0.01)
+    assert said["delays"] == pytest.approx([DELAY], abs=2e-4)
+    assert said["validation_share"] < 0.002  # the noise's own is 0.001 before the filter
+    assert said["parameters"]["armature.u2"]["sigma"] < 0.02 * J[1]
+    done("check", config, "--set-file", str(out / "identified.yaml"))
+    done("run", config, "--set-file", str(out / "identified.yaml"), "--out", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("separator", [";", "\t", " ", ","])
+@pytest.mark.parametrize("named", [True, False])
+def test_separators_are_found_and_names_may_be_missing(separator: str, named: bool, tmp_path: Path) -> None:
+    table = rows()[:300]
+    log = written(tmp_path / "log.txt", table, HEADER if named else "", separator)
+    if not named:
+        log.write_text(log.read_text().lstrip())
+    config = config_of(tmp_path, "" if named else "log: {time: 1, q: [2, 3], u: [4, 5]}")
+    _, [read] = read_tables([log], config)
+    assert np.allclose(read.q, table[:, 1:3], atol=1e-8)
+    assert np.allclose(read.u, table[:, 3:], rtol=1e-7)
+    assert read.h == pytest.approx(0.005)
+
+
+def test_parquet_units_factors_and_a_rate(tmp_path: Path) -> None:
+    table = rows()[:300]
+    columns = {"q1": np.degrees(table[:, 1]), "q2": table[:, 2], "i1": table[:, 3] / 14.87, "tau2": 1e3 * table[:, 4]}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    scale = "scale: {q1: deg, i1: 14.87, tau2: mN m}"
+    config = config_of(tmp_path, f"log: {{rate: 200, q: {{q2: q2, q1: q1}}, u: [i1, tau2], {scale}}}")
+    _, [read] = read_tables([tmp_path / "log.parquet"], config)
+    assert np.allclose(read.q, table[:, 1:3], atol=1e-12)
+    assert np.allclose(read.u, table[:, 3:], rtol=1e-12)
+    assert read.h == pytest.approx(0.005, rel=1e-12)
+
+
+def test_uneven_stamps_and_gaps_and_several_files_give_the_same_machine(tmp_path: Path) -> None:
+    random, paths = np.random.default_rng(3), []
+    for seed in (1, 2):
+        table = rows(seed)
+        kept = np.sort(random.choice(len(table), 3 * len(table) // 4, replace=False))
+        table = table[kept[(table[kept, 0] < 8.0) | (table[kept, 0] > 9.0)]]
+        paths.append(written(tmp_path / f"log{seed}.csv", table))
+    config = config_of(tmp_path)
+    assert len(read_tables(paths, config)[1]) == 4
+    found = sc.identify(paths, config=config)
+    assert found.values["armature.u2"] == pytest.approx(J[1], rel=0.05)
+    assert found.validation_share < 0.005
+    assert found.fit.delays == pytest.approx(DELAY, abs=1e-3)
+
+
+def test_a_log_with_a_load_gives_the_load(tmp_path: Path) -> None:
+    load = "bodies: {load: {m: 1, on: tool, at: {xyz: [0, 0, 0.1]}}}"
+    text = recorded.CONFIG.replace("robot: {urdf: %s}", f"robot: {{urdf: {recorded.ARM7}}}, {load}")
+    config = config_of(tmp_path, "", text)
+    robot = sc.load(config).system.model.plant
+    log = recorded.write(tmp_path, *recorded.record(robot=recorded.loaded(robot, load_m=2.5)))[0]
+    config = config_of(tmp_path, "", text)
+    found = sc.identify(log, ["load_m", "armature", "friction"], config=config)
+    assert found.values["load_m"] == pytest.approx(2.5, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace("tau2", "tau9", 1), r"log\.csv: no column 'tau2' \(there are: t, q1, q2, tau1, "),
+        (lambda text: edited(text, 40, 2, ""), r"log\.csv: line 40, column 'q2': empty \(a number is expected\) \(cor"),
+        (lambda text: edited(text, 41, 3, "nan"), r"log\.csv: line 41, column 'tau1': nan is not finite \(correct"),
+        (lambda text: edited(text, 42, 4, "off"), r"log\.csv: line 42, column 'tau2': 'off' is not a number \(correct"),
+        (lambda text: edited(text, 43, 0, "0.1"), r"log\.csv: line 43, column 't': 0\.1 follows 0\.2 .*sort the rows"),
+        (lambda text: text.replace("\n", ",1\n", 50).replace(",1\n", "\n", 49), r"log\.csv: line 50: 6 cells, but the"),
+        (lambda text: "\n".join(text.split("\n")[:150]), r"log\.csv: too short: 149 rows \(at least 200 are needed\)"),
+        (lambda text: zeros(text), r"log\.csv: no torques in the log: tau1, tau2 are 0 in every row \(log"),
+        (lambda text: "", r"log\.csv: empty"),
+        (lambda text: scattered(text), r"log\.csv: too short: no 200 rows without a gap of more than 0\.05 s"),
+    ],
+)  # fmt: skip
+def test_a_bad_table_is_refused_by_file_column_line_and_remedy(change, says: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    log = written(tmp_path / "log.csv", rows()[:400])
+    log.write_text(change(log.read_text()))
+    with pytest.raises(ConfigError, match=says):
+        read_tables([log], config_of(tmp_path))
+
+
+def edited(text: str, line: int, column: int, cell: str) -> str:
+    lines = text.split("\n")
+    cells = lines[line - 1].split(",")
+    cells[column] = cell
+    return "\n".join([*lines[: line - 1], ",".join(cells), *lines[line:]])
+
+
+def zeros(text: str) -> str:
+    head, *lines = text.split("\n")
+    return "\n".join([head, *(",".join([*line.split(",")[:3], "0", "0"]) for line in lines if line)])
+
+
+def scattered(text: str) -> str:
+    head, *lines = text.split("\n")
+    return "\n".join([head, *(line for i, line in enumerate(lines) if i % 150 < 130)])
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("log: {q: [q1, q2], u: [tau1, tau2]}", r"arm\.yaml:6: log: neither time nor rate"),
+        ("log: {time: t, rate: 5, q: [q1, q2], u: [tau1, tau2]}", r"log\.rate: cannot be used with time"),
+        ("log: {time: t, q: [q1], u: [tau1, tau2]}", r"log\.q: 1 columns for 2 coordinates \(in this order: q1, q2\)"),
+        ("log: {time: t, q: {q1: q1, q3: q2}, u: [tau1, tau2]}", r"log\.q\.q3: there is no coordinate 'q3'"),
+        ("log: {time: t, q: {q1: q1}, u: [tau1, tau2]}", r"log\.q: no column for q2 \(give every coordinate\)"),
+        ("log: {time: t, q: [q1, q1], u: [tau1, tau2]}", r"log\.q: column 'q1' is used twice"),
+        ("log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q3: deg}}", r"log\.scale\.q3: no such column is used"),
+        (
+            "log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q1: mm}}",
+            r"log\.scale\.q1: 'mm' is no unit of a column",
+        ),
+        ("log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q1: degr}}", r"expected a factor or a unit word, got"),
+        ("log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q1: 0}}", r"expected a factor other than 0"),
+        ("log: {time: t, q: 3, u: [tau1, tau2]}", r"log\.q: expected a mapping, got 3"),
+        ("", r"arm\.yaml: log: missing \(say what the columns of a table are"),
+    ],
+)
+def test_a_wrong_section_log_is_named_by_field(log: str, says: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "log.csv", rows()[:300])
+    text = CONFIG[: CONFIG.index("log: ")]
+    config = config_of(tmp_path, log, CONFIG) if log else config_of(tmp_path, "", text)
+    with pytest.raises(ConfigError, match=says):
+        read_tables([path], config)
+
+
+def test_tables_need_a_config_and_run_folders_have_one(tmp_path: Path) -> None:
+    log, config = written(tmp_path / "log.csv", rows()[:300]), config_of(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"log\.csv: not a run folder \(name the config of a table: --config CONFIG\)"
+    ):
+        sc.identify(log)
+    with pytest.raises(ConfigError, match="a folder beside --config, which is for tables"):
+        sc.identify([log, tmp_path], config=config)
+
+
+def test_an_arm_with_seven_joints_is_found_with_its_rotors(tmp_path: Path) -> None:
+    truth = recorded.true_arm()
+    log, config = recorded.write(tmp_path, *recorded.record())
+    found = sc.identify(log, config=config)
+    unknowns: Unknowns = found.fit.unknowns
+    exact = np.concatenate([
+        Unknowns(truth, unknowns.single, unknowns.links).before,
+        np.array(recorded.COULOMB)[list(unknowns.coulomb)], np.array(recorded.VISCOUS)[list(unknowns.viscous)],
+    ])  # fmt: skip
+    base = found.base
+    error = np.array([entry["value"] for entry in base]) - found.fit.base.values(exact)
+    sigma = np.array([entry["sigma"] for entry in base])
+    value = np.abs(found.fit.base.values(exact))
+    known = sigma < 0.01 * value
+    assert known.sum() >= 25
+    assert np.max(np.abs(error[known]) / value[known]) < 0.02
+    assert np.mean(np.abs(error) < 1.96 * sigma) > 0.9
+    assert found.validation_share < 0.01
+    assert found.fit.delays == pytest.approx([0.003], abs=2e-4)
