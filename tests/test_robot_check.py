@@ -93,15 +93,17 @@ ALONE = "task=[{name: height, distance: [tool, [0, 0, 1]], value: 0.9, correctio
 
 def test_a_motion_that_nothing_damps_is_counted(config: Path) -> None:
     (found,) = load(config, ALONE).warnings
-    assert found.startswith("1 of 2 motions are held; 1 is free and least torques do not damp it (add a task `posture")
+    assert found.startswith(
+        "1 of 2 motions are determined; 1 is free and the smallest torques do not damp it (add a task `posture"
+    )
 
 
 @pytest.mark.parametrize("damped", ["law.secondary={damping: 1}", "law.allocation=constraint_force"])
 def test_a_free_motion_that_the_law_damps_is_no_warning(damped: str, config: Path) -> None:
     run = load(config, ALONE, damped)
     assert run.motions is not None
-    assert run.motions.line == "1 of 2 motions are held; 1 is free, and damped"
-    assert not [warning for warning in run.warnings if "motions are held" in warning]
+    assert run.motions.line == "1 of 2 motions are determined; 1 is free, and damped"
+    assert not [warning for warning in run.warnings if "motions are determined" in warning]
 
 
 DRIVES = """\

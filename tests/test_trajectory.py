@@ -253,4 +253,4 @@ def test_rows_too_sparse_for_maximum_and_rms_are_said() -> None:
     ]
     assert said[0] is None
     assert said[1].startswith("run.output_step 0.5 s gives 11 rows, too few for maximum and rms")
-    assert "rms of violation of distance" in said[1]
+    assert "rms of task error of distance" in said[1]

@@ -146,11 +146,15 @@ class RowGains:
         return f"{self.group}.{self.name}: the {by} is {limit}"
 
     @property
+    def _error(self) -> str:
+        return "task error" if self.group == "task" else "constraint error"
+
+    @property
     def line(self) -> str:
         """Poles of the violation, and the longest stable period or step."""
         if not self.corrects:
-            return f"{self.name}: no correction: task errors do not decay"
-        line = f"{self.name}: poles of the task error [1/s]: {poles_text(self.feedback.poles)}"
+            return f"{self.name}: no correction: the {self._error} does not decay"
+        line = f"{self.name}: poles of the {self._error} [1/s]: {poles_text(self.feedback.poles)}"
         if not math.isfinite(self.longest):
             return line
         if self.margin is None:

@@ -55,7 +55,7 @@ class FreeMotions:
     @property
     def line(self) -> str:
         """One line of a report."""
-        held = f"{self.held} of {self.total} motions are held"
+        held = f"{self.held} of {self.total} motions are determined"
         if not self.free:
             return held
         return f"{held}; {self.free} {'is' if self.free == 1 else 'are'} free" + (", and damped" if self.damped else "")
@@ -89,7 +89,7 @@ def free_motion_warning(motions: FreeMotions | None, stable: bool | None, is_rob
     them = "it" if motions.free == 1 else "them"
     task = "a task `posture: initial` with priority: 2" if is_robot else "a task with priority: 2"
     return [
-        f"{motions.line} and least torques do not damp {them} (add {task}, or law.secondary.damping, or "
+        f"{motions.line} and the smallest torques do not damp {them} (add {task}, or law.secondary.damping, or "
         "law.allocation: constraint_force with law.secondary.damping)"
     ]
 

@@ -11,6 +11,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.start_warnings import JointUse, joint_uses
 from servoctl.check.sections import Section, counted, shortened
 from servoctl.errors import ServoctlError
+from servoctl.expression import per_second
 from servoctl.mechanics.actuator_parameters import friction_of
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.constraint_rows import Row
@@ -136,7 +137,7 @@ def passive_section(run: Run) -> Iterator[Section]:
     lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
     names = [row.name for row in model.passive_rows]
     values = {"rows": names, "rank": rank, "inconsistency": np.abs(terms.consistency).max()}
-    yield Section("passive constraints", "passive", lines, values)
+    yield Section("mechanism constraints", "passive", lines, values)
 
 
 def hierarchy_section(run: Run) -> Iterator[Section]:
@@ -168,10 +169,16 @@ def hierarchy_section(run: Run) -> Iterator[Section]:
 def _violations(run: Run, rows: list[Row]) -> list[str]:
     at = consistency(run.system.model, run.start)
     lines, wanted = [], set(rows)
+    passive, task, _ = run.system.model.row_units
+    units = passive | task
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         if row in wanted:
-            value = "" if np.isnan(violation) else f": error {violation + 0.0:.3g}"  # + 0.0: prints -0 as 0
-            lines.append(f"{row.name}: {row.kind}{value}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
+            unit = units.get(row.name, "")
+            value = (
+                "" if np.isnan(violation) else f": error {violation + 0.0:.3g} {unit}".rstrip()
+            )  # + 0.0: prints -0 as 0
+            rated = "" if np.isnan(rate) else f", rate {rate + 0.0:.3g} {per_second(unit)}".rstrip()
+            lines.append(f"{row.name}: {row.kind}{value}{rated}")
     return shortened(lines)
 
 

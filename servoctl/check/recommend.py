@@ -92,7 +92,7 @@ def fastest_motion(run: Run) -> tuple[float, str]:
 
     Unstable internal dynamics do not count: task gains do not act on them.
     """
-    rates = {f"of {name} in time": rate for name, rate in task_rates(run.system.model.plain, run).items()}
+    rates = {f"that {name} prescribes": rate for name, rate in task_rates(run.system.model.plain, run).items()}
     internal = run.internal
     if internal is not None and internal.modes and internal.stable is not False:
         rates["of the internal dynamics"] = max(abs(mode) for mode in internal.modes)
@@ -121,7 +121,8 @@ def _alpha(motion: tuple[float, str], spacing: Spacing, degree: int) -> tuple[fl
     alpha, reasons = MOST, [f"the model shows no motion of its own: alpha = {MOST:g} 1/s"]
     if rate:
         alpha = max(LEAST, FASTER * rate)
-        reasons = [f"fastest motion {source}: {rate:.3g} 1/s; {FASTER:g} times that, at least {LEAST:g}: {alpha:.3g}"]
+        wanted = f"{FASTER:g} times that, but at least {LEAST:g} 1/s: {alpha:.3g} 1/s"
+        reasons = [f"fastest motion {source}: {rate:.3g} 1/s; {wanted}"]
     h = spacing.h
     if h is None:
         if alpha > MOST:

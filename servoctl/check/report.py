@@ -139,11 +139,12 @@ def _gains(run: Run) -> Iterator[Section]:
     if not task and not passive:
         return
     if run.system.passive.projection and passive and not any(gain.corrects for gain in passive):
-        lines = ["passive constraints: projected at the end of each step (plant.passive.projection)"]
+        lines = ["mechanism constraints: projected at the end of each step (plant.passive.projection)"]
     else:
         lines = shortened(together([gain.line for gain in passive]))
     lines += shortened(together([gain.line for gain in task]))
-    lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
+    names = {"mechanism constraints": passive, "task": task}
+    lines += [f"{name}: {gains[0].spacing}" for name, gains in names.items() if gains]
     yield Section("corrections", "gains", lines, {gain.name: gain.to_dict() for gain in task})
     yield Section(key="passive_gains", values={gain.row.name: gain.to_dict() for gain in passive})
     yield _recommended("recommended corrections", "recommended", recommend(run))

@@ -53,7 +53,7 @@ def _say(analysis: "Analysis") -> None:
     say(f"at t = {analysis.state.t:g} s{moving}")
     followed = any(mode.group == "task" for mode in analysis.modes)
     for title, group in (
-        ("error of the passive constraints", "passive"),
+        ("error of the mechanism constraints", "passive"),
         ("task error", "task"),
         ("internal dynamics" if followed else "motion", "internal"),
     ):
@@ -73,7 +73,7 @@ def _say(analysis: "Analysis") -> None:
         if simulated:
             at = " and ".join(str(analysis.margins[i].timing) for i in simulated)
             say(f"gain, phase, delay: the smallest margins of all inputs, {at}")
-        titles = ["parameter", "error", "slowest pole [1/s]", "decay [s]", "least damping"]
+        titles = ["parameter", "error", "slowest pole [1/s]", "decay [s]", "smallest damping"]
         titles += ["gain", "phase [deg]", "delay [s]"] * bool(simulated)
         say_table(titles, [_shifted_row(shifted, simulated) for shifted in analysis.robustness], numbers=4)
 
@@ -102,7 +102,9 @@ def _say_margins(margins: "Margins") -> None:
     if not margins.actuators:
         say("none: the loop is unstable")
         return
-    say_table(["opened at", "gain", "down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5)
+    say_table(
+        ["opened at", "gain up to", "gain down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5
+    )
     if margins.delay_margin is not None:
         say(f"more delay at all actuators at once: {_limit(margins.delay_margin, ' s')}")
     if margins.gain_factor is not None:

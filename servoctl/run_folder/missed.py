@@ -80,7 +80,7 @@ def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:
     if trajectory.metadata.get("status") != "done":
         return None
     floor = 0.01 * trajectory.metadata.get("settling_band", SETTLING_BAND)
-    sizes = {f"violation of {name}": (trajectory.violation(name), floor) for name in trajectory.tasks}
+    sizes = {f"task error of {name}": (trajectory.violation(name), floor) for name in trajectory.tasks}
     sizes |= {f"input {name}": (u, 0.0) for name, u in trajectory.group("u").items()}
     changes = {name: _change(trajectory.t, x, least) for name, (x, least) in sizes.items()}
     worst = max(changes, key=lambda name: changes[name], default="")

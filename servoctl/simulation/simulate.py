@@ -250,7 +250,7 @@ def _bad_terms(loop: Loop, state: State) -> str:
         return str(error)
     terms = {
         "mass_matrix": m.M, "force": m.Q, "actuation": m.B, "nonideal_force": m.c,
-        "passive constraints": np.append(m.passive.A.ravel(), m.passive.b),
+        "mechanism constraints": np.append(m.passive.A.ravel(), m.passive.b),
         "task": np.append(m.task.A.ravel(), m.task.b),
     }  # fmt: skip
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]

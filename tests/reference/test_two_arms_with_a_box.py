@@ -152,8 +152,10 @@ def test_one_second_ends_where_inverse_kinematics_says() -> None:
 
 def test_check_names_the_two_motions_that_nothing_damps() -> None:
     report = check(run())
-    (found,) = [warning for warning in report.warnings if "motions are held" in warning]
-    assert found.startswith("12 of 14 motions are held; 2 are free and least torques do not damp them (add a task")
+    (found,) = [warning for warning in report.warnings if "motions are determined" in warning]
+    assert found.startswith(
+        "12 of 14 motions are determined; 2 are free and the smallest torques do not damp them (add a task"
+    )
     for remedy in ("`posture: initial` with priority: 2", "law.secondary.damping", "law.allocation: constraint_force"):
         assert remedy in found
     assert report.values["motions"] == {"total": 14, "held": 12, "free": 2, "damped": False}
