@@ -83,8 +83,8 @@ def test_the_command_prints_a_table_and_draws_into_a_folder_of_its_own(
     lines = capsys.readouterr().out.splitlines()
     words = [line.split() for line in lines]
     assert words[0] == ["unit", "slow", "fast"]
-    assert ["tasks.place.final_violation", "m", "0.1353", "0.0003355"] in words
-    assert ["inputs.F.peak", "N", "3", "3"] in words
+    assert ["place:", "task", "error,", "final", "m", "0.1353", "0.0003355"] in words
+    assert ["F:", "input,", "peak", "N", "3", "3"] in words
     assert (tmp_path / "slow_and_fast" / "compare_violation.png").exists()
     assert not list(folders[0].glob("compare*"))
 

@@ -174,11 +174,9 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         if row in wanted:
             unit = units.get(row.name, "")
-            value = (
-                "" if np.isnan(violation) else f": error {violation + 0.0:.3g} {unit}".rstrip()
-            )  # + 0.0: prints -0 as 0
+            error = "" if np.isnan(violation) else f": error {violation + 0.0:.3g} {unit}".rstrip()  # -0 is 0
             rated = "" if np.isnan(rate) else f", rate {rate + 0.0:.3g} {per_second(unit)}".rstrip()
-            lines.append(f"{row.name}: {row.kind}{value}{rated}")
+            lines.append(f"{row.name}: {row.kind}{error}{rated}")
     return shortened(lines)
 
 

@@ -88,7 +88,13 @@ def _say_box(box: "BoxAnalysis") -> None:
     for each in box.margins:
         say(f"\nworst machine, {each.timing}")
         pole = "largest real part of a pole [1/s]" if each.timing.period is None else "largest |z| of a pole"
-        titles = {"growth": pole, "gain": "gain", "gain_down": "down to", "phase": "phase [deg]", "delay": "delay [s]"}
+        titles = {
+            "growth": pole,
+            "gain": "gain",
+            "gain_down": "gain down to",
+            "phase": "phase [deg]",
+            "delay": "delay [s]",
+        }
         rows = [
             [titles[name], f"{worst.nominal:.5g}", f"{worst.value:.5g}", in_words(worst.machine)]
             for name, worst in each.figures.items()

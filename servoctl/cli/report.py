@@ -73,11 +73,21 @@ def compare(
         say_json({"runs": list(trajectories), "metrics": table, "pictures": written})
         return
     of = units(trajectories, table)
-    rows = [[name, unit, *map(_shown, values)] for (name, values), unit in zip(table.items(), of, strict=True)]
+    rows = [
+        [_in_words(name), unit, *map(_shown, values)] for (name, values), unit in zip(table.items(), of, strict=True)
+    ]
     say_table(["", "unit", *trajectories], rows, numbers=len(trajectories))
     say()
     for path in written:
         say(path)
+
+
+def _in_words(name: str) -> str:
+    """`tasks.level.max_violation` as a reader says it: `level: task error, max`."""
+    group, _, rest = name.partition(".")
+    row, _, metric = rest.rpartition(".")
+    kind = {"tasks": "task error", "passive": "mechanism constraint", "inputs": "input"}.get(group)
+    return name.replace("_", " ") if kind is None else f"{row}: {kind}, {metric.removesuffix('_violation')}"
 
 
 def _shown(value: Any) -> str:

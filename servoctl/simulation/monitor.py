@@ -173,9 +173,7 @@ class MotionMonitor:
             )
         if falls:
             return f"{text}; {again_text}: the step is too long for this motion ({_shorter(how)})"
-        pose = (
-            "a pose where the rank of the mechanism drops, a jump in a force, or an energy that is not the plant's own"
-        )
+        pose = "a pose where the mechanism loses rank, a jump in a force, or an energy that is not the plant's own"
         return f"{text}; {again_text}: no step explains it, so the motion is not trustworthy (look for {pose})"
 
     def _repeated(self, first: Moment, end: float, integrator: Integrator) -> float | None:
