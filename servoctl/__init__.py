@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from servoctl.laws.bounds import Bound as Bound
     from servoctl.laws.bounds import ReactionBound as ReactionBound
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
+    from servoctl.laws.constraint_following import Secondary as Secondary
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
     from servoctl.laws.corrections import Poles as Poles
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from servoctl.laws.funnel import Funnel as Funnel
     from servoctl.laws.input_output import InputOutput as InputOutput
     from servoctl.laws.law import Law as Law
-    from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.linear.convert import linearize as linearize
     from servoctl.linear.convert import to_control as to_control
     from servoctl.mechanics.constraint import Holonomic as Holonomic
@@ -80,66 +80,42 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOME = {
-    "Axis": "servoctl.mechanics.spatial.task",
-    "Baumgarte": "servoctl.laws.corrections",
-    "Bound": "servoctl.laws.bounds",
-    "CentreOfMass": "servoctl.mechanics.spatial.task",
-    "Clearance": "servoctl.mechanics.shapes",
-    "Command": "servoctl.types",
-    "ConstraintFollowing": "servoctl.laws.constraint_following",
-    "Diagonal": "servoctl.engine.structured",
-    "CoordinateRange": "servoctl.mechanics.coordinate_bounds",
-    "CoordinateSpeed": "servoctl.mechanics.coordinate_bounds",
-    "Distance": "servoctl.mechanics.spatial.task",
-    "DistanceBound": "servoctl.mechanics.spatial.task",
-    "Estimator": "servoctl.estimation.estimator",
-    "Feedback": "servoctl.laws.feedback",
-    "Funnel": "servoctl.laws.funnel",
-    "Holonomic": "servoctl.mechanics.constraint",
-    "Identification": "servoctl.identification",
-    "InputOutput": "servoctl.laws.input_output",
-    "Law": "servoctl.laws.law",
-    "LagrangianPlant": "servoctl.mechanics.lagrangian",
-    "Model": "servoctl.mechanics.model",
-    "Nonholonomic": "servoctl.mechanics.constraint",
-    "Orientation": "servoctl.mechanics.spatial.task",
-    "PFeedback": "servoctl.laws.corrections",
-    "Poles": "servoctl.laws.corrections",
-    "PlanarLinkage": "servoctl.mechanics.planar",
-    "Plant": "servoctl.mechanics.plant",
-    "PointFollows": "servoctl.mechanics.planar",
-    "Pose": "servoctl.mechanics.spatial.task",
-    "Position": "servoctl.mechanics.spatial.task",
-    "Posture": "servoctl.mechanics.spatial.task",
-    "ReactionBound": "servoctl.laws.bounds",
-    "Robot": "servoctl.mechanics.spatial.plant",
-    "RobotBuilder": "servoctl.mechanics.spatial.plant",
-    "Run": "servoctl.assembly",
-    "Secondary": "servoctl.laws.secondary",
-    "SecondOrder": "servoctl.mechanics.constraint",
-    "SecondOrderCorrection": "servoctl.laws.corrections",
-    "State": "servoctl.types",
-    "Status": "servoctl.types",
-    "SweptSphere": "servoctl.mechanics.shapes",
-    "Timing": "servoctl.mechanics.timing",
-    "Trajectory": "servoctl.run_folder.trajectory",
-    "clip": "servoctl.engine.symbol",
-    "evaluate": "servoctl.assembly.evaluate",
-    "fundamental_acceleration": "servoctl.assembly.evaluate",
-    "identify": "servoctl.identification",
-    "law": "servoctl.laws.feedback",
-    "linearize": "servoctl.linear.convert",
-    "load": "servoctl.assembly",
-    "pinv": "servoctl.engine.linalg",
-    "simulate": "servoctl.assembly",
-    "batch": "servoctl.study.batch",
-    "load_run": "servoctl.run_folder.reader",
-    "save": "servoctl.run_folder.writer",
-    "plot": "servoctl.report",
-    "to_control": "servoctl.linear.convert",
-    "where": "servoctl.engine.symbol",
+_NAMES = {
+    "assembly": "Run load simulate",
+    "assembly.evaluate": "evaluate fundamental_acceleration",
+    "engine.linalg": "pinv",
+    "engine.structured": "Diagonal",
+    "engine.symbol": "clip where",
+    "estimation.estimator": "Estimator",
+    "identification": "Identification identify",
+    "laws.bounds": "Bound ReactionBound",
+    "laws.constraint_following": "ConstraintFollowing Secondary",
+    "laws.corrections": "Baumgarte PFeedback Poles SecondOrderCorrection",
+    "laws.feedback": "Feedback law",
+    "laws.funnel": "Funnel",
+    "laws.input_output": "InputOutput",
+    "laws.law": "Law",
+    "linear.convert": "linearize to_control",
+    "mechanics.constraint": "Holonomic Nonholonomic SecondOrder",
+    "mechanics.coordinate_bounds": "CoordinateRange CoordinateSpeed",
+    "mechanics.lagrangian": "LagrangianPlant",
+    "mechanics.model": "Model",
+    "mechanics.planar": "PlanarLinkage PointFollows",
+    "mechanics.plant": "Plant",
+    "mechanics.shapes": "Clearance SweptSphere",
+    "mechanics.spatial.plant": "Robot RobotBuilder",
+    "mechanics.spatial.task": "Axis CentreOfMass Distance DistanceBound Orientation Pose Position Posture",
+    "mechanics.timing": "Timing",
+    "report": "plot",
+    "run_folder.reader": "load_run",
+    "run_folder.trajectory": "Trajectory",
+    "run_folder.writer": "save",
+    "study.batch": "batch",
+    "types": "Command State Status",
 }
+"""Module -> its public names."""
+
+_HOME = {name: f"servoctl.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 _GONE = {
     "Blocks": "return the mass matrix as an array, zero outside its blocks",

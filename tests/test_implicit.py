@@ -14,8 +14,8 @@ from servoctl.engine import compiler
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.simulation import progress
-from servoctl.simulation.implicit import differences
+from servoctl.simulation import adaptive
+from servoctl.simulation.adaptive import differences
 from servoctl.types import Array
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))
@@ -103,7 +103,7 @@ NOWHERE = (
 def test_a_run_without_progress_ends_with_time_step_and_remedy(
     method: str, engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(progress, "WINDOW", 300)
+    monkeypatch.setattr(adaptive, "WINDOW", 300)
     run = simulate(Buzzing(), {}, None, q=0.0, v=0.0, duration=20.0, method=method, engine=engine, out=tmp_path / "run")
     assert run.metadata["status"] == "stopped"
     assert re.match(NOWHERE.format(method), run.metadata["error"])
@@ -112,7 +112,7 @@ def test_a_run_without_progress_ends_with_time_step_and_remedy(
 
 
 def test_a_hold_without_progress_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "WINDOW", 300)
+    monkeypatch.setattr(adaptive, "WINDOW", 300)
     run = simulate(Buzzing(), {}, None, q=0.0, v=0.0, duration=1.0, period=0.1, method="dop853", engine="vm")
     assert run.metadata["status"] == "stopped"
     assert "dop853 makes no progress: its steps are" in run.metadata["error"]

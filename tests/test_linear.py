@@ -19,8 +19,7 @@ from servoctl.linear.convert import linear_at, state_at
 from servoctl.linear.margins import margin
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.rows import Integrator
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Integrator, Settings
 from servoctl.types import Array, State
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from servoctl.simulation.noise import tick_noise
+from servoctl.simulation.realism import tick_noise
 
 RAW = [16086915834549238692, 5448529601018347655, 7749434361382612120, 7478167007443709522]
 """The first words of Philox 4x64 with key 7: NumPy keeps the streams of its bit generators."""

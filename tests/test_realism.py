@@ -15,7 +15,7 @@ from servoctl.check.report import check
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.reserve import reserve
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.noise import tick_noise
+from servoctl.simulation.realism import tick_noise
 from servoctl.types import Array
 from tests.config_texts import plant_text
 

@@ -11,7 +11,7 @@ from servoctl.engine import compiler
 from servoctl.engine.batch import BatchProgram
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.noise import tick_noise
+from servoctl.simulation.realism import tick_noise
 from servoctl.study.batch import batch
 from servoctl.study.side_by_side import plan_for, random_of
 

@@ -13,9 +13,8 @@ from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.machine import Machine
 from servoctl.simulation.runge_kutta import rk4
-from servoctl.simulation.system import System
+from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 
 TOGETHER = 2  # steps in one call of compiled code: the usual number between two readings of the machine

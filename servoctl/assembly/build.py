@@ -21,11 +21,10 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
 from servoctl.expression import RESERVED
 from servoctl.expression.suggest import remedy
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.constraint_following import ConstraintFollowing, Secondary
 from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.law import Law
-from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature, with_friction
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant

@@ -25,7 +25,7 @@ from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics, pole_text
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Settings
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 

@@ -36,8 +36,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.rows import METHODS, Integrator
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import METHODS, Integrator, Settings
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 

@@ -23,7 +23,7 @@ from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.divergence import RUNAWAY, divergence, growth, size
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Settings
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
 

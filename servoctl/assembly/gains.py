@@ -21,7 +21,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import assemble
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import poles_text
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Settings
 from servoctl.simulation.system import System
 
 STATES, REACHED = 6, 1e-9

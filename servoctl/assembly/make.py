@@ -48,8 +48,7 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long
-from servoctl.simulation.rows import Integrator
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Integrator, Settings
 from servoctl.simulation.system import PassiveStabilisation, System
 from servoctl.types import State
 

@@ -21,7 +21,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 

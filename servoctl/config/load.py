@@ -9,12 +9,11 @@ from typing import Any
 import yaml
 
 from servoctl.config.document import Document, FieldPath
-from servoctl.config.file_reader import read_document, shown
 from servoctl.config.files import find_config, with_absolute_files
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
-from servoctl.config.yaml_loader import CORE, PREFIX
+from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
 
 

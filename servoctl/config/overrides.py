@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from servoctl.config.document import NAMED_LISTS, Document, FieldPath, in_words
-from servoctl.config.file_reader import read_document, shown
-from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_value
+from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_document, read_value, shown
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 

@@ -19,9 +19,8 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.finite import is_finite
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.products import WORTH, called, divided, product, project, sum_of_squares
+from servoctl.engine.products import WORTH, called, divided, is_finite, product, project, sum_of_squares
 from servoctl.engine.structured import blocks
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array

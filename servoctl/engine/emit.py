@@ -14,8 +14,8 @@ from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
+from servoctl.engine.loops import REPEATED
 from servoctl.engine.numpy_call import is_numpy_call
-from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import USE_VM, Statements
 from servoctl.engine.templates import definition, loops_of, template
 from servoctl.errors import CompileError

@@ -7,8 +7,7 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows, pinv
-from servoctl.engine.finite import is_finite
-from servoctl.engine.products import called, column_sizes, product, project
+from servoctl.engine.products import called, column_sizes, is_finite, product, project
 from servoctl.engine.structured import Sparse, components, is_zero
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array

@@ -6,6 +6,7 @@ and at which size, and is all that the C code needs. Derivatives of these functi
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -184,3 +185,35 @@ def divided_function(count: int) -> Any:
     """CasADi function (x, divisor) -> x / divisor."""
     x, divisor = _kind(20 * count).sym("x", count), _kind(20 * count).sym("divisor")
     return _called(f"divided_{count}", [x, divisor], [ca.densify(x / divisor)])
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What the C code needs to write the repetition as a loop."""
+
+    step: Any  # CasADi function (state, ...) -> state after a step
+    most: int  # most steps
+    done: int  # index of the entry of the state that is 1 when done, 0 before
+
+
+REPEATED: dict[str, Repeated] = {}  # name of a CasADi function that repeats another -> what it repeats
+
+
+def repeat(name: str, step: Any, most: int, done: int) -> Any:
+    """CasADi function (state, ...) -> state when done, or after the most steps.
+
+    The virtual machine has no loops. There the steps are nested in pairs, each pair behind a branch, so that steps
+    after the end are not run. This rounds the number of steps up to a power of two, for C too.
+    """
+    inputs = [ca.MX.sym(step.name_in(i), *step.size_in(i)) for i in range(step.n_in())]
+    state, rest = inputs[0], inputs[1:]
+    stay = ca.Function(f"{name}_rest", inputs, [state], {"never_inline": True})
+    run, steps = step, 1
+    while True:
+        unless_done = ca.Function.if_else(f"{name}_branch_{steps}", stay, run)
+        if steps >= most:
+            REPEATED[name] = Repeated(step, steps, done)
+            return ca.Function(name, inputs, [unless_done(state[done], state, *rest)], {"never_inline": True})
+        half = run(state, *rest)
+        pair = unless_done(half[done], half, *rest)
+        run, steps = ca.Function(f"{name}_{2 * steps}", inputs, [pair], {"never_inline": True}), 2 * steps

@@ -1,5 +1,10 @@
-"""Products of matrices, on numbers or on symbols: small ones are written out, large ones are loops."""
+"""Products of matrices, and whether arrays are finite, on numbers or on symbols: small ones are written out.
 
+Design: large products are loops. In `is_finite` one test of the sum serves all entries, because a sum with an infinity
+or a NaN is not finite. The comparison is one that CasADi cannot simplify away: `x - x == 0` would become true.
+"""
+
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +14,39 @@ from servoctl.engine import loops
 from servoctl.engine.structured import blocks, is_zero
 from servoctl.engine.symbol import SPARSE, Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
+
+_LARGEST = 1.7976931348623157e308
+
+MANY, INPUTS = 500, 64
+"""Symbols of one array from which a loop sums them, and the same if all are inputs, of which no copy is made."""
+
+
+def is_finite(*arrays: Array) -> Any:
+    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
+    if not is_symbolic(*arrays):
+        return all(_numbers_are_finite(np.asarray(array, dtype=float)) for array in arrays)
+    # equal expressions count once
+    seen: set[int] = set()
+    entries: list[Any] = []
+    for array in arrays:
+        own: list[Symbol] = []
+        for entry in np.asarray(array, dtype=object).flat:
+            if not isinstance(entry, Symbol):
+                entries.append(entry)
+            elif entry.sx.element_hash() not in seen:
+                seen.add(entry.sx.element_hash())
+                own.append(entry)
+        if len(own) < (INPUTS if all(entry.sx.is_symbolic() for entry in own) else MANY):
+            entries += own
+        else:
+            entries += called(loops.total_function(len(own)), (np.array(own, dtype=object),), ())
+    return abs(total(entries)) <= _LARGEST
+
+
+def _numbers_are_finite(array: Array) -> bool:
+    # the sum of squares is finite only if each entry is; where it overflows, the entries decide
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
+
 
 SMALL = 100  # products of symbols in a matrix product up to which it is written out: it leaves out the zeros
 WORTH = 60  # the same of other operations on matrices

@@ -3,6 +3,9 @@
 Design: a key contains all that a trace depends on (`engine.fingerprint`). A file that is damaged, or was written by
 others, is as good as none, as for compiled libraries (`engine.cache`). A function reads the same operations that were
 written, so results are equal to the bit.
+
+A run in C from the cache needs no function at all, and to read those of two arms with a box takes half of such
+a command's time.
 """
 
 import atexit
@@ -11,7 +14,8 @@ import hashlib
 import json
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +23,66 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache
-from servoctl.engine.deferred import DeferredFunction
 from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
+from servoctl.engine.loops import REPEATED, Repeated
 from servoctl.engine.numpy_call import numpy_calls
-from servoctl.engine.repeat import REPEATED, Repeated
 from servoctl.types import Array
+
+
+class DeferredFunction:
+    """A CasADi function in the making; it answers for its name and sizes, and is made for everything else."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Mapping[str, Sequence[int]],
+        outputs: Mapping[str, Sequence[int]],
+        make: Callable[[], Any],
+        length: int | None = None,
+    ) -> None:
+        """Keeps what is known.
+
+        Args:
+            name: Name of the function.
+            inputs: Name -> shape, in order.
+            outputs: Name -> shape, in order.
+            make: () -> the function.
+            length: Number of instructions; None: it is not known before.
+        """
+        self._name, self._length, self._make = name, length, make
+        self._sizes = [[int(np.prod(shape)) for shape in shapes.values()] for shapes in (inputs, outputs)]
+
+    @cached_property
+    def made(self) -> Any:
+        """The function."""
+        return self._make()
+
+    def name(self) -> str:
+        return self._name
+
+    def n_in(self) -> int:
+        return len(self._sizes[0])
+
+    def n_out(self) -> int:
+        return len(self._sizes[1])
+
+    def numel_in(self, index: int) -> int:
+        return self._sizes[0][index]
+
+    def numel_out(self, index: int) -> int:
+        return self._sizes[1][index]
+
+    def n_instructions(self) -> int:
+        return int(self.made.n_instructions()) if self._length is None else self._length
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.made(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.made, name)
+
 
 SUFFIX = ".trace"
 

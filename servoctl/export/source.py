@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from servoctl.engine.cost import Cost
+from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.emit import emitted
-from servoctl.engine.operations import FUNCTIONS
 from servoctl.engine.templates import loops_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment

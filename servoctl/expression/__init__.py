@@ -11,9 +11,8 @@ part that is not finite, such as `1/0`, is refused when the text is read.
 
 from servoctl.expression.checks import check_names, constant
 from servoctl.expression.parser import parse
-from servoctl.expression.tree import Expression, TimeFunction
+from servoctl.expression.tree import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS, Expression, TimeFunction
 from servoctl.expression.units import foreign_word, per_second, unit_of
-from servoctl.expression.words import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS
 
 __all__ = [
     "ARITY",

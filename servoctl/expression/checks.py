@@ -8,8 +8,7 @@ from typing import Any
 from servoctl.errors import ExpressionError
 from servoctl.expression.parser import parse
 from servoctl.expression.suggest import remedy
-from servoctl.expression.tree import Expression
-from servoctl.expression.words import ARITY, CONSTANTS, RESERVED
+from servoctl.expression.tree import ARITY, CONSTANTS, RESERVED, Expression
 
 
 def check_names(

@@ -21,8 +21,21 @@ import numpy as np
 
 from servoctl.errors import ExpressionError
 from servoctl.expression.suggest import suggestion
-from servoctl.expression.tree import NEGATIVE, Apply, Expression, Index, Name, Number, Rate, Step
-from servoctl.expression.words import ARITY, CONSTANTS, NUMPY_FUNCTIONS, RESERVED, UNITS
+from servoctl.expression.tree import (
+    ARITY,
+    CONSTANTS,
+    NEGATIVE,
+    NUMPY_FUNCTIONS,
+    RESERVED,
+    UNITS,
+    Apply,
+    Expression,
+    Index,
+    Name,
+    Number,
+    Rate,
+    Step,
+)
 
 MAX_LENGTH = 10_000  # [characters] longest text
 MAX_DEPTH = 80  # deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level

@@ -22,7 +22,7 @@ from servoctl.mechanics.actuator_parameters import Friction, friction_of
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.noise import tick_noise
+from servoctl.simulation.realism import tick_noise
 from servoctl.types import Array
 
 CONFIG = "config.yaml"

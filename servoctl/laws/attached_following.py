@@ -7,13 +7,12 @@ Source: as of `laws.constraint_following`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.finite import is_finite
 from servoctl.engine.linalg import product
-from servoctl.engine.products import largest
+from servoctl.engine.products import is_finite, largest
 from servoctl.engine.symbol import where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
@@ -22,7 +21,6 @@ from servoctl.laws.allocation import Allocator
 from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers
 from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.law import Acceleration, AttachedLaw
-from servoctl.laws.law_memory import LawMemory
 from servoctl.laws.limiting import Limiting, limiting
 from servoctl.laws.limits import Start
 from servoctl.laws.observer import RowObserver
@@ -34,6 +32,61 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
+
+
+class LawMemory(NamedTuple):
+    """The parts of a law that have memory, in its order."""
+
+    observer: RowObserver | None  # disturbance observer of the rows; None: none
+    bounds: AttachedBounds | None  # bounds; None: none
+    # robust or adaptive term; None: none. An adaptive one has one state, the last of the memory
+    robust: RobustTerm | None
+
+    @property
+    def start(self) -> Mapping[str, float]:
+        """Name -> initial value of each state."""
+        adaptive = {} if self.robust is None else self.robust.memory
+        return {**self._observer, **self._bounds, **self._active, **adaptive}
+
+    @property
+    def period(self) -> float | None:
+        """Period in which the memory changes once [s]; None: it is integrated, or empty."""
+        if self.observer is not None:
+            return self.observer.timing.period
+        if self.bounds is not None and self.bounds.memory:
+            return self.bounds.timing.period
+        return self.robust.period if self.robust is not None and self.robust.adaptive else None
+
+    def of_observer(self, memory: Array) -> Array:
+        """The states of the observer."""
+        return memory[: len(self._observer)]
+
+    def of_bounds(self, memory: Array) -> Array:
+        """The states of the bounds."""
+        first = len(self._observer)
+        return memory[first : first + len(self._bounds)]
+
+    def of_search(self, memory: Array) -> Array:
+        """What was active in the last answer, as in `Command.active`; empty if it is not kept."""
+        first = len(self._observer) + len(self._bounds)
+        return memory[first : first + len(self._active)]
+
+    def of_robust(self, memory: Array) -> Any:
+        """The estimate of the adaptive term; 0 without one."""
+        return memory[len(self.start) - 1] if self.robust is not None and self.robust.adaptive else 0.0
+
+    @property
+    def _observer(self) -> Mapping[str, float]:
+        return {} if self.observer is None else self.observer.memory
+
+    @property
+    def _bounds(self) -> Mapping[str, float]:
+        return {} if self.bounds is None else self.bounds.memory
+
+    @property
+    def _active(self) -> Mapping[str, float]:
+        return {} if self.bounds is None else self.bounds.active
+
 
 Equations = Mapping[str, str | Expression]  # actuator -> equation
 
@@ -63,7 +116,7 @@ class AttachedConstraintFollowing(AttachedLaw):
     null_space: Equations | UserFunction | None
     has_secondary: bool
     aim: tuple[float, ...]  # the constant part of s, per actuator
-    free_damping: float  # damping of the free motion; see `laws.secondary`
+    free_damping: float  # damping of the free motion; see `constraint_following.Secondary`
     limited: bool  # whether any input has a limit
     lower: tuple[float, ...]
     upper: tuple[float, ...]

@@ -21,7 +21,7 @@ import numpy as np
 
 from servoctl.engine.linalg import Decomposition, decompose, frobenius, product
 from servoctl.engine.symbol import fmin, where
-from servoctl.mechanics.projection import realise
+from servoctl.mechanics.hierarchy import realise
 from servoctl.types import Array
 
 

@@ -23,10 +23,10 @@ from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_g
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.linear.box import box_machines
+from servoctl.linear.convert import settled_memory
 from servoctl.linear.jacobians import local
 from servoctl.linear.robustness import nearest
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
-from servoctl.simulation.settled import settled_memory
 from servoctl.types import Array, State
 
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)

@@ -4,6 +4,11 @@ Design: on generated C, the steps of DOP853 are taken in C by SciPy's own rules 
 at a problem, SciPy repeats the step in Python and reports the reason. Where the loop projects, a step is accepted first
 and projected onto the passive constraints then: the change by projection is below the error that the method allows.
 
+SciPy's own differences increase the change of a coordinate that has no effect until it overflows, and the run ends on
+infinities. In `jacobian_of` the changes have a fixed size and the result is always finite: a Jacobian only directs
+Newton's iteration, so a column that cannot be computed is zero. `Progress` counts steps, not seconds, so
+that a run ends at the same time on every machine.
+
 Source: Hairer, Lubich, Wanner 2006, IV.4, for the projection of one-step methods.
 """
 
@@ -15,10 +20,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.adaptive_steps import AdaptiveSteps
+from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.grid import Grid
-from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.progress import Progress, take_step
 from servoctl.simulation.rows import (
     CHUNK_TIME,
     FIRST_STRETCH,
@@ -27,7 +31,130 @@ from servoctl.simulation.rows import (
     Integrator,
     RowCollector,
 )
+from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.types import Array
+
+WINDOW = 10_000  # progress is checked after this many steps
+MOST_STEPS = 1e9  # a run that needs more steps of the last size to reach its end makes no progress
+MOST_IN_HOLD = 1e6  # a hold of a sampled law that needs more steps makes no progress
+
+REMEDY = "raise rtol or atol, use rk4, or smooth what jumps there"
+
+
+class Progress:
+    """Checks the progress of a run, or of a hold.
+
+    Args:
+        start: Time at which the steps begin [s].
+        end: Time at which they end [s].
+        method: Name of the method.
+        most: Largest number of steps to come.
+    """
+
+    def __init__(self, start: float, end: float, method: str, most: float = MOST_STEPS) -> None:
+        self._since, self._end, self._method, self._most = start, end, method, most
+        self._count = 0
+
+    def stalled(self, t: float, steps: int = 1) -> str | None:
+        """Counts steps up to the time t [s]; returns why the run should end, or None."""
+        self._count += steps
+        if self._count < WINDOW:
+            return None
+        step = (t - self._since) / self._count
+        self._since, self._count = t, 0
+        if self._end - t <= self._most * step:
+            return None
+        rest = f"the rest would take {(self._end - t) / step:.1e} of them" if step > 0.0 else "time stands still"
+        return (
+            f"t = {t:.6g} s: {self._method} makes no progress: its steps are {step:.2g} s long on average, {rest} "
+            f"({REMEDY})"
+        )
+
+
+def take_step(solver: Any) -> str | None:
+    """Takes one step of a SciPy solver; returns why it failed, or None."""
+    try:
+        message: str | None = solver.step()
+    except ServoctlError:
+        raise
+    except ValueError as error:  # SciPy's linear algebra refuses numbers that are not finite
+        solver.status, message = "failed", str(error)
+    if solver.status == "failed" and message == solver.TOO_SMALL_STEP:
+        least = 10 * abs(float(np.nextafter(solver.t, np.inf)) - solver.t)
+        message = f"the step that its tolerances ask for is shorter than {least:.2g} s ({REMEDY})"
+    return message
+
+
+def finish(solver: Any, method: str) -> None:
+    """Takes the steps of one hold; afterwards the solver's status is `finished` or `failed`.
+
+    Raises:
+        IntegrationError: The steps make no progress, or fail at a finite state.
+    """
+    progress = Progress(float(solver.t), float(solver.t_bound), method, MOST_IN_HOLD)
+    while solver.status == "running":
+        message = take_step(solver)
+        wrong = progress.stalled(float(solver.t))
+        if wrong is not None:
+            raise IntegrationError(wrong)
+        if (
+            solver.status == "failed"
+            and np.isfinite(solver.y).all()
+            and np.isfinite(solver.fun(solver.t, solver.y)).all()
+        ):
+            raise IntegrationError(f"t = {solver.t:.6g} s: {method} cannot go on: {message}")
+
+
+CHANGE = float(np.finfo(float).eps ** (1 / 3))
+"""Relative change of a state at which truncation and rounding errors of a central difference are alike."""
+
+
+def jacobian_of(
+    loop: Loop, rates: Callable[[float, Array], Array], integrator: Integrator, command: Array | None = None
+) -> Callable[[float, Array], Array] | None:
+    """(t, x) -> dx'/dx, shape (size, size), all finite; None for a method that needs none.
+
+    Args:
+        loop: The closed loop.
+        rates: (t, x) -> x', to differentiate.
+        integrator: How to step.
+        command: The held command; None: the law acts continuously.
+    """
+    if integrator.method != "radau":
+        return None
+    # for entries below this size the absolute tolerance decides
+    least = integrator.atol / integrator.rtol
+
+    def jacobian(t: float, x: Array) -> Array:
+        exact = loop.jacobian(t, x, command)
+        if exact is not None and np.isfinite(exact).all():
+            return exact
+        return differences(lambda y: rates(t, y), x, least)
+
+    return jacobian
+
+
+def differences(function: Callable[[Array], Array], x: Array, least: float) -> Array:
+    """Derivative of a function of a vector, shape (values, len(x)), by central differences.
+
+    One-sided if only one side is finite, and zero if neither is.
+
+    Args:
+        function: x -> values.
+        x: Point.
+        least: Entries of x below this count as this large.
+    """
+    middle, columns = function(x), []
+    for i, value in enumerate(x):
+        change = CHANGE * (max(abs(value), least) or 1.0)
+        after, before = x.copy(), x.copy()
+        after[i], before[i] = value + change, value - change
+        right, left = (function(after) - middle) / (after[i] - value), (middle - function(before)) / (value - before[i])
+        known = np.isfinite(right).astype(float) + np.isfinite(left)
+        total = np.nan_to_num(right, nan=0.0, posinf=0.0, neginf=0.0)
+        total += np.nan_to_num(left, nan=0.0, posinf=0.0, neginf=0.0)
+        columns.append(total / np.maximum(known, 1.0))
+    return np.array(columns).T
 
 
 class Watched:
@@ -171,3 +298,34 @@ def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generat
         if time.monotonic() - began < CHUNK_TIME / 2:
             length = min(2 * length, LONGEST_STRETCH)
     return None
+
+
+def hold(
+    rates: Callable[[float, Array], Array],
+    t: float,
+    x: Array,
+    h: float,
+    integrator: Integrator,
+    substeps: int,
+    jacobian: Callable[[float, Array], Array] | None = None,
+) -> Array:
+    """x after a hold; NaN where an adaptive method fails on rates that are not finite.
+
+    Args:
+        rates: (t, x) -> x' under the held command.
+        t: Time at the start [s].
+        x: State there.
+        h: Length of the hold [s].
+        integrator: How to step.
+        substeps: Steps of rk4; 0: an adaptive method.
+        jacobian: (t, x) -> dx'/dx, for an implicit method.
+
+    Raises:
+        IntegrationError: An adaptive method does not reach the end.
+    """
+    if substeps:
+        after: Array = rk4_steps(rates, t, x, h, substeps)
+        return after
+    solver = solver_of(integrator, rates, t, x, t + h, jacobian)
+    finish(solver, integrator.method)
+    return solver.y if solver.status == "finished" else np.full(len(x), np.nan)

@@ -14,11 +14,11 @@ from servoctl.engine import stored
 from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
-from servoctl.engine.deferred import DeferredFunction
 from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.step import DelayLayout, StepFunctions
+from servoctl.engine.stored import DeferredFunction
 from servoctl.expression import parse
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.control_tick import ControlTick

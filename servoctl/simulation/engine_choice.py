@@ -16,7 +16,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.monitor import MotionMonitor
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Settings
 from servoctl.simulation.side_by_side import plan_of
 from servoctl.simulation.system import System
 from servoctl.types import State

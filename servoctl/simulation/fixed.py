@@ -8,11 +8,9 @@ import numpy as np
 
 from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
-from servoctl.simulation.adaptive import Watched
+from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.grid import Grid
-from servoctl.simulation.hold import hold
-from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.realistic import Period, TickNoise
 from servoctl.simulation.rows import (
     CHUNK_TIME,

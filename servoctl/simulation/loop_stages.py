@@ -13,8 +13,8 @@ from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.terms import Terms
+from servoctl.simulation.control_tick import Layout
 from servoctl.simulation.estimated import loop_memory, shown_parts
-from servoctl.simulation.layout import Layout
 from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status

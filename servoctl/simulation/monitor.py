@@ -28,8 +28,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.repetition import Repetition, finer, finer_text
-from servoctl.simulation.rows import Integrator
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Integrator, Settings
 from servoctl.simulation.task_rank import TaskRank
 from servoctl.types import Array, State
 

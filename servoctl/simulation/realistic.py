@@ -9,11 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from servoctl.simulation.adaptive import Watched
+from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.hold import hold
-from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.noise import tick_noise
+from servoctl.simulation.realism import tick_noise
 from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
 

@@ -15,9 +15,8 @@ import numpy as np
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Chunk, Integrator
+from servoctl.simulation.rows import Chunk, Integrator, Settings
 from servoctl.simulation.runge_kutta import hermite
-from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
 LIMIT = 1e-3  # largest difference of a coordinate: in rad, or relative to the largest coordinate of the same unit

@@ -1,10 +1,11 @@
 """The integrator's settings, and the rows of a run: collected into chunks, with the reason why a run ends."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from servoctl.run_folder.trajectory import SETTLING_BAND
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
 
@@ -94,3 +95,20 @@ class RowCollector:
 def last_row(loop: Loop, collector: RowCollector, t: float, x: Array) -> Chunk:
     """The chunk with the last row of a run under a continuous law."""
     return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run."""
+
+    duration: float  # [s] length of the run
+    integrator: Integrator = field(default_factory=Integrator)  # how to step
+    period: float | None = None  # period of a sampled law [s]; None: the law acts continuously
+    output_step: float | None = None  # spacing of the rows of a continuous run [s]; None: every step
+    seed: int = 0  # seed of all random numbers of the run
+    settling_band: float = SETTLING_BAND  # [units of the row] a violation has settled when it stays below this
+
+    @property
+    def substeps(self) -> int | None:
+        """Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously."""
+        return None if self.period is None else self.integrator.substeps(self.period)

@@ -1,13 +1,18 @@
-"""The parts of a closed loop, and the two stages that every executor evaluates: command, then motion."""
+"""The parts of a closed loop, and the two stages that every executor evaluates: command, then motion.
+
+Design: a machine is a pure function of its state, so that a run can be repeated from any row. What it carries besides q
+and v of our plant (loads that lie about, contacts, currents of its motors) is `rest`, a part of the run's state.
+"""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from servoctl.engine.finite import is_finite
 from servoctl.engine.linalg import solve_upper
+from servoctl.engine.products import is_finite
 from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
@@ -17,9 +22,35 @@ from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
-from servoctl.simulation.machine import Machine
 from servoctl.simulation.realism import Realism
 from servoctl.types import Array, Command, State, Status
+
+
+class Machine(Protocol):
+    """A machine with the plant's coordinates and actuators."""
+
+    size: int  # length of its state besides q and v
+
+    def start(self, t: float, x: Array) -> Array:
+        """State besides q and v at a start, shape (size,).
+
+        Args:
+            t: Time [s].
+            x: q and v, shape (2n,).
+        """
+        ...
+
+    def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
+        """q and v, and the rest, after h [s] under a held input; not finite where the machine's program gives up.
+
+        Args:
+            t: Time at the start [s].
+            x: q and v there, shape (2n,).
+            rest: State besides, shape (size,).
+            u: Input, shape (m,) [actuator units].
+            h: Length of the hold [s].
+        """
+        ...
 
 
 @dataclass(frozen=True)

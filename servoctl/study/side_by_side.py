@@ -21,7 +21,7 @@ from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
 from servoctl.simulation.engine_choice import batch_library
 from servoctl.simulation.monitor import MotionMonitor
-from servoctl.simulation.noise import tick_noise
+from servoctl.simulation.realism import tick_noise
 from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.study.metrics import Row, metrics_of
 from servoctl.study.points import Point

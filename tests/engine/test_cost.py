@@ -12,11 +12,10 @@ import pytest
 
 from servoctl.assembly import load
 from servoctl.engine import loops
-from servoctl.engine.cost import Cost
+from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.emit import emitted
-from servoctl.engine.operations import FUNCTIONS
-from servoctl.engine.repeat import repeat
+from servoctl.engine.loops import repeat
 from servoctl.engine.statements import Statements
 from servoctl.engine.templates import template
 from servoctl.export.source import StandaloneSource

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from servoctl.engine.finite import is_finite
+from servoctl.engine.products import is_finite
 
 SOUND = (np.zeros(0), np.zeros((0, 2)), np.array(0.1), np.eye(3)[1:, ::2], np.array([[1, 2]]))
 

@@ -13,7 +13,7 @@ from servoctl.engine.compiler import compiler
 from servoctl.engine.fingerprint import NoFingerprintError, fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.lookup import TABLES
-from servoctl.engine.repeat import REPEATED
+from servoctl.engine.loops import REPEATED
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.simulation.closed_loop import Loop

@@ -9,7 +9,7 @@ import servoctl as sc
 from servoctl.estimation.attached import PATIENCE, TRUST, after_fitting, outliers_in_row
 from servoctl.estimation.outliers import Burst, OutlierBursts
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.outlier_events import outlier_events
+from servoctl.simulation.estimated import outlier_events
 
 
 def events_of(sigmas: dict[str, dict[int, float]], rows: int = 4000, h: float = 1e-3) -> list[dict[str, Any]]:

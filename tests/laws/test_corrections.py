@@ -20,8 +20,7 @@ from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.rows import Integrator
-from servoctl.simulation.settings import Settings
+from servoctl.simulation.rows import Integrator, Settings
 from servoctl.simulation.simulate import simulate_loop
 from servoctl.types import Array, State
 

@@ -9,7 +9,7 @@ from inequality_problems import DEGENERATE, Problem, any_problem, cascade, unpro
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import decompose
-from servoctl.laws import limit_search
+from servoctl.laws import limits
 from servoctl.laws.limits import Start, within_limits
 from servoctl.types import Array
 
@@ -151,15 +151,15 @@ def test_the_last_answer_is_a_good_start() -> None:
 
 def test_a_search_cut_short_stays_inside_the_limits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each further step leaves the rows no worse, once none is held that could be free."""
-    monkeypatch.setattr(limit_search, "search_function", limit_search.search_function.__wrapped__)
-    monkeypatch.setattr("servoctl.engine.repeat.REPEATED", {})
+    monkeypatch.setattr(limits, "search_function", limits.search_function.__wrapped__)
+    monkeypatch.setattr("servoctl.engine.loops.REPEATED", {})
     random = np.random.default_rng(9)
     unfinished = 0
     for _ in range(100):
         problem = any_problem(random)
         last, nothing = np.inf, np.zeros(len(problem.s) + len(problem.g))
         for most in (1, 2, 4, 8, 16, 32):
-            monkeypatch.setattr(limit_search, "most_steps", lambda _, most=most: most)
+            monkeypatch.setattr(limits, "most_steps", lambda _, most=most: most)
             found = problem.solve(start=Start(np.clip(problem.s, problem.lower, problem.upper), nothing))
             assert (found.u >= problem.lower).all() and (found.u <= problem.upper).all()
             lack = problem.costs(found.u)[0]

@@ -26,8 +26,7 @@ from scipy.optimize import linprog, lsq_linear
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import decompose
-from servoctl.laws.limit_search import SearchSize, most_steps, search_function, step_function
-from servoctl.laws.limits import Limited, Start, within_limits
+from servoctl.laws.limits import Limited, SearchSize, Start, most_steps, search_function, step_function, within_limits
 from servoctl.types import Array
 
 FEW = settings(max_examples=60, derandomize=True)

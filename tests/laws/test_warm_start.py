@@ -10,7 +10,7 @@ from bounded_arm import CIRCLE, CLEAR, LAW, Arm, start
 from inequality_problems import DEGENERATE, Problem, any_problem
 
 import servoctl as sc
-from servoctl.laws import limit_search
+from servoctl.laws import limits
 from servoctl.laws.limits import Start
 from servoctl.run_folder.trajectory import Trajectory
 
@@ -73,10 +73,10 @@ def test_a_law_needs_one_step_as_a_rule_because_it_remembers_what_held() -> None
 def cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Searches may take one step; their functions are kept apart from all others."""
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
-    monkeypatch.setattr(limit_search, "most_steps", lambda _: 1)
-    limit_search.search_function.cache_clear()
+    monkeypatch.setattr(limits, "most_steps", lambda _: 1)
+    limits.search_function.cache_clear()
     yield
-    limit_search.search_function.cache_clear()
+    limits.search_function.cache_clear()
 
 
 @pytest.mark.usefixtures("cut_short")

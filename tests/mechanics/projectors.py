@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.mechanics.projection import RANK_TOLERANCE
+from servoctl.mechanics.hierarchy import RANK_TOLERANCE
 from servoctl.types import Array
 
 

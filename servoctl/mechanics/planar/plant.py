@@ -1,7 +1,7 @@
 """A planar mechanism as a plant, and tasks on its bodies, derived from the list of its bodies and joints.
 
     M q'' = Q(q, v) + A^T lambda + B(q) u,   M = diag(m, m, J) of each body,   phi(q) = 0 of each joint
-    Q = -V_q - R_v,   R = sum of c d'^2/2 over dampers,   B = (d rho/d q)^T of the joints with motors, see `duality`
+    Q = -V_q - R_v,   R = sum of c d'^2/2 over dampers,   B = (d rho/d q)^T of the joints with motors, see `plant`
 
 Design: V, the lengths d and the displacements rho are written as geometry, and differentiated here. The list of parts
 is built from the plant's fields whenever one of them is another object than before, so parameters remain inputs of
