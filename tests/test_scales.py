@@ -158,7 +158,7 @@ def test_the_colour_scale_of_a_sweep_comes_from_the_runs_that_are_done() -> None
     study = SimpleNamespace(
         paths=["a", "b"], name="s", done=np.full(25, True), planned=25, sample="grid", limits=(),
         varies=[Vary("a=0:4:5", "a", 0.0, 4.0, 5), Vary("b=0:4:5", "b", 0.0, 4.0, 5)],
-        numbers={"a": x, "b": y, "rms": values}.__getitem__,
+        numbers={"a": x, "b": y, "rms": values}.__getitem__, units={}, ranking=lambda metric: [0],
     )  # fmt: skip
     drawn = draw(study, "rms")  # type: ignore[arg-type]
     assert drawn.axes[0].collections[0].get_clim() == pytest.approx((1e-3, 1.0))

@@ -354,13 +354,14 @@ def test_the_heat_map_has_the_values_of_the_grid(tmp_path: Path) -> None:
     (mesh,) = figure.axes[0].collections
     expected = found.numbers("rms_violation").reshape(3, 2).T
     assert np.array_equal(np.asarray(mesh.get_array()), expected)
-    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == (ALPHA, X2)
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("baumgarte alpha [1/s]", "x2")
     assert (tmp_path / "sweep.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_one_path_is_a_line_and_failures_are_crosses() -> None:
     found = study(["plant.parameters.m1=-1:1:3"])
-    line, *crosses = draw(found, "input_rms.F").axes[0].lines
+    line, *crosses, best = draw(found, "input_rms.F").axes[0].lines
+    assert best.get_xdata() == [1.0]
     assert np.array_equal(line.get_xdata(), [-1.0, 0.0, 1.0])
     assert np.array_equal(line.get_ydata(), [np.nan, np.nan, found.columns["input_rms.F"][2]], equal_nan=True)
     assert len(crosses) == 2
@@ -372,7 +373,7 @@ def test_random_points_are_scattered_and_three_paths_have_a_panel_each() -> None
     assert np.array_equal(np.asarray(points.get_offsets())[:, 0], two.columns[ALPHA])
     assert np.array_equal(np.asarray(points.get_array()), two.columns["max_violation"])
     three = study([f"{ALPHA}=2:6", f"{X2}=0.9:1.1", "plant.parameters.k=5:15"], "lhs")
-    assert [axes.get_xlabel() for axes in draw(three, "rms_violation").axes] == three.paths
+    assert [axes.get_xlabel() for axes in draw(three, "rms_violation").axes] == ["baumgarte alpha [1/s]", "x2", "k"]
 
 
 def test_all_runs_failed_ends_with_4_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -392,7 +393,7 @@ def test_the_table_shows_the_best_runs_first(tmp_path: Path, capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("two_mass_spring: 4 runs, 0 failed, in ")
     assert lines[0].endswith("runs per second")
-    assert lines[2].split()[:3] == ["run", ALPHA, "input_max.F"]
+    assert lines[2].split()[:5] == ["run", ALPHA, "[1/s]", "input_max.F", "[N]"]
     values = [float(text.split()[2]) for text in lines[3:] if text[:1].isdigit() and len(text.split()) == 6]
     assert values == sorted(values) and len(values) >= 2  # alpha = 2 with beta = 4 swings past zero by 16 %: left out
 

@@ -120,7 +120,7 @@ def sweep(
     summary = study.summary()
 
     def tell() -> None:
-        _say_study(loaded, study, summary, shown, best, len(examined) - len(best))
+        _say_study(study, summary, shown, best, len(examined) - len(best))
         say(f"\n{phases}")
 
     _end(summary, folder, names, as_json, tell, bad=summary["failed"] == summary["runs"])
@@ -250,13 +250,13 @@ def _best_within(run: "Run", study: "Study", metric: str) -> tuple[list[int], di
     return within(run, study.ranking(metric), points, BEST)
 
 
-def _say_study(run: "Run", study: "Study", summary: dict[str, Any], metric: str, best: list[int], beyond: int) -> None:
+def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], beyond: int) -> None:
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
-    _say_best_runs(run, study, metric, best, beyond)
+    _say_best_runs(study, metric, best, beyond)
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
@@ -267,11 +267,9 @@ def _say_study(run: "Run", study: "Study", summary: dict[str, Any], metric: str,
         say(f"\nrun {first} failed: {why}" + (f" (and {failed - 1} more: sweep.parquet)" if failed > 1 else ""))
 
 
-def _say_best_runs(run: "Run", study: "Study", metric: str, best: list[int], beyond: int) -> None:
+def _say_best_runs(study: "Study", metric: str, best: list[int], beyond: int) -> None:
     """Prints the best runs with their stability figures."""
-    from servoctl.config.problems import unit_of
     from servoctl.config.tune import RESERVES
-    from servoctl.study.metrics import metric_unit
 
     columns = [*study.paths, metric]
     names = [name for name in RESERVES.values() if name in study.columns]
@@ -282,8 +280,9 @@ def _say_best_runs(run: "Run", study: "Study", metric: str, best: list[int], bey
     ]  # fmt: skip
     if rows:
         say()
-        units = [*map(unit_of, study.paths), metric_unit(run, metric)]
-        titles = [f"{name} [{unit}]" if unit else name for name, unit in zip(columns, units, strict=True)]
+        titles = [
+            f"{name} [{unit}]" if unit else name for name, unit in ((name, study.units.get(name)) for name in columns)
+        ]
         say_table(["run", *titles, *names], rows, numbers=len(columns) + len(names))
     if beyond:
         runs = "1 run" if beyond == 1 else f"{beyond} runs"

@@ -13,8 +13,7 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.report import SMALL_MULTIPLES, save
-from servoctl.report.panels import fit_log, leave_out_runaway
-from servoctl.report.scales import FLOOR
+from servoctl.report.panels import ROUND_OFF, leave_out_runaway
 from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
 from servoctl.run_folder import load_run
@@ -91,7 +90,7 @@ def beside(first: Path, names: Iterable[str]) -> Path:
 
 
 def draw(runs: Mapping[str, Trajectory], out: str | PathLike[str]) -> list[Path]:
-    """Writes `compare_<group>.png` for every group that has lines.
+    """Writes `compare_<group>.png` for every group that has lines above round-off.
 
     Args:
         runs: Name -> run.
@@ -103,7 +102,8 @@ def draw(runs: Mapping[str, Trajectory], out: str | PathLike[str]) -> list[Path]
     Raises:
         RunFolderError: A file cannot be written.
     """
-    return [save(overlay(runs, group), Path(out) / f"compare_{group}.png") for group in PICTURES if _lines(runs, group)]
+    shown = [group for group in PICTURES if _panels(runs, group)[0]]
+    return [save(overlay(runs, group), Path(out) / f"compare_{group}.png") for group in shown]
 
 
 def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
@@ -113,26 +113,22 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
         runs: Name -> run.
         group: One of `PICTURES`.
     """
-    panels, shades = _lines(runs, group), colours(runs)
+    (panels, exact), shades = _panels(runs, group), colours(runs)
     shown = list(panels)[:SMALL_MULTIPLES]
     across = 1 if len(shown) == 1 else 2
     down = -(-len(shown) // across)
     more = f" (and {len(panels) - len(shown)} more)" if len(shown) < len(panels) else ""
+    more += f" ({exact} below 1e-9: round-off)" if exact else ""
     with drawing_style():
         drawn = blank(5.5 * across, 2.4 * down + 0.6)
         drawn.suptitle(PICTURES[group] + more, x=0.012, ha="left", fontsize=13, fontweight="bold")
         for number, name in enumerate(shown, 1):
             axes = drawn.add_subplot(down, across, number)
             axes.set_title(name, parse_math=False)
-            if group == "violation":
-                axes.set_yscale("log")
             for run, x in panels[name].items():
                 draw_lines(axes, runs[run].t, {run: x}, shades)
             axes.margins(x=0.0)
-            if group == "violation":
-                fit_log(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
-            else:
-                leave_out_runaway(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
+            leave_out_runaway(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
             axes.set_xlabel("t [s]")
             axes.set_ylabel(axis_label("|error|" if group == "violation" else group, _unit(runs, group, name)))
         name_all_lines(drawn)
@@ -153,8 +149,18 @@ def _of(run: Trajectory, group: str) -> dict[str, Array]:
     if group != "violation":
         return run.group(group)
     rows = set(run.rows)
-    sizes = {name: run.violation(name) for name, of in run.tasks.items() if of and rows.issuperset(of)}
-    return {name: np.maximum(size, FLOOR) for name, size in sizes.items()}
+    return {name: run.violation(name) for name, of in run.tasks.items() if of and rows.issuperset(of)}
+
+
+def _panels(runs: Mapping[str, Trajectory], group: str) -> tuple[dict[str, dict[str, Array]], int]:
+    """The lines to draw, and the number of tasks whose errors are round-off in every run."""
+    lines = _lines(runs, group)
+    shown = {
+        name: of
+        for name, of in lines.items()
+        if group != "violation" or any(np.nanmax(x) >= ROUND_OFF for x in of.values())
+    }
+    return shown, len(lines) - len(shown)
 
 
 def _unit(runs: Mapping[str, Trajectory], group: str, name: str) -> str:

@@ -67,6 +67,30 @@ METRICS = (
 """Every metric that `tune` can minimise or constrain; metrics that only `tune` has come last."""
 
 
+IN_WORDS = {
+    "max_violation": "largest task error",
+    "rms_violation": "task error, rms",
+    "final_violation": "task error at the end",
+    "drift": "growth of the task error",
+    "input_rms": "input, rms",
+    "input_max": "largest input",
+}
+"""Metric -> what the axis of a picture says; others are said by their name."""
+
+SECTIONS = {"plant", "parameters", "initial", "q", "task", "law", "correction", "run", "realism", "hil"}
+"""Keys of a path that its axis does not say."""
+
+
+def axis_title(name: str, unit: str) -> str:
+    """What the axis of a metric or a path says: `task error, rms [m]`, `baumgarte alpha [1/s]`."""
+    kind, _, rest = name.partition(".")
+    if kind in {metric.name for metric in METRICS}:
+        words = IN_WORDS.get(kind, kind.replace("_", " ")) + f" of {rest}" * bool(rest)
+    else:
+        words = " ".join(key for key in name.split(".") if key not in SECTIONS).replace("_", " ")
+    return f"{words} [{unit}]" if unit else words
+
+
 def unknown_metrics(run: Run) -> list[str]:
     """Words of the section `tune` that are no metric of any run, one sentence each; `check` and `tune` look further."""
     tune = None if run.loaded is None else run.loaded.config.tune

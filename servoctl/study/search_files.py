@@ -15,6 +15,7 @@ from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.study.evaluator import DONE
+from servoctl.study.metrics import axis_title
 from servoctl.study.result import Tuning
 from servoctl.study.trials import Trial
 from servoctl.types import Array
@@ -44,7 +45,7 @@ def pictures(tuning: Tuning) -> Iterator[tuple[str, "Figure"]]:
         yield "trials.png", figure
         shares = tuning.importance()
         if len(shares) > 1:
-            figure, (axes,) = _figure(tuning, f"importance for {objectives[0]}", 1)
+            figure, (axes,) = _figure(tuning, f"importance for {_label(tuning, objectives[0])}", 1)
             _draw_shares(axes, shares)
             yield "importance.png", figure
         if tuning.problem.several:
@@ -106,7 +107,7 @@ def _draw_trials(axes: "Axes", tuning: Tuning, path: str) -> None:
 
 def _draw_shares(axes: "Axes", shares: dict[str, float]) -> None:
     names = list(shares)[::-1]
-    axes.barh(names, [shares[name] for name in names], height=0.5, color=PALETTE[0])
+    axes.barh([axis_title(name, "") for name in names], [shares[name] for name in names], height=0.5, color=PALETTE[0])
     axes.set_xlabel("share (PED-ANOVA)")
     axes.set_xlim(0.0, 1.0)
 
@@ -134,9 +135,8 @@ def _draw_front(axes: "Axes", tuning: Tuning, objective: int) -> None:
 
 
 def _label(tuning: Tuning, name: str) -> str:
-    """The name of a path or a metric with its unit, if it has one."""
-    unit = tuning.unit(name)
-    return f"{name} [{unit}]" if unit else name
+    """A path or a metric in words, with its unit."""
+    return axis_title(name, tuning.unit(name))
 
 
 def _values(tuning: Tuning, objective: int) -> Array:

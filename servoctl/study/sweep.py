@@ -1,7 +1,7 @@
 """Runs a sweep, and holds its result: a table with one row per run, rankings, a summary."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.assembly.run import Run
+from servoctl.config.problems import unit_of
 from servoctl.errors import ConfigError
 from servoctl.linear.reserve import bounds_of, reserve
 from servoctl.study.batch import columns_of, run_all
 from servoctl.study.limit import Limit, limits_of
-from servoctl.study.metrics import Row, excess_of, greatest_is_best, metric_names, no_such_metric
+from servoctl.study.metrics import Row, excess_of, greatest_is_best, metric_names, metric_unit, no_such_metric
 from servoctl.study.points import Vary
 from servoctl.study.series import Series, at_every_step, until_broken
 from servoctl.study.store import RowStore, identity_of
@@ -42,6 +43,7 @@ class Study:
     metrics: tuple[str, ...]  # names of the metrics among the columns
     wall_time: float  # [s] time of all runs, including those before a `--resume`
     broken: str | None = None  # why the sweep failed; None: it ended, or a person interrupted it
+    units: Mapping[str, str] = field(default_factory=dict)  # path or metric -> its unit; empty: it has none
     # stability limits of the gains over the varied numbers; empty if none depends on them
     limits: tuple[Limit, ...] = ()
 
@@ -194,6 +196,7 @@ def sweep(
         metrics=tuple(metrics),
         wall_time=wall_time,
         broken=broken.why,
+        units={vary.path: unit_of(vary.path) for vary in varies} | {name: metric_unit(run, name) for name in metrics},
         limits=limits_of(run, varies),
     )
 

@@ -1,6 +1,7 @@
 """The folder of a sweep: the config, the table of all runs, the picture, the summary.
 
-In the picture crosses mark runs that failed or were refused; a line marks the stability limit of the gains.
+In the picture a star marks the best run, crosses mark runs that failed or were refused; a line marks the
+stability limit of the gains.
 """
 
 from pathlib import Path
@@ -12,6 +13,7 @@ from servoctl.report.scales import scale_of
 from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.study.limit import Limit
+from servoctl.study.metrics import axis_title
 from servoctl.study.points import Vary
 from servoctl.study.sweep import Study
 from servoctl.types import Array
@@ -36,7 +38,9 @@ def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
     paths = study.paths
     with drawing_style():
         figure = blank(6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2)
-        figure.suptitle(f"{study.name}: {metric}", x=0.012, ha="left", fontweight="bold", parse_math=False)
+        figure.suptitle(
+            f"{study.name}: {axis_title(metric, '')}", x=0.012, ha="left", fontweight="bold", parse_math=False
+        )
         if len(paths) == 2:
             _draw_two(figure.add_subplot(), study, metric)
         else:
@@ -70,11 +74,12 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
         _draw_limit(axes, study, limit)
     axes.set_xscale("log" if first.log else "linear")
     axes.set_yscale("log" if second.log else "linear")
-    axes.set_xlabel(study.paths[0], parse_math=False)
-    axes.set_ylabel(study.paths[1], parse_math=False)
+    axes.set_xlabel(_label(study, study.paths[0]), parse_math=False)
+    axes.set_ylabel(_label(study, study.paths[1]), parse_math=False)
+    _mark_best(axes, study, metric, x, y)
     assert axes.figure is not None
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    axes.figure.colorbar(drawn, ax=axes, label=metric, extend=extend[scale.below > 0, scale.above > 0])
+    axes.figure.colorbar(drawn, ax=axes, label=_label(study, metric), extend=extend[scale.below > 0, scale.above > 0])
 
 
 def _edges(vary: Vary) -> Array:
@@ -100,8 +105,21 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
         axes.axvline(crossing, color=INK, linewidth=1.2)
         axes.annotate(f"{name} {crossing:.4g}", (crossing, 1.0), (0, 2 + 10 * row), xycoords=("data", "axes fraction"),
                       textcoords="offset points", ha="center", color=INK, fontsize=8)  # fmt: skip
-    axes.set_xlabel(path, parse_math=False)
-    axes.set_ylabel(metric, color=QUIET, parse_math=False)
+    _mark_best(axes, study, metric, x, values)
+    axes.set_xlabel(_label(study, path), parse_math=False)
+    axes.set_ylabel(_label(study, metric), color=QUIET, parse_math=False)
+
+
+def _label(study: Study, name: str) -> str:
+    """A path or a metric in words, with its unit."""
+    return axis_title(name, study.units.get(name, ""))
+
+
+def _mark_best(axes: "Axes", study: Study, metric: str, x: Array, y: Array) -> None:
+    """Marks the run with the best value of the metric."""
+    for best in study.ranking(metric)[:1]:
+        axes.plot(x[best], y[best], "*", color=PALETTE[4], markersize=13)
+        axes.set_title("star: best run", loc="right", fontsize=8, fontweight="normal", color=QUIET)
 
 
 def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
