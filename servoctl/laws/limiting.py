@@ -84,9 +84,7 @@ def limiting(
         status: That of u.
         start: Where the search for the inputs begins; None: nothing is known.
     """
-    # without limits, infinite numbers: parameters would be compared with at every step
-    none = np.full(len(u), np.inf)
-    lower, upper = (np.array(law.lower), np.array(law.upper)) if law.limited else (-none, none)
+    lower, upper = (np.array(law.lower), np.array(law.upper)) if law.limited else (None, None)
     levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
     near = u if law.has_aim or law.allocation not in ("minimum_norm", "weighted") else None
     if law.on_infeasible == "damp":

@@ -45,24 +45,25 @@ class SearchSize:
     counts: tuple[int, ...]  # rows per level
     m: int  # inputs
     k: int = 0  # rows of G
+    limited: bool = True  # whether any input has a limit
     preferring: bool = True  # whether there is an s
 
     @classmethod
     def of(cls, problem: LeastSquaresProblem) -> "SearchSize":
         """The size of a problem."""
         counts, (k, m) = tuple(len(e) for _, e in problem.levels), problem.G.shape
-        return cls(counts, m, k, problem.preferred is not None)
+        return cls(counts, m, k, len(problem.lower) > 0, problem.preferred is not None)
 
     @property
     def name(self) -> str:
         """Part of the names of functions."""
-        rows = f"_{self.k}_limited{'_preferring' * self.preferring}" if self.k else ""
+        rows = f"_{self.k}{'_limited' * self.limited}{'_preferring' * self.preferring}" if self.k else ""
         return f"{'_'.join(map(str, self.counts))}x{self.m}{rows}"
 
     @property
     def active(self) -> int:
         """Number of inputs and rows that can be active."""
-        return self.m + self.k
+        return (self.m if self.limited else 0) + self.k
 
     @property
     def parts(self) -> list[int]:
@@ -71,10 +72,10 @@ class SearchSize:
 
     def problem(self) -> LeastSquaresProblem:
         """A problem of this size, of symbols."""
-        m = self.m
+        m, limits = self.m, self.m if self.limited else 0
         levels = tuple((symbols("T", r, m), symbols("e", r)) for r in self.counts)
         scalars = list(symbols("scalars", 3 + len(levels)))
-        lower, upper = symbols("l", m), symbols("u", m)
+        lower, upper = symbols("l", limits), symbols("u", limits)
         s = symbols("s", m) if self.preferring else None
         return LeastSquaresProblem(
             levels,
@@ -165,8 +166,8 @@ class Start(NamedTuple):
 
 def within_limits(
     levels: Sequence[tuple[Array, Array]],
-    lower: Array,
-    upper: Array,
+    lower: Array | None,
+    upper: Array | None,
     preferred: Array | None = None,
     *,
     inequalities: tuple[Array, Array] | None = None,
@@ -183,8 +184,9 @@ def within_limits(
     Args:
         levels: (T, e) of each, highest first; shapes (r, m) and (r,). To minimise |measure (u - s)| among several
             answers, add (measure, measure s) as the last level.
-        lower: Shape (m,), in actuator units; -inf for none. Below `upper`.
-        upper: Shape (m,); inf for none.
+        lower: Shape (m,), in actuator units; -inf for none. Below `upper`. None: no input has a limit, for which the
+            search with inequalities is a third shorter.
+        upper: Shape (m,); inf for none. None as `lower`.
         preferred: s, shape (m,); None: zero, for the least inputs.
         inequalities: (G, g): rows `G u >= g` above all levels, met as far as the limits allow, else the least |lack|;
             shapes (k, m) and (k,), finite numbers, or -inf in g for a row that never binds. None: none.
@@ -202,7 +204,7 @@ def within_limits(
     Raises:
         ValueError: There is not one scale per level.
     """
-    m = len(lower)
+    m = levels[0][0].shape[1]
     G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
     root = np.ones(m) if weights is None else np.sqrt(weights)
     rows = [(T, e) if weights is None else (T / root, e) for T, e in levels]
@@ -210,33 +212,38 @@ def within_limits(
     s = (None if len(g) else np.zeros(m)) if preferred is None else root * preferred
     scaled = G if weights is None else G / root
     row_scale = (frobenius(scaled) if len(g) else 1.0) if row_scale is None else row_scale
-    box = root * lower, root * upper
+    lower, upper = (np.zeros(0), np.zeros(0)) if lower is None or upper is None else (lower, upper)
+    b = len(lower)  # m, or 0 without limits
+    box = root[:b] * lower, root[:b] * upper
     problem = LeastSquaresProblem(tuple(rows), tuple(scales), *box, s, rank_tolerance, scaled, g, row_scale, rounding)
-    whole = solve(problem, np.zeros(m)).u / root if unlimited is None else unlimited
-    high, low = _beyond(problem, root * whole)
+    whole = solve(problem, np.zeros(b)).u / root if unlimited is None else unlimited
+    high, low = _beyond(problem, root * whole) if b else (np.zeros(0), np.zeros(0))
     short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
     x, active = root * whole, np.concatenate([high - low, -short])
     if start is not None:
         begun, there = _begin(start, lower, upper)
         x, active = where(start.known, root * begun, x), where(start.known, there, active)
-    x = within(x, *box)
+    x = within(x, *box) if b else x
     x, active, slack, done, iterations = search(problem, x, active, where(inside, 1.0, 0.0))
-    # an active input takes its limit itself: x / root would differ from it by rounding
-    best = where(above(active[:m], 0.0), upper, where(above(0.0, active[:m]), lower, x / root))
-    u = within(where(inside, whole, best), lower, upper)
-    given_up = tuple(e - product(T, u) for T, e in levels)
+    u = where(inside, whole, x / root)
     active = where(inside, 0.0, active)
-    binding = -active[m:]
-    kept = np.concatenate([active[:m], binding])
-    return Limited(u, given_up, _at_limit(u, lower, upper), slack, binding, kept, iterations, above(done, 0.0))
+    if b:  # an active input takes its limit itself: x / root would differ from it by rounding
+        u = where(above(active[:b], 0.0), upper, where(above(0.0, active[:b]), lower, u))
+        u = within(u, lower, upper)
+    given_up = tuple(e - product(T, u) for T, e in levels)
+    at_limit, binding = _at_limit(u, lower, upper) if b else np.zeros(m), -active[b:]
+    kept = np.concatenate([active[:b], np.zeros(m - b), binding])
+    return Limited(u, given_up, at_limit, slack, binding, kept, iterations, above(done, 0.0))
 
 
 def _begin(start: Start, lower: Array, upper: Array) -> tuple[Array, Array]:
     """Where a search begins from a start: the inputs, and what holds them, as `search` takes it."""
-    m = len(lower)
+    m, b = len(start.u), len(lower)
     high, low = above(start.active, 0.5), above(-0.5, start.active)
     rows = where(high[m:], -1.0, 0.0)
+    if not b:
+        return start.u, rows
     u = where(high[:m], upper, where(low[:m], lower, start.u))
     return u, np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), rows])
 

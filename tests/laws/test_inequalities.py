@@ -122,6 +122,26 @@ def test_rows_that_never_bind_change_nothing() -> None:
         assert found.binding[-3:].tolist() == [0.0] * 3 and found.iterations == alone.iterations
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_no_limits_are_the_same_as_infinite_ones(started: bool) -> None:
+    random = np.random.default_rng(11)
+    active = 0
+    for _ in range(60):
+        problem = any_problem(random)
+        infinite, weights = np.full(len(problem.s), np.inf), random.uniform(0.1, 10.0, len(problem.s))
+        last = within_limits(problem.levels, None, None, problem.s, inequalities=(problem.G, problem.g))
+        options = {"inequalities": (problem.G, problem.g), "weights": weights}
+        options |= {"start": Start(last.u, last.active)} if started else {}
+        found = within_limits(problem.levels, None, None, problem.s, **options)
+        same = within_limits(problem.levels, -infinite, infinite, problem.s, **options)
+        np.testing.assert_allclose(found.u, same.u, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(found.slack, same.slack, rtol=0, atol=1e-10)
+        assert found.active.tolist() == same.active.tolist() and found.iterations == same.iterations
+        assert found.converged and found.at_limit.tolist() == same.at_limit.tolist()
+        active += found.active.any()
+    assert active > 20
+
+
 def test_weights_are_a_change_of_units() -> None:
     random = np.random.default_rng(7)
     for _ in range(50):
