@@ -44,7 +44,7 @@ def stops() -> str:
 
 def gauges() -> str:
     """The table of the temperatures, voltages and loads that the drives of each protocol show, as their drivers say."""
-    from hil.drives.quantities import GAUGES
+    from hil.drives.settings import GAUGES
     from hil.protocols.registry import BUILT_IN
 
     rows = ["| protocol | " + " | ".join(f"`{gauge.name}.<drive>`" for gauge in GAUGES) + " |"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hil.assembly.emulation import environment_of, make_emulator
-from hil.assembly.prepare import RigSetup
+from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
 from hil.recorder import InMemory
 from hil.safety.plan import Stage

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.prepare import RigSetup
 from hil.assembly.settings import HilSettings, true_settings
+from hil.assembly.setup import RigSetup
 from hil.bus import Bus
 from hil.bus.load import BusRates
 from hil.calibration.hand import Motion, hand_motion
@@ -23,7 +23,7 @@ from hil.emulator.supply import SupplyOptions
 from hil.emulator.twins import targets
 from hil.loop import Clock, nanoseconds
 from hil.loop.controller import Controller
-from hil.protocols.nodes import node_class, twins
+from hil.protocols.registry import node_class, twins
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
@@ -80,7 +80,6 @@ def make_emulator(setup: RigSetup, engine: str = "auto", plant: SimulatedPlant |
     """The emulated drives of a config on buses of their own, with the scripted faults scheduled.
 
     Args:
-        setup: The config, ready for drives.
         engine: Engine of the simulated plant.
         plant: The machine of an earlier run of the same config, which begins again; None: a new one is compiled.
     """

@@ -5,25 +5,15 @@ or not: it counts as falling where a joint without a brake gets fast by its spee
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from hil.assembly.settings import HilSettings
-from hil.drives.base import Node
-from hil.loop.controller import Controller
-from hil.sensing.gravity import AT_REST, GravityCompensation
-from hil.sensing.prediction import Prediction
-from hil.sensing.sensing import Sensing
-from servoctl.assembly.run import Run
+from hil.assembly.setup import POSES, RigSetup, within_limits
+from hil.sensing.gravity import AT_REST
 from servoctl.errors import ConfigError
 from servoctl.types import Array, State
 
-TICKS = 3000
-"""Largest number of ticks in which the task is looked through; a longer one is looked through with a longer period."""
-
-TICKS_IN_NUMPY = 200  # the same for a plant that cannot be compiled
-POSES = 32  # poses of the task, or of the range of the joints, that are judged
 WORST = 4  # poses among them from which the machine is let go: those where joints without a brake accelerate most
 STEP, LONGEST = 0.005, 1.0  # [s] step and length of the motion without torque
 
@@ -32,25 +22,6 @@ NEWTON_STEPS, DIFFERENCE = 4, 1e-4
 
 FAST = 0.5
 """A machine falls where a joint is faster than this share of its speed limit, or moves by this share of its range."""
-
-
-class Rig(Protocol):
-    """What is known of a rig; attributes as of `hil.assembly.prepare.RigSetup`."""
-
-    @property
-    def run(self) -> Run: ...
-    @property
-    def settings(self) -> HilSettings: ...
-    @property
-    def start(self) -> State: ...
-    @property
-    def sensors(self) -> Sequence[Node]: ...
-    @property
-    def sensing(self) -> Sensing: ...
-    @property
-    def prediction(self) -> Prediction: ...
-    @property
-    def gravity_compensation(self) -> GravityCompensation: ...
 
 
 class Fall(NamedTuple):
@@ -63,45 +34,7 @@ class Fall(NamedTuple):
     travel: float  # [joint unit] its way until then
 
 
-def task_states(setup: Rig) -> list[State]:
-    """States of the model while the law does the task, evenly in time, the start first.
-
-    They end where a run would: where the law has no torque, or a joint is beyond its limits.
-    """
-    duration, period = setup.run.settings.duration, setup.settings.values.period
-    ticks = TICKS if setup.run.system.model.opaque is None else TICKS_IN_NUMPY
-    step = max(period, duration / ticks)
-    count = int(duration / step)
-    controller, start = Controller(setup.run.loop), setup.start
-    limits = np.array([drive.torque_limit for drive in setup.settings.drives])
-    states, q, v = [start], start.q, start.v
-    for k in range(count):
-        t = k * step
-        torques = controller.command(t, q, v)
-        if not np.isfinite(torques).all():
-            break
-        torques = np.clip(torques, -limits, limits)
-        controller.remember(step)
-        controller.sent(torques)
-        q, v = setup.prediction(t, step, q, v, torques)
-        if (k + 1) % max(1, count // POSES) == 0:
-            state = State(t + step, q, v)
-            if not _within_limits(setup, state):
-                break
-            states.append(state)
-    return states
-
-
-def _within_limits(setup: Rig, state: State) -> bool:
-    plant, measured, drives = setup.run.system.model.plant, setup.sensing.displacements, setup.settings.drives
-    if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
-        return False
-    speeds, lower, upper = np.array([(drive.speed_limit, *drive.position_limits) for drive in drives]).T
-    y, rates = measured(plant, state.q)[: len(drives)], measured.rates(plant, state.q, state.v, state.t)[: len(drives)]
-    return bool(((lower <= y) & (y <= upper) & (np.abs(rates) <= speeds)).all())
-
-
-def states_within_limits(setup: Rig) -> list[State]:
+def states_within_limits(setup: RigSetup) -> list[State]:
     """Poses at rest within the position limits of the drives, as far as the machine can reach them from its start."""
     random, found = np.random.default_rng(0), [setup.start]
     lower, upper = np.array([drive.position_limits for drive in setup.settings.drives]).T
@@ -115,12 +48,12 @@ def states_within_limits(setup: Rig) -> list[State]:
             y[:m] = begin[:m] + share * (goal - begin[:m])
             q = setup.sensing.coordinates(t, 0.0, q, rest, y.tolist(), nothing, nothing).q
         q = _settled(setup, t, q) if setup.sensors else q
-        if _within_limits(setup, State(t, q, rest)):
+        if within_limits(setup, State(t, q, rest)):
             found.append(State(t, q, rest))
     return found
 
 
-def _settled(setup: Rig, t: float, q: Array) -> Array:
+def _settled(setup: RigSetup, t: float, q: Array) -> Array:
     """The pose in which what hangs on the motors by springs, or freely, rests while the motors are held."""
     rest, H = np.zeros(len(q)), setup.sensing.displacements.jacobian(setup.run.system.model.plant, q, t)
     held = np.linalg.svd(H[: len(setup.settings.drives)])
@@ -137,7 +70,7 @@ def _settled(setup: Rig, t: float, q: Array) -> Array:
     return q
 
 
-def fall(setup: Rig, states: Iterable[State]) -> Fall | None:
+def fall(setup: RigSetup, states: Iterable[State]) -> Fall | None:
     """How the machine falls from one of these poses with its brakes closed; None: it does not."""
     drives = setup.settings.drives
     free = [i for i, drive in enumerate(drives) if not drive.brake]
@@ -156,7 +89,7 @@ def fall(setup: Rig, states: Iterable[State]) -> Fall | None:
     return None
 
 
-def _fall_from(setup: Rig, start: State, free: Sequence[int]) -> Fall | None:
+def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> Fall | None:
     drives, plant, displacements = setup.settings.drives, setup.run.system.model.plant, setup.sensing.displacements
     braked, t, q, v = len(free) < len(drives), start.t, start.q, np.zeros(len(start.q))
     torques, begin = np.zeros(len(drives)), displacements(plant, q)
@@ -174,7 +107,7 @@ def _fall_from(setup: Rig, start: State, free: Sequence[int]) -> Fall | None:
     return None
 
 
-def _let_go(setup: Rig, t: float, q: Array, v: Array, free: Sequence[int]) -> tuple[Array, Array]:
+def _let_go(setup: RigSetup, t: float, q: Array, v: Array, free: Sequence[int]) -> tuple[Array, Array]:
     """Torques of the closed brakes, and the accelerations of the joints without a brake."""
     hold = setup.gravity_compensation(t, q, v)
     reach = np.linalg.pinv(hold.inertia)
@@ -186,7 +119,7 @@ def _let_go(setup: Rig, t: float, q: Array, v: Array, free: Sequence[int]) -> tu
     return torques, (accelerations + reach @ torques)[list(free)]
 
 
-def refuse_fall(setup: Rig, states: Iterable[State], when: str) -> None:
+def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     """Refuses a machine that falls from one of these poses.
 
     Args:
@@ -211,7 +144,7 @@ def refuse_fall(setup: Rig, states: Iterable[State], when: str) -> None:
     )
 
 
-def in_words(setup: Rig, state: State) -> str:
+def in_words(setup: RigSetup, state: State) -> str:
     """The pose of a state."""
     coordinates = setup.run.system.model.plant.coordinates
     values = zip(coordinates, state.q.tolist(), coordinates.values(), strict=True)

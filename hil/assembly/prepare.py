@@ -2,27 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from hil.assembly.addresses import EMULATED
-from hil.assembly.falling import refuse_fall, task_states
+from hil.assembly.falling import refuse_fall
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import make_sensing, position_noise, resolved_steps
-from hil.assembly.pose import check_fall, check_limits, guiding_of, with_decelerations
-from hil.assembly.proving import proof_plan
-from hil.assembly.settings import HilSettings, check_rig, hil_settings
+from hil.assembly.measuring import check_fall, check_limits, make_sensing, position_noise, with_decelerations
+from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
+from hil.assembly.setup import RigSetup
 from hil.bus.base import QUEUE
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
-from hil.safety.plan import RunPlan, Stage
-from hil.safety.pose_hold import FASTEST_POLE
-from hil.safety.rules import Rule, assumption_rules, rules_of
-from hil.sensing.gravity import GravityCompensation, Hold, falls_without_torque, task_errors
+from hil.safety.rules import assumption_rules, rules_of
+from hil.sensing.gravity import GravityCompensation, falls_without_torque
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.estimation import estimating
@@ -37,92 +32,11 @@ from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
 from servoctl.estimation.estimator import NOISE
-from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.simulation.system import System
-from servoctl.types import Array, State
-
-ENGAGE_TIME = 1e-9  # Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0.
-
-DELAY_SHARE = 0.3
-"""Largest rate of a controlled stop times the delay of its feedback; from 1/e the speed overshoots zero."""
+from servoctl.types import State
 
 LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
-
-
-@dataclass(frozen=True)
-class RigSetup:
-    """Everything that a run on drives needs."""
-
-    run: Run  # law, plant and task, as for a simulation
-    settings: HilSettings  # section `hil` of the config, checked
-    start: State  # start pose, at rest
-    drives: tuple[Drive, ...]  # in the order of the plant's actuators
-    sensors: tuple[Node, ...]  # encoder nodes
-    sensing: Sensing  # computes q and v from samples
-    prediction: Prediction  # predicts the state at which a torque acts
-    gravity_compensation: GravityCompensation  # computes the torques that hold a pose
-    falls: bool  # whether the machine moves from rest without torque
-    bounds: SafetyBounds  # limits beyond which an event is reported
-    rules: tuple[Rule, ...]  # what is judged at every tick
-    live_gains: LiveGains  # gains that the operator may change
-    notes: tuple[str, ...]  # what the operator should know before the run
-
-    @property
-    def loop(self) -> Loop:
-        """Closed loop of the law."""
-        return self.run.loop
-
-    @cached_property
-    def task_states(self) -> list[State]:
-        """States of the model while the law does the task, evenly in time, the start first."""
-        return task_states(self)
-
-    @property
-    def tasks(self) -> dict[str, list[str]]:
-        """Task -> names of its rows."""
-        tasks: dict[str, list[str]] = {}
-        for row in self.loop.system.model.task_rows:
-            tasks.setdefault(row.group, []).append(row.name)
-        return tasks
-
-    @property
-    def seed(self) -> int:
-        """Seed of all random numbers."""
-        return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
-
-    def plan(self, stage: Stage, duration: float | None) -> RunPlan:
-        """The plan for the stages of a run.
-
-        Args:
-            stage: Last stage.
-            duration: Time in the last stage [s]; None: that of the config.
-        """
-        safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
-        guided = stage is Stage.FLOAT
-
-        def hold(q: Array, v: Array) -> Hold:
-            return self.gravity_compensation(0.0, q, v)
-
-        def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.low_priority_rows)
-
-        return RunPlan(
-            stage,
-            self.run.settings.duration if duration is None else duration,
-            safety.zero_time,
-            safety.ramp_time,
-            safety.stop_time,
-            safety.engage_tolerance,
-            stop_rate(self),
-            self.falls or guided,
-            hold,
-            errors,
-            frozenset() if law is None else law.stops_on,
-            resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
-            guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
-            proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
-        )
 
 
 def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto") -> RigSetup:
@@ -131,7 +45,6 @@ def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "
     Args:
         config: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`.
-        engine: `auto`, `c`, `vm` or `numpy`.
 
     Raises:
         ConfigError: The config is wrong, or the rig does not fit the plant; every problem at once.
@@ -277,16 +190,3 @@ def _with_line(loaded: LoadedConfig, problem: str) -> str:
     """A problem of a config field, with file and line."""
     field, _, text = problem.partition(": ")
     return f"{loaded.where(*field.split('.'))}: {text}"
-
-
-def stop_rate(setup: RigSetup) -> float:
-    """Rate at which speeds decay in a controlled stop [1/s], as fast as the delay of the feedback allows.
-
-    A torque acts for a period, on speeds that are half a period old, or older by their filter.
-    """
-    period, sensing = setup.settings.values.period, setup.sensing
-    filtered = [
-        tau for tau, drive in zip(sensing.filter_times, setup.drives, strict=False)
-        if sensing.filtered or np.isnan(drive.quantum()[1])
-    ]  # fmt: skip
-    return min(FASTEST_POLE, DELAY_SHARE / (1.5 * period + max(filtered, default=0.0)))

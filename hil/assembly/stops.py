@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.assembly.falling import in_words, states_within_limits
-from hil.assembly.prepare import RigSetup, stop_rate
+from hil.assembly.setup import RigSetup
 from hil.loop import Reading
 from hil.safety.ladder import LEFT, NOISE, STILL
 from hil.safety.limits import Limits
@@ -159,7 +159,7 @@ def _hardest(setup: RigSetup, poses: Sequence[State], i: int) -> State:
 def stop_from(setup: RigSetup, start: State) -> Stop:
     """The controlled stop from a state, by the model."""
     values, drives, hold = setup.settings.values, setup.settings.drives, partial(setup.gravity_compensation, start.t)
-    pose, limits = PoseHold(hold, drives, values.period, stop_rate(setup)), Limits(drives, values.period)
+    pose, limits = PoseHold(hold, drives, values.period, setup.stop_rate), Limits(drives, values.period)
     displacements, plant, m = setup.sensing.displacements, setup.loop.system.model.plant, len(drives)
     sound, driven, t = [True] * len(displacements.channels), [True] * m, start.t
     speed_limits, q, v = np.array([drive.speed_limit for drive in drives]), start.q, start.v

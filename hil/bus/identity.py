@@ -103,7 +103,6 @@ def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
 
     Args:
         bus: A loopback bus (`hil.bus.open.is_loopback`): nothing may be sent to real drives before they are checked.
-        clock: The run's clock.
         timeout: Longest time to wait for the answer [s].
 
     Raises:

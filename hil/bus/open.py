@@ -33,7 +33,6 @@ def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: i
         name: Its name in the config.
         keys: `interface`, `channel`, `bitrate` [bit/s], `fd`, `data_bitrate` [bit/s], `data_sample_point`, and the keys
             that python-can takes for this interface.
-        clock: The run's clock.
         receive_buffer: Size to ask of the kernel [byte].
 
     Raises:

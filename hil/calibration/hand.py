@@ -12,7 +12,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from hil.calibration.beginning import pose_at
+from hil.calibration.calibrate import pose_at
 from hil.sensing.channels import Displacements
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -42,7 +42,6 @@ def hand_motion(
     """The motion of a hand, which ends at the start pose.
 
     Args:
-        model: The plant.
         displacements: Those of the drives, then of encoder nodes.
         start: Start pose.
         limits: Lower and upper position limit of each drive [joint unit].

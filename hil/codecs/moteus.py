@@ -1,46 +1,259 @@
-"""What the frames of a moteus mean: the messages that are sent and answered over CAN FD, made of registers.
+"""What the frames of a moteus mean: subframes with registers that are written, asked for and answered, little endian.
+
+A subframe is `kind << 4 | resolution << 2 | count`, the count (0: a varuint follows), the first register (a varuint),
+and for writes and replies the values. Integers count in steps that depend on the register; the smallest integer means
+NaN. A frame is filled with 0x50 to a length that CAN FD has.
 
 The mode must come first in a frame: writing it resets the whole command, and a frame without it commands nothing.
 Torque is commanded in position mode, because only that mode has a watchdog: position NaN, all gains scaled to 0, and
 the torque as feedforward.
 
-Sources: mjbots/moteus, docs/protocol/diagnostic.md; fw/moteus_controller.cc for what a mode resets.
+Sources: mjbots/moteus, docs/protocol/can.md, registers.md and diagnostic.md; fw/moteus_controller.cc for what a mode
+resets.
 """
 
-from math import ceil, nan
+import struct
+from collections.abc import Iterator, Sequence
+from math import ceil, isfinite, isinf, isnan, nan
 from struct import calcsize, unpack_from
+from typing import NamedTuple
 
 from hil.codecs.field import Field
-from hil.codecs.moteus_registers import (
-    CHANNEL,
-    COMMAND_POSITION,
-    FAULT,
-    FLOAT,
-    HOME_STATE,
-    ILIMIT_SCALE,
-    INT8,
-    INT16,
-    INT32,
-    KP_SCALE,
-    LETTERS,
-    MAX_TORQUE,
-    MAX_TORQUE_STEP,
-    MODE,
-    MODEL,
-    MOTOR_TEMPERATURE,
-    POSITION,
-    SERIAL,
-    TUNNEL_DATA,
-    TUNNEL_POLL,
-    TUNNEL_WRITE,
-    VOLTAGE,
-    WATCHDOG,
-    WATCHDOG_STEP,
-    padded,
-    read,
-    tunnelled,
-    write,
-)
+
+SIZES = (*range(9), 12, 16, 20, 24, 32, 48, 64)  # [byte] lengths of a CAN FD frame
+PADDING = b"\x50"
+
+INT8, INT16, INT32, FLOAT = range(4)  # resolutions of a register
+LETTERS = "bhif"  # of a value in each resolution, as in `struct`
+
+WRITE, READ, REPLY = 0x00, 0x10, 0x20
+WRITE_ERROR, READ_ERROR = 0x30, 0x31
+TUNNEL_WRITE, TUNNEL_DATA, TUNNEL_POLL = 0x40, 0x41, 0x42
+CHANNEL = 1  # channel of the tunnel to the console of the drive
+
+MODE, POSITION, VELOCITY, TORQUE = 0x000, 0x001, 0x002, 0x003
+MOTOR_TEMPERATURE, HOME_STATE, VOLTAGE, TEMPERATURE, FAULT = 0x00A, 0x00C, 0x00D, 0x00E, 0x00F
+COMMAND_POSITION, COMMAND_VELOCITY, FEEDFORWARD_TORQUE, KP_SCALE, KD_SCALE = 0x020, 0x021, 0x022, 0x023, 0x024
+MAX_TORQUE, WATCHDOG, ILIMIT_SCALE = 0x025, 0x027, 0x02B
+MODEL, FIRMWARE, MAP_VERSION = 0x100, 0x101, 0x102
+SERIAL = 0x120
+SET_OUTPUT_NEAREST, SET_OUTPUT_EXACT = 0x130, 0x131
+
+_MOST = (127, 32767, 2147483647)
+
+_POSITION_STEPS = (0.01, 0.0001, 0.00001)
+_VELOCITY_STEPS = (0.1, 0.00025, 0.00001)
+_TORQUE_STEPS = (0.5, 0.01, 0.001)
+_TIME_STEPS = (0.01, 0.001, 0.000001)
+_QUANTITIES = (
+    (_POSITION_STEPS, (0x001, 0x006, 0x020, 0x026, 0x038, 0x03B, 0x040, 0x041, 0x050, 0x052, 0x054, 0x130, 0x131)),
+    (_VELOCITY_STEPS, (0x002, 0x01E, 0x021, 0x028, 0x039, 0x03C, 0x051, 0x053, 0x055)),
+    ((0.05, 0.001, 0.00001), (0x029,)),  # acceleration
+    (_TORQUE_STEPS, (0x003, 0x022, 0x025, *range(0x030, 0x035), 0x03A, 0x03D, 0x042, 0x045)),
+    (
+        tuple(1.0 / most for most in _MOST),  # shares
+        (0x010, 0x011, 0x012, 0x018, 0x023, 0x024, 0x02B, 0x043, 0x044, 0x047, *range(0x060, 0x06D), 0x073, 0x075,
+         *range(0x076, 0x080)),
+    ),
+    (_TIME_STEPS, (0x027, 0x046)),
+    ((0.5, 0.1, 0.001), (0x00D, 0x014, 0x015, 0x016, 0x019, 0x01A, 0x01B, 0x02A)),  # voltage
+    ((1.0, 0.1, 0.001), (0x00A, 0x00E, 0x004, 0x005, 0x01C, 0x01D, 0x02C)),  # temperature, and current
+    ((10.0, 0.05, 0.0001), (0x007,)),  # power
+)  # fmt: skip
+"""Value of one step in each integer resolution [rev, rev/s, rev/s^2, N m, 1, s, V, degree C and A, W]; registers."""
+
+_STEPS = {register: steps for steps, members in _QUANTITIES for register in members}
+"""Register -> value of one step; other registers hold plain integers."""
+
+_PLAIN = (1.0, 1.0, 1.0)
+
+WATCHDOG_STEP = _TIME_STEPS[INT8]  # [s] step of the watchdog time in a torque command
+LONGEST_WATCHDOG = _MOST[INT8] * WATCHDOG_STEP
+MAX_TORQUE_STEP = _TORQUE_STEPS[INT16]
+LARGEST_TORQUE = _MOST[INT16] * MAX_TORQUE_STEP  # [N m] largest torque of a torque command
+
+
+class Subframe(NamedTuple):
+    """A part of a payload, in either direction."""
+
+    kind: int  # `WRITE` to `TUNNEL_POLL`
+    first: int  # its first register, or the channel of the tunnel
+    number: int = 1  # registers that it is about, or bytes that a poll asks for
+    resolution: int = 0  # of its values
+    values: tuple[float, ...] = ()  # values of these registers, in their units, where it brings them
+    text: bytes = b""  # text of the console
+
+
+class Registers(NamedTuple):
+    """Content of a reply."""
+
+    values: dict[int, float]  # register -> value, in its unit
+    unknown: tuple[int, ...]  # registers that the drive does not know
+
+
+def padded(data: bytes) -> bytes:
+    """The payload, filled to a length that CAN FD has.
+
+    Raises:
+        ValueError: It is longer than 64 bytes.
+    """
+    for size in SIZES:
+        if len(data) <= size:
+            return data.ljust(size, PADDING)
+    raise ValueError(f"{len(data)} bytes do not fit in a CAN FD frame, which has at most {SIZES[-1]}")
+
+
+def write(register: int, values: Sequence[float], resolution: int) -> bytes:
+    """Subframe that writes registers from `register` on, each rounded to the nearest step.
+
+    NaN is the smallest integer.
+
+    Raises:
+        ValueError: A value is infinite, or out of the range of the resolution.
+    """
+    for i, value in enumerate(values):
+        if isinf(value):
+            raise ValueError(f"register 0x{register + i:03X}: {value} is infinite")
+    return _with_values(WRITE, register, values, resolution)
+
+
+def reply(register: int, values: Sequence[float], resolution: int) -> bytes:
+    """Subframe that answers with registers from `register` on, each cut off at the largest number; infinite: NaN."""
+    if resolution != FLOAT:
+        ends = [_MOST[resolution] * _step(number, resolution) for number in range(register, register + len(values))]
+        values = [min(end, max(-end, x)) if isfinite(x) else nan for x, end in zip(values, ends, strict=True)]
+    return _with_values(REPLY, register, values, resolution)
+
+
+def error(kind: int, register: int, code: int = 1) -> bytes:
+    """Subframe that says that a register cannot be written, or read."""
+    return bytes((kind,)) + _varuint(register) + _varuint(code)
+
+
+def tunnelled(kind: int, text: bytes) -> bytes:
+    """Subframe with text for the console, or of it."""
+    return bytes((kind, CHANNEL)) + _varuint(len(text)) + text
+
+
+def _with_values(kind: int, register: int, values: Sequence[float], resolution: int) -> bytes:
+    numbers = [_raw(register + i, value, resolution) for i, value in enumerate(values)]
+    return _head(kind, register, len(values), resolution) + struct.pack(
+        f"<{len(numbers)}{LETTERS[resolution]}", *numbers
+    )
+
+
+def read(register: int, count: int, resolution: int) -> bytes:
+    """Subframe that asks for `count` registers from `register` on."""
+    return _head(READ, register, count, resolution)
+
+
+def _head(kind: int, register: int, count: int, resolution: int) -> bytes:
+    first = kind | resolution << 2
+    return (bytes((first | count,)) if 1 <= count <= 3 else bytes((first,)) + _varuint(count)) + _varuint(register)
+
+
+def _varuint(number: int) -> bytes:
+    """Seven bits in each byte, the lowest first; the top bit says that another byte follows."""
+    parts = []
+    while number > 0x7F:
+        parts.append(0x80 | number & 0x7F)
+        number >>= 7
+    return bytes((*parts, number))
+
+
+def _step(register: int, resolution: int) -> float:
+    return _STEPS.get(register, _PLAIN)[resolution]
+
+
+def _raw(register: int, value: float, resolution: int) -> float:
+    """The number on the wire: an integer of steps, or the value itself as a float."""
+    if resolution == FLOAT:
+        return value
+    most = _MOST[resolution]
+    if isnan(value):
+        return -most - 1
+    steps = value / _step(register, resolution)
+    if not -most - 0.5 < steps < most + 0.5:
+        raise ValueError(f"register 0x{register:03X}: {value} is out of the range of {8 << resolution} bits")
+    return round(steps)
+
+
+def answered(data: bytes) -> Registers | None:
+    """Decodes the registers in a reply of any form; None if it is cut short or holds anything else."""
+    values: dict[int, float] = {}
+    unknown = []
+    try:
+        for part in subframes(data):
+            if part.kind == REPLY:
+                values |= dict(enumerate(part.values, part.first))
+            elif part.kind in (WRITE_ERROR, READ_ERROR):
+                unknown.append(part.first)
+            else:
+                return None
+    except ValueError:
+        return None
+    return Registers(values, tuple(unknown))
+
+
+def subframes(data: bytes) -> Iterator[Subframe]:
+    """The subframes of a payload.
+
+    Raises:
+        ValueError: The next one is unknown, or cut short.
+    """
+    at = 0
+    try:
+        while at < len(data):
+            if data[at] == PADDING[0]:
+                at += 1
+                continue
+            part, at = _subframe(data, at)
+            yield part
+    except (IndexError, struct.error) as error:
+        raise ValueError(f"the subframe before byte {at} is cut short") from error
+
+
+def _subframe(data: bytes, at: int) -> tuple[Subframe, int]:
+    """The subframe that begins at a byte, and where the bytes after it begin."""
+    kind, at = data[at], at + 1
+    if kind < WRITE_ERROR:
+        count, resolution, kind = kind & 3, kind >> 2 & 3, kind & 0xF0
+        if not count:
+            count, at = _number(data, at)
+        register, at = _number(data, at)
+        if kind == READ:
+            return Subframe(kind, register, count, resolution), at
+        form = f"<{count}{LETTERS[resolution]}"
+        raw = struct.unpack_from(form, data, at)
+        values = tuple(_value(register + i, value, resolution) for i, value in enumerate(raw))
+        return Subframe(kind, register, count, resolution, values), at + struct.calcsize(form)
+    if not (kind in (WRITE_ERROR, READ_ERROR) or TUNNEL_WRITE <= kind <= TUNNEL_POLL):
+        raise ValueError(f"no subframe begins with 0x{kind:02X}")
+    first, at = _number(data, at)
+    number, at = _number(data, at)  # why, or how many bytes
+    if kind in (WRITE_ERROR, READ_ERROR):
+        return Subframe(kind, first), at
+    if kind == TUNNEL_POLL:
+        return Subframe(kind, first, number), at
+    if at + number > len(data):
+        raise IndexError
+    return Subframe(kind, first, text=data[at : at + number]), at + number
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A varuint, and where the bytes after it begin."""
+    number = shift = 0
+    while data[at] & 0x80:
+        number |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    return number | data[at] << shift, at + 1
+
+
+def _value(register: int, raw: float, resolution: int) -> float:
+    if resolution == FLOAT or register not in _STEPS:
+        return raw
+    return nan if raw == -_MOST[resolution] - 1 else raw * _STEPS[register][resolution]
+
 
 NODES = range(1, 127)
 REPLY_WANTED = 0x8000  # bit of an id by which the sender asks for a reply

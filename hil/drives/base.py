@@ -12,8 +12,7 @@ from math import inf, nan
 from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
-from hil.drives.quantities import GAUGES, Quantity
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import GAUGES, DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Feeds, FrameReads, Unwrapping, Wire
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem

@@ -10,16 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
-from hil.codecs import damiao
 from hil.codecs import mit as codec
+from hil.drives import damiao
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent
-from hil.drives.linear_ranges import LinearDrive, LinearFields, range_problems
-from hil.drives.mit_options import MitOptions
+from hil.drives.linear_ranges import LinearDrive, LinearFields, MitOptions, range_problems
 from hil.drives.options import options_of
-from hil.drives.quantities import Quantity
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, FrameReads, Message, Reads, Wire
 from hil.frame import Frame
 from servoctl.config.document import Problem
@@ -42,12 +40,7 @@ TEMPERATURES = {
 
 
 class MitDrive(LinearDrive):
-    """An MIT drive; its position is followed over the ends of its range.
-
-    Args:
-        settings: Settings without problems.
-        period: Period of the loop [s].
-    """
+    """An MIT drive; its position is followed over the ends of its range."""
 
     fields = LinearFields(codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.COMMAND_TORQUE, codec.COMMAND_DAMPING)
     fd_remedy = "with `status: damiao` it speaks FD"

@@ -9,25 +9,23 @@ restarted. The answer to a frame shows the state before the command in the same 
 next answer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from math import nan
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, PlainValidator
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
-from hil.codecs import moteus_registers as registers
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, begin_enabling, refuse_fault, silent, tested_time
-from hil.drives.moteus_console import Console, refuse_bounds
-from hil.drives.moteus_options import COASTS, SET_TIMEOUT_MODE, Identity, MoteusOptions, settings_problems
-from hil.drives.odrive_encoder import COARSE, TURN, single_step
-from hil.drives.options import options_of
-from hil.drives.polls import first_answers, polls
-from hil.drives.polls import traffic as poll_traffic
-from hil.drives.quantities import Quantity
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.guard import after, begin_enabling, first_answers, polls, refuse_fault, silent, tested_time
+from hil.drives.guard import traffic as poll_traffic
+from hil.drives.options import EncoderBits, MonitorPeriod, Word, options_of
+from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive
 from hil.drives.wire import (
+    COARSE,
+    TURN,
     Encoding,
     Expects,
     FrameReads,
@@ -38,10 +36,180 @@ from hil.drives.wire import (
     Wire,
     joint_torque,
     motor_torque,
+    single_step,
 )
 from hil.frame import Frame
 from hil.loop import SECOND
-from servoctl.config.document import Problem
+from servoctl.config.document import Problem, in_words
+from servoctl.config.fields import NumberField, Section, fault
+
+STANDS, COASTS = (10, 15), (0, 12)
+"""Values of `servo.timeout_mode` with which the drive stops the shaft by itself, and with which it coasts.
+
+With 12 it regulates to zero velocity by the gains of the last command, and those of a torque command are 0.
+"""
+SET_TIMEOUT_MODE = "in tview or moteus_tool: conf set servo.timeout_mode 15, conf write"
+
+
+def _timeout_mode(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in (*STANDS, *COASTS):
+        return value
+    raise fault(f"expected 0, 10, 12 or 15, as servo.timeout_mode in the drive, got {in_words(value)}")
+
+
+class MoteusOptions(Section):
+    """Options of a drive."""
+
+    # `servo.timeout_mode` as it is set in the drive: what it does when commands stop. 15 brakes, 10 holds; 0 and 12 let
+    # a shaft coast that was commanded by torque, and need a brake
+    timeout_mode: Annotated[int, PlainValidator(_timeout_mode), Field(description="0, 10, 12 or 15")] = 15
+    # least home state: `output`, `rotor` (known within one turn of the rotor) or `relative`
+    home: Annotated[str, Word("output, rotor or relative", tuple(codec.HOME_STATES))] = "output"
+    # id of the loop on the bus
+    source: Annotated[int, NumberField("an id from 0 to 126", least=0, below=127, whole=True)] = 0
+    encoder_bits: EncoderBits = None  # bits per turn of the output shaft; None: the resolution of single precision
+    # time between two questions for bus voltage and temperatures [s]; None: they are not asked for
+    monitor_period: MonitorPeriod = None
+
+
+def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterator[Problem]:
+    """Problems that settings and options have together."""
+    if settings.node not in codec.NODES:
+        yield Problem(("node",), f"expected an id from 1 to 126, got {settings.node}")
+    if options.source == settings.node:
+        yield Problem(("source",), f"{options.source} is the drive's own id (the loop needs another)")
+    if not settings.fd:
+        what = f"{settings.name}: a moteus speaks CAN FD only, and bus '{settings.bus}' is classic"
+        yield Problem(("bus",), f"{what} (give the bus fd: true and data_bitrate: 5000000)")
+    if options.timeout_mode in COASTS and not settings.brake:
+        what = f"{options.timeout_mode}: the shaft coasts when commands stop, and no brake is declared"
+        yield Problem(("timeout_mode",), f"{what} ({SET_TIMEOUT_MODE}; or declare brake: true)")
+    yield from _watchdog_problems(settings)
+
+
+def _watchdog_problems(settings: DriveSettings) -> Iterator[Problem]:
+    """A torque command holds the watchdog time in 8 bits: steps of 10 ms."""
+    step, longest = codec.WATCHDOG_STEP, codec.LONGEST_WATCHDOG
+    steps = settings.watchdog / step
+    if not step <= settings.watchdog <= longest or abs(steps - round(steps)) > 1e-6:
+        what = f"hil.safety.drive_watchdog is {settings.watchdog:g} s"
+        remedy = f"a command of a moteus holds multiples of {step:g} s up to {longest:g} s"
+        yield Problem(("protocol",), f"{what} ({remedy})")
+
+
+OLDEST_MAP = 5  # first version of the register map that has `ILIMIT_SCALE` and the home state
+
+ASKED = (codec.MODEL, codec.FIRMWARE, codec.MAP_VERSION, codec.HOME_STATE)
+
+
+class Identity:
+    """The registers of one drive that tell what it is.
+
+    Args:
+        make_frame: Makes a frame to the drive of a payload.
+        home: Least home state, one of `codec.HOME_STATES`.
+    """
+
+    def __init__(self, make_frame: Callable[[bytes], Frame], home: str) -> None:
+        self._make_frame = make_frame
+        self._least = codec.HOME_STATES.index(home)
+        self._values: dict[int, float] = {}
+
+    def take(self, values: Mapping[int, float]) -> None:
+        """Takes registers that the drive has answered; NaN where it does not know one."""
+        self._values |= values
+
+    def check(self) -> Steps:
+        """Asks the drive, and compares.
+
+        Raises:
+            DriveError: Its register map is too old, or it knows its position too little.
+        """
+        for register in ASKED:
+            self._values.pop(register, None)
+        answered = lambda: all(register in self._values for register in ASKED)  # noqa: E731
+        frames = [self._make_frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
+        yield HandshakeStep(frames, answered, 0.5, "its model, firmware and home state")
+        self._refuse_map(self._values[codec.MAP_VERSION])
+        self._refuse_home_state(self._values[codec.HOME_STATE])
+
+    def _refuse_map(self, version: float) -> None:
+        if not version >= OLDEST_MAP:
+            what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
+            raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
+
+    def _refuse_home_state(self, home: float) -> None:
+        if not home >= self._least:
+            known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
+            what = f"its home state is {known}: its position may be wrong by turns of the rotor"
+            exact = "bring the joint to a known pose and send `d exact`, or give it an encoder at the output"
+            raise DriveError(f"{what} ({exact}; or check the start pose each time, and set home: {known})")
+
+
+POLLS = 20  # how often the console is asked for the rest of an answer
+
+
+class Console:
+    """The console of one drive.
+
+    Args:
+        make_frame: Makes a frame to the drive of a payload.
+    """
+
+    def __init__(self, make_frame: Callable[[bytes], Frame]) -> None:
+        self._make_frame = make_frame
+        self._text, self._polls = "", 0
+
+    def take(self, text: str) -> None:
+        """Takes a part of an answer."""
+        self._text += text
+        self._polls += 1
+
+    def setting(self, name: str) -> Generator[HandshakeStep, None, float]:
+        """Reads a setting through the console; the caller checks it.
+
+        Args:
+            name: Its name in the drive.
+
+        Raises:
+            DriveError: The drive has no such setting, or does not answer with a number.
+        """
+        self._text = ""
+        ask = [self._make_frame(codec.console_write(f"conf get {name}\n"))]
+        poll = self._make_frame(codec.padded(codec.console_poll()))
+        for _ in range(POLLS):
+            polled = after(lambda: self._polls, 1)
+            expected = f"an answer of its console to conf get {name}"
+            yield HandshakeStep([*ask, poll], polled, 0.5, expected)
+            ask = []
+            if "\n" in self._text:
+                break
+        answer = self._text.strip()
+        try:
+            return float(answer)
+        except ValueError:
+            remedy = "update its firmware: moteus_tool --flash"
+            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
+
+
+def bounds(settings: DriveSettings) -> tuple[float, float]:
+    """The position limits of the config at the shaft of the drive [rev], the lower one first."""
+    first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
+    return first, last
+
+
+def refuse_bounds(settings: DriveSettings, lower: float, upper: float) -> None:
+    """Refuses limits of the drive [rev] inside those of the config: it would limit its torque there.
+
+    Raises:
+        DriveError: A limit is inside.
+    """
+    first, last = bounds(settings)
+    if lower > first or upper < last:
+        what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
+        wanted = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
+        raise DriveError(f"{what}, {wanted} (widen the first: conf set, conf write; or narrow the second)")
+
 
 LATE = 0.02
 """The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
@@ -56,7 +224,7 @@ _CONDITIONS = {
 }
 """Mode -> condition; in every other mode it is unknown what moves the shaft."""
 
-_MOTION_REGISTERS = (registers.POSITION, registers.VELOCITY, registers.TORQUE)
+_MOTION_REGISTERS = (codec.POSITION, codec.VELOCITY, codec.TORQUE)
 _mode, _fault = codec.STATE_MODE.reader(), codec.STATE_FAULT.reader()
 
 
@@ -69,12 +237,7 @@ GAUGES = FrameReads(
 
 
 class MoteusDrive(TableDrive):
-    """A moteus that is commanded by torque.
-
-    Args:
-        settings: Settings without problems.
-        period: Period of the loop [s].
-    """
+    """A moteus that is commanded by torque."""
 
     feedback = Feedback.REPLY
     test_enables = True
@@ -121,7 +284,7 @@ class MoteusDrive(TableDrive):
 
     def _encoding(self, watchdog: float) -> Encoding:
         """How a torque is sent with this time of the watchdog [s]."""
-        settings, most = self.settings, registers.LARGEST_TORQUE
+        settings, most = self.settings, codec.LARGEST_TORQUE
         zero = codec.torque_command(abs(settings.motor_torque(settings.torque_limit)), watchdog)
         torque = motor_torque(settings)
         return Encoding(self._frame(zero), codec.COMMAND_TORQUE, torque, Rounding.SINGLE, -most, most, None)
@@ -137,7 +300,7 @@ class MoteusDrive(TableDrive):
 
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:
-        return FrameEnds(torque=registers.LARGEST_TORQUE)
+        return FrameEnds(torque=codec.LARGEST_TORQUE)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
@@ -173,14 +336,14 @@ class MoteusDrive(TableDrive):
 
     def _take_registers(self, frame: Frame) -> None:
         """Takes a reply of another form than that to `codec.QUERY` alone."""
-        read = registers.answered(frame.data)
+        read = codec.answered(frame.data)
         if read is None or not (read.values or read.unknown):
             self.rejected += 1
             return
         values = read.values
-        if values.keys() >= {registers.MODE, *_MOTION_REGISTERS, registers.FAULT}:
+        if values.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
             motion = self.motion.scaled(values[register] for register in _MOTION_REGISTERS)
-            self._take(int(values[registers.MODE]), int(values[registers.FAULT]), motion, frame.time)
+            self._take(int(values[codec.MODE]), int(values[codec.FAULT]), motion, frame.time)
         self._identity.take(values | dict.fromkeys(read.unknown, nan))
 
     def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:

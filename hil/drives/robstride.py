@@ -11,14 +11,11 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent, tested_time
-from hil.drives.linear_ranges import LinearDrive, LinearFields, range_problems
-from hil.drives.mit_options import RangeOptions
+from hil.drives.guard import after, begin_enabling, first_answers, outlasted, polls, refuse_fault, silent, tested_time
+from hil.drives.guard import traffic as poll_traffic
+from hil.drives.linear_ranges import LinearDrive, LinearFields, RangeOptions, range_problems
 from hil.drives.options import Flag, MonitorPeriod, options_of
-from hil.drives.polls import first_answers, polls
-from hil.drives.polls import traffic as poll_traffic
-from hil.drives.quantities import Quantity
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
@@ -44,12 +41,7 @@ class RobstrideOptions(RangeOptions):
 
 
 class RobstrideDrive(LinearDrive):
-    """A RobStride motor; its position is followed over the ends of its range.
-
-    Args:
-        settings: Settings without problems.
-        period: Period of the loop [s].
-    """
+    """A RobStride motor; its position is followed over the ends of its range."""
 
     fields = LinearFields(codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.COMMAND_TORQUE, codec.COMMAND_DAMPING)
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {

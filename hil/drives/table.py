@@ -5,8 +5,7 @@ from math import isfinite, nan
 
 from hil.drives.base import Condition, Drive, Node, Sample
 from hil.drives.guard import Feed, motor_torque
-from hil.drives.quantities import Quantity
-from hil.drives.settings import DriveSettings
+from hil.drives.settings import DriveSettings, Quantity
 from hil.drives.wire import Encoding, FrameReads, step_of
 from hil.frame import Frame
 
@@ -34,12 +33,7 @@ class TableNode(Node):
 
 
 class TableDrive(TableNode, Drive):
-    """A drive whose torques are sent by its table.
-
-    Args:
-        settings: Settings without problems.
-        period: Period of the loop [s].
-    """
+    """A drive whose torques are sent by its table."""
 
     encoding: Encoding  # how a torque is sent; its frame is that of zero torque
 

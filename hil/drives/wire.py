@@ -9,12 +9,11 @@ promise what the driver would see otherwise.
 
 from collections.abc import Iterable
 from enum import IntEnum
-from math import ceil, floor, isfinite, trunc
+from math import ceil, floor, isfinite, pi, trunc, ulp
 from typing import NamedTuple
 
 from hil.codecs.field import Field, single_towards_zero
-from hil.drives.quantities import FIRST_GAUGE, Quantity
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
 from hil.frame import Frame
 
 
@@ -47,6 +46,8 @@ class Unwrapping:
 
 
 LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127  # largest finite number of single precision
+TURN = 2 * pi
+COARSE = 12  # bits per turn to assume of an encoder whose bits the config does not give
 Chain = tuple[tuple[Operation, float], ...]  # operations on a number, in order
 
 
@@ -68,6 +69,11 @@ def step_of(chain: Chain) -> float:
     """What a step of one at the beginning of a chain is at its end, without its sign."""
     scales = tuple(each for each in chain if each[0] in (Operation.TIMES, Operation.OVER))
     return abs(chained(scales, 1.0))
+
+
+def single_step(value: float) -> float:
+    """Distance between neighbouring single-precision numbers near a value: 29 bits of a double less."""
+    return ulp(value) * 2.0**29
 
 
 class Rounding(IntEnum):

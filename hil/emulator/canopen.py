@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite, tau
 
+from hil.codecs import cia402 as codec
+from hil.codecs.cia402 import BOOT_UP, OPERATIONAL, PRE_OPERATIONAL, STOPPED
 from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
 from hil.emulator.timers import Timer, Watchdog
@@ -49,8 +51,7 @@ class Profile(EmulatedNode):
 
 MILLISECOND = SECOND // 1000
 
-BOOT_UP, STOPPED, OPERATIONAL, PRE_OPERATIONAL = 0, 4, 5, 127  # states of network management (NMT), as in the heartbeat
-START, STOP, ENTER_PRE_OPERATIONAL, RESET_NODE, RESET_COMMUNICATION = 1, 2, 128, 129, 130  # commands of NMT
+STOP, ENTER_PRE_OPERATIONAL, RESET_NODE = 2, 128, 129  # further commands of network management (NMT)
 HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT, RPDO_TIMEOUT = 0x8130, 0x8140, 0x8210, 0x8250  # emergency codes
 
 
@@ -127,7 +128,9 @@ class CanOpen:
     def _serve(self, request: bytes) -> None:
         if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
             return
-        self._node.send(0x580 + self._id, answer(request, self._entries, self._node.aborts, self._read, self.write))
+        self._node.send(
+            codec.SDO_ANSWER + self._id, answer(request, self._entries, self._node.aborts, self._read, self.write)
+        )
 
     def _read(self, key: Key) -> int:
         self._node.measure(True)
@@ -170,8 +173,10 @@ class CanOpen:
 
     def _listen(self) -> None:
         """Chooses what each id means; an RPDO goes before everything else."""
-        self._handlers = {0x700 + master: partial(self._hear, *watch) for master, watch in self._masters.items()}
-        self._handlers |= {0x000: self._obey, 0x600 + self._id: self._serve, 0x080: self._sync}
+        self._handlers = {
+            codec.HEARTBEAT + master: partial(self._hear, *watch) for master, watch in self._masters.items()
+        }
+        self._handlers |= {codec.NMT: self._obey, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
         self._node.relisten()
 
@@ -234,7 +239,7 @@ class CanOpen:
         if len(data) < 2 or data[1] not in (0, self._id):
             return
         command, before = data[0], self.nmt
-        if command == START:
+        if command == codec.START:
             self.enter(OPERATIONAL)
             if self.values[0x1001, 0] & 0x10 and not self.values.get((0x603F, 0), 0):
                 self.emergency(0, 0)  # the lost communication is back
@@ -245,7 +250,7 @@ class CanOpen:
             self.enter(STOPPED)
         elif command == ENTER_PRE_OPERATIONAL:
             self.enter(PRE_OPERATIONAL)
-        elif command in (RESET_NODE, RESET_COMMUNICATION):
+        elif command in (RESET_NODE, codec.RESET_COMMUNICATION):
             self._node.disconnected(0)
             self.halt()
             self._load(lambda key: command == RESET_NODE or 0x1000 <= key[0] < 0x2000)
@@ -262,13 +267,13 @@ class CanOpen:
         self._set_up()
 
     def _announce(self) -> None:
-        self._node.send(0x700 + self._id, bytes([BOOT_UP]))
+        self._node.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
         self.enter(PRE_OPERATIONAL)
         self._heartbeat.start(self.values[0x1017, 0] * MILLISECOND)
 
     def _send_heartbeat(self) -> None:
         if not self._node.heart_stopped:
-            self._node.send(0x700 + self._id, bytes([self.nmt]))
+            self._node.send(codec.HEARTBEAT + self._id, bytes([self.nmt]))
 
     def _watch_masters(self) -> None:
         self._stop_monitoring()
@@ -306,7 +311,7 @@ class CanOpen:
 POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
 
 HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
-HEARTBEATS = 0x700, 0x780  # ids of heartbeats: a value, and the mask of its bits
+HEARTBEATS = codec.HEARTBEAT, 0x780  # ids of heartbeats: a value, and the mask of its bits
 
 
 class CanOpenNode(Profile):

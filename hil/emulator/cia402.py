@@ -9,19 +9,81 @@ object 0x3000:04.
 
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 
+from hil.codecs.cia402 import PATTERNS, TORQUE_MODE, Cia402State
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpenNode
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.objects import Key
-from hil.emulator.states import DriveState, following
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import Event, cancel
 
-TORQUE_MODE = 10
-_ENABLED = DriveState.OPERATION_ENABLED
+WORDS = {state: value for _, value, state in PATTERNS}
+"""State -> its part of the statusword."""
+
+
+class ControlwordCommand(Enum):
+    """Commands of a controlword: mask and value of its bits 7, 3, 2, 1 and 0."""
+
+    SHUTDOWN = (0b1000_0111, 0b0110)
+    SWITCH_ON = (0b1000_1111, 0b0111)  # where operation is enabled: disable operation
+    ENABLE_OPERATION = (0b1000_1111, 0b1111)
+    QUICK_STOP = (0b1000_0110, 0b0010)
+    DISABLE_VOLTAGE = (0b1000_0010, 0b0000)
+    FAULT_RESET = (0b1000_0000, 0b1000_0000)
+
+
+def command_of(controlword: int) -> ControlwordCommand:
+    """The command in a controlword: exactly one fits each."""
+    for command in ControlwordCommand:
+        mask, value = command.value
+        if controlword & mask == value:
+            return command
+    raise AssertionError("every pattern of the five bits is in the table")
+
+
+_S, _C = Cia402State, ControlwordCommand
+
+TRANSITIONS: dict[tuple[Cia402State, ControlwordCommand], Cia402State] = {
+    (_S.SWITCH_ON_DISABLED, _C.SHUTDOWN): _S.READY,  # 2
+    (_S.READY, _C.SWITCH_ON): _S.SWITCHED_ON,  # 3
+    (_S.READY, _C.ENABLE_OPERATION): _S.ENABLED,  # 3, then 4
+    (_S.READY, _C.QUICK_STOP): _S.SWITCH_ON_DISABLED,  # 7
+    (_S.READY, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 7
+    (_S.SWITCHED_ON, _C.ENABLE_OPERATION): _S.ENABLED,  # 4
+    (_S.SWITCHED_ON, _C.SHUTDOWN): _S.READY,  # 6
+    (_S.SWITCHED_ON, _C.QUICK_STOP): _S.SWITCH_ON_DISABLED,  # 10
+    (_S.SWITCHED_ON, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 10
+    (_S.ENABLED, _C.SWITCH_ON): _S.SWITCHED_ON,  # 5
+    (_S.ENABLED, _C.SHUTDOWN): _S.READY,  # 8
+    (_S.ENABLED, _C.QUICK_STOP): _S.QUICK_STOP,  # 11
+    (_S.ENABLED, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 9
+    (_S.QUICK_STOP, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 12
+    (_S.QUICK_STOP, _C.ENABLE_OPERATION): _S.ENABLED,  # 16, if 0x605A is 5 or more
+    (_S.FAULT, _C.FAULT_RESET): _S.SWITCH_ON_DISABLED,  # 15
+}
+"""State and command -> state after the transition of that number; other pairs change nothing."""
+
+
+def following(state: Cia402State, controlword: int, before: int, quick_stop_option: int) -> Cia402State:
+    """State after a controlword.
+
+    Args:
+        state: State before.
+        controlword: New controlword.
+        before: Previous controlword: the rising edge of bit 7 resets a fault.
+        quick_stop_option: Value of 0x605A; from 5 on the drive stays in quick stop and can be enabled from there.
+    """
+    after = TRANSITIONS.get((state, command_of(controlword)), state)
+    no_edge = state is _S.FAULT and before & 0x80
+    must_stop = state is Cia402State.QUICK_STOP and after is Cia402State.ENABLED and quick_stop_option < 5
+    return state if no_edge or must_stop else after
+
+
+_ENABLED = Cia402State.ENABLED
 
 CONTROLWORD, STATUSWORD, ERROR_CODE = (0x6040, 0), (0x6041, 0), (0x603F, 0)
 MODE, MODE_DISPLAY = (0x6060, 0), (0x6061, 0)
@@ -67,7 +129,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         entries |= objects.drive_objects(round(1000 * rated))
         self._rated = round(1000 * rated) / 1000
         self.connect(entries, self.option("rpdo_apply", "sync") == "sync")
-        self.state = DriveState.NOT_READY
+        self.state = Cia402State.NOT_READY
         self._controlword = 0
         self._must_reset_communication = False
         self._closing: Event | None = None
@@ -87,7 +149,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     def halt(self) -> None:
         super().halt()
         self._switch_off()
-        self.state = DriveState.NOT_READY
+        self.state = Cia402State.NOT_READY
 
     def reset(self, whole: bool) -> None:
         """Restarts the state machine, if the whole node was reset."""
@@ -98,31 +160,31 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self._controlword = 0
         reaction = {"coast": 0, "ramp": 2, "brake": 3}[self.option("on_fault", "ramp")]
         self.canopen.values[FAULT_OPTION] = reaction
-        self._enter(DriveState.SWITCH_ON_DISABLED)
+        self._enter(Cia402State.SWITCH_ON_DISABLED)
 
     def trip(self, code: int) -> None:
         self._trip(code, told=False)
 
     def _trip(self, code: int, told: bool) -> None:
         """Goes to the fault state; `told`: the emergency was sent already."""
-        if self.state in (DriveState.NOT_READY, DriveState.FAULT, DriveState.FAULT_REACTION_ACTIVE):
+        if self.state in (Cia402State.NOT_READY, Cia402State.FAULT, Cia402State.FAULT_REACTION):
             return
         values = self.canopen.values
         values[ERROR_CODE] = code
         if not told:
             self.canopen.emergency(code, 0x01)
         moving = self.motor.enabled
-        self._enter(DriveState.FAULT_REACTION_ACTIVE)
+        self._enter(Cia402State.FAULT_REACTION)
         if moving and values[FAULT_OPTION] > 0:
             self.brake_down(partial(self._close_brake, self._fail), RAMP_TIME)
         else:
             self._fail()
 
     def clear_fault(self) -> None:
-        if self.state is DriveState.FAULT:
+        if self.state is Cia402State.FAULT:
             self.canopen.values[ERROR_CODE] = 0
             self.canopen.emergency(0, 0)
-            self._enter(DriveState.SWITCH_ON_DISABLED)
+            self._enter(Cia402State.SWITCH_ON_DISABLED)
 
     def measure(self, everything: bool) -> None:
         """Updates position and velocity and, with `everything`, torque and statusword."""
@@ -171,32 +233,32 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self._trip(code or COMMUNICATION_ERROR, told=bool(code))
         elif option == 2 and self.motor.enabled:
             self._switch_off()
-            self._enter(DriveState.SWITCH_ON_DISABLED)
-        elif option == 3 and self.state is DriveState.OPERATION_ENABLED:
+            self._enter(Cia402State.SWITCH_ON_DISABLED)
+        elif option == 3 and self.state is Cia402State.ENABLED:
             self._quick_stop()
 
     def _obey(self, word: int, before: int) -> None:
         values = self.canopen.values
         after = following(self.state, word, before, values[QUICK_STOP_OPTION])
-        if after is self.state or (after is DriveState.OPERATION_ENABLED and self.refuses):
+        if after is self.state or (after is Cia402State.ENABLED and self.refuses):
             return
         was, self.state = self.state, after
-        if was is DriveState.FAULT:
+        if was is Cia402State.FAULT:
             if self._must_reset_communication:
                 self.state = was
                 return
             values[ERROR_CODE] = 0
             self.canopen.emergency(0, 0)
-        if after is DriveState.OPERATION_ENABLED:
+        if after is Cia402State.ENABLED:
             self.stop_braking()
             cancel(self._closing)
             self.motor.enable(self._target())
-        elif after is DriveState.QUICK_STOP_ACTIVE:
+        elif after is Cia402State.QUICK_STOP:
             self._quick_stop()
             return
-        elif after is DriveState.SWITCH_ON_DISABLED:
+        elif after is Cia402State.SWITCH_ON_DISABLED:
             self._switch_off()
-        elif was is DriveState.OPERATION_ENABLED:
+        elif was is Cia402State.ENABLED:
             if self._ramps(after):
                 self.brake_down(partial(self._close_brake, self._switch_off), RAMP_TIME)
             else:
@@ -204,9 +266,9 @@ class CiA402(CanOpenNode, EmulatedDrive):
                 self._close_brake(self._switch_off)
         self._enter(after)
 
-    def _ramps(self, after: DriveState) -> bool:
+    def _ramps(self, after: Cia402State) -> bool:
         """Whether the drive brakes on its way from enabled to this state."""
-        option = {DriveState.SWITCHED_ON: DISABLE_OPTION, DriveState.READY_TO_SWITCH_ON: SHUTDOWN_OPTION}.get(after)
+        option = {Cia402State.SWITCHED_ON: DISABLE_OPTION, Cia402State.READY: SHUTDOWN_OPTION}.get(after)
         return option is not None and self.canopen.values[option] == 1
 
     def _close_brake(self, ended: Callable[[], None]) -> None:
@@ -222,9 +284,9 @@ class CiA402(CanOpenNode, EmulatedDrive):
         option = self.canopen.values[QUICK_STOP_OPTION]
         if option == 0:
             self._switch_off()
-            self._enter(DriveState.SWITCH_ON_DISABLED)
+            self._enter(Cia402State.SWITCH_ON_DISABLED)
             return
-        self._enter(DriveState.QUICK_STOP_ACTIVE)
+        self._enter(Cia402State.QUICK_STOP)
         self.brake_down(
             None if option >= 5 else partial(self._close_brake, self._stopped), RAMP_TIME, self._deceleration
         )
@@ -237,11 +299,11 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def _stopped(self) -> None:
         self._switch_off()
-        self._enter(DriveState.SWITCH_ON_DISABLED)
+        self._enter(Cia402State.SWITCH_ON_DISABLED)
 
     def _fail(self) -> None:
         self._switch_off()
-        self._enter(DriveState.FAULT)
+        self._enter(Cia402State.FAULT)
 
     def _switch_off(self) -> None:
         self.stop_braking()
@@ -249,7 +311,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self._closing = None
         self.motor.disable()
 
-    def _enter(self, state: DriveState) -> None:
+    def _enter(self, state: Cia402State) -> None:
         self.state = state
         self.canopen.changed(STATUSWORD)
 
@@ -265,7 +327,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def _statusword(self) -> int:
         values = self.canopen.values
-        word = self.state.value | VOLTAGE_ENABLED | REMOTE
+        word = WORDS[self.state] | VOLTAGE_ENABLED | REMOTE
         if self.motor.thermal.near:
             word |= WARNS
         if self.state is _ENABLED and values[MODE_DISPLAY] == TORQUE_MODE:

@@ -43,7 +43,6 @@ class HeldStep:
             options: Properties of each actuator.
             gains: Torque or force at each joint per torque of the motor.
             origin: Time of the plant when the world's time is 0 [s].
-            engine: `auto` (C if there is a compiler), `c`, `vm` or `numpy`.
 
         Raises:
             CompileError: C is asked for and cannot be had.

@@ -3,23 +3,211 @@
 A frame is answered with the state before its command, as the firmware does. Modes of voltage and current, `stay within`
 and limits of velocity and acceleration are not emulated.
 
-Source: mjbots/moteus, docs/protocol and fw/bldc_servo_control.h; what `servo.timeout_mode` does was measured on its
-control code with a motor model: with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes it.
+Source: mjbots/moteus, docs/protocol, docs/reference/configuration.md, fw/moteus_controller.cc for what writing the mode
+resets, and fw/bldc_servo_control.h; what `servo.timeout_mode` does was measured on its control code with a motor model:
+with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes it.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from math import isfinite, isnan, tau
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf, isfinite, isnan, nan, tau
 
-from hil.codecs import moteus_registers as codec
+from hil.codecs import moteus as codec
 from hil.drives.settings import SensorSettings
-from hil.emulator import moteus_registers as registers
-from hil.emulator.moteus_console import EmulatedConsole, MoteusSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import Event, cancel
+
+COMMAND_FIELDS = {
+    0x020: "position",
+    0x021: "velocity",
+    0x022: "torque",
+    0x023: "kp_scale",
+    0x024: "kd_scale",
+    0x025: "max_torque",
+    0x027: "timeout",
+    0x02B: "ilimit_scale",
+    0x02D: "ignore_bounds",
+}
+"""Register -> field of `MoteusCommand`."""
+
+_IGNORED = frozenset({0x010, 0x011, 0x012, *range(0x014, 0x01F), 0x026, 0x028, 0x029, 0x02A, 0x02C})
+"""Registers of modes and limits that are taken and have no effect here."""
+
+_MODEL, _FIRMWARE, _MAP_VERSION = 0x20, 0x010A, 5
+_IDENTITY = {0x100: _MODEL, 0x101: _FIRMWARE, 0x102: _MAP_VERSION, 0x158: 1}
+_SERIAL, _UUID = 0x120, 0x150
+
+
+@dataclass
+class MoteusCommand:
+    """A command; its defaults are what a write of the mode resets it to."""
+
+    mode: int
+    position: float = 0.0  # position [rev]; NaN: where the shaft is
+    velocity: float = 0.0  # [rev/s] velocity
+    torque: float = 0.0  # [N m] feedforward torque
+    kp_scale: float = 1.0  # factor of the stiffness
+    kd_scale: float = 1.0  # factor of the damping
+    max_torque: float = inf  # [N m] largest torque
+    timeout: float = 0.0  # watchdog [s]; 0: that of the settings; NaN: none
+    ilimit_scale: float = 1.0  # factor of the limit of the integral, which is 0 in the default settings
+    ignore_bounds: float = 0.0  # whether the bounds of the position do not count
+
+    def write(self, register: int, value: float) -> bool:
+        """Writes a register of the command; returns whether there is one."""
+        name = COMMAND_FIELDS.get(register)
+        if name is not None:
+            setattr(self, name, value)
+        return name is not None or register in _IGNORED
+
+    def read(self, register: int) -> float | None:
+        """Value of a register of the command; None if there is none."""
+        name = COMMAND_FIELDS.get(register)
+        return 0.0 if name is None and register in _IGNORED else None if name is None else float(getattr(self, name))
+
+
+def measured(
+    mode: int,
+    fault: int,
+    position: float,
+    velocity: float,
+    torque: float,
+    home: int,
+    milliseconds: int,
+    voltage: float,
+    temperature: float,
+) -> dict[int, float]:
+    """Register -> value of what a drive measures [its unit].
+
+    Args:
+        mode: Mode.
+        fault: Fault register.
+        position: Position [rev].
+        velocity: Velocity [rev/s].
+        torque: Torque [N m].
+        home: Home state.
+        milliseconds: Time since power-on [ms].
+        voltage: Supply voltage [V].
+        temperature: Temperature of drive and motor [degree C].
+    """
+    return {
+        0x000: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
+        0x007: torque * velocity * 6.283185307179586, 0x00A: temperature, 0x00B: 1, 0x00C: home,
+        0x00D: voltage, 0x00E: temperature, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
+        0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
+    }  # fmt: skip
+
+
+def fixed(register: int, node: int) -> float | None:
+    """Value of a register that never changes, in the drive with this id; None if there is none."""
+    if register == 0x110:
+        return node
+    if register in _IDENTITY:
+        return _IDENTITY[register]
+    if _SERIAL <= register < _SERIAL + 3 or _UUID <= register < _UUID + 4:
+        return 0x1000 * node + register
+    idle = register in (0x004, 0x005) or 0x030 <= register <= 0x048 or 0x052 <= register <= 0x07F
+    return 0 if idle else None
+
+
+INT32_ONLY = frozenset({0x100, 0x101, 0x102, *range(0x120, 0x123), *range(0x150, 0x154), 0x158})
+"""Registers that are answered only with 32 bits."""
+
+
+MOST = 61  # most bytes of text in one frame
+
+
+class MoteusSettings:
+    """Settings by name, as `conf get` shows them."""
+
+    def __init__(self, node: int, timeout_mode: int) -> None:
+        """Starts with the defaults of the firmware, except for the id and `servo.timeout_mode`."""
+        self.values: dict[str, int | float] = {
+            "id.id": node,
+            "can.prefix": 0,
+            "servo.timeout_mode": timeout_mode,
+            "servo.default_timeout_s": 0.1,
+            "servo.timeout_max_torque_Nm": 5.0,
+            "servo.max_current_A": 100.0,
+            "servo.max_velocity": 500.0,
+            "servo.default_velocity_limit": math.nan,
+            "servo.default_accel_limit": math.nan,
+            "servo.fault_position_error": math.nan,
+            "servo.fault_velocity_error": math.nan,
+            "servo.pid_position.kp": 4.0,
+            "servo.pid_position.ki": 1.0,
+            "servo.pid_position.kd": 0.05,
+            "servo.pid_position.ilimit": 0.0,
+            "servopos.position_min": math.nan,
+            "servopos.position_max": math.nan,
+            "motor_position.rotor_to_output_ratio": 1.0,
+        }
+
+    def number(self, name: str) -> float:
+        """A setting as a number."""
+        return float(self.values[name])
+
+    def set(self, name: str, text: str) -> bool:
+        """Sets a value from its text; returns whether there is such a setting and the text is a number."""
+        before = self.values.get(name)
+        if before is None:
+            return False
+        try:
+            self.values[name] = int(text) if isinstance(before, int) else float(text)
+        except ValueError:
+            return False
+        return True
+
+    def text(self, name: str) -> str | None:
+        """A value as the console shows it; None if there is no such setting."""
+        value = self.values.get(name)
+        return None if value is None else str(value) if isinstance(value, int) else f"{value:.6f}"
+
+
+class EmulatedConsole:
+    """The console: lines of text in, answers out.
+
+    Args:
+        settings: What `conf` reads and writes.
+        debug: Called with the words after `d`; returns whether it is a command.
+    """
+
+    def __init__(self, settings: MoteusSettings, debug: Callable[[list[str]], bool]) -> None:
+        self._settings, self._debug = settings, debug
+        self._line = b""
+        self._answers = b""
+
+    def write(self, text: bytes) -> None:
+        """Takes text; each whole line is carried out."""
+        *lines, self._line = (self._line + text).replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            words = line.decode(errors="replace").split()
+            if words:
+                self._answers += self._answer(words).encode() + b"\r\n"
+
+    def read(self, most: int) -> bytes:
+        """The next bytes of the answers, at most so many."""
+        count = min(most, MOST)
+        part, self._answers = self._answers[:count], self._answers[count:]
+        return part
+
+    def _answer(self, words: list[str]) -> str:
+        match words:
+            case ["conf", "get", name]:
+                value = self._settings.text(name)
+                return "ERR error reading" if value is None else value
+            case ["conf", "set", name, text]:
+                return "OK" if self._settings.set(name, text) else "ERR error setting"
+            case ["conf", "write"] | ["tel", "stop"]:
+                return "OK"
+            case ["d", *rest] if self._debug(rest):
+                return "OK"
+        return "ERR unknown command"
+
 
 STOPPED, FAULT, POSITION, TIMEOUT, ZERO_VELOCITY, BRAKE = 0, 1, 10, 11, 12, 15
 _MODES = range(16)
@@ -48,7 +236,7 @@ class Moteus(EmulatedDrive):
         self.fault = 0
         self.registers = MoteusSettings(self.settings.node, int(self.number("timeout_mode", 15)))
         self._console = EmulatedConsole(self.registers, self._debug)
-        self._command = registers.MoteusCommand(STOPPED)
+        self._command = MoteusCommand(STOPPED)
         self._watchdog = Watchdog(self.world, self._starved)
         self._regulating: Event | None = None
         self._held: float | None = None
@@ -104,7 +292,7 @@ class Moteus(EmulatedDrive):
             for register, value in enumerate(part.values if part.kind == codec.WRITE else (), part.first):
                 if register == codec.MODE and value in _MODES:
                     mode = int(value)
-                    command = registers.MoteusCommand(mode)
+                    command = MoteusCommand(mode)
                 elif register in (codec.SET_OUTPUT_NEAREST, codec.SET_OUTPUT_EXACT):
                     self._set_output(value, register == codec.SET_OUTPUT_EXACT)
                     measured = None
@@ -134,8 +322,8 @@ class Moteus(EmulatedDrive):
     def _value(self, register: int, resolution: int, measured: Mapping[int, float]) -> float | None:
         """Value of a register [its unit]; None if there is none, or not at this resolution."""
         value = measured.get(register)
-        if value is None and (resolution == 2 or register not in registers.INT32_ONLY):
-            value = registers.fixed(register, self.settings.node)
+        if value is None and (resolution == 2 or register not in INT32_ONLY):
+            value = fixed(register, self.settings.node)
             value = self._command.read(register) if value is None else value
         return value
 
@@ -145,7 +333,7 @@ class Moteus(EmulatedDrive):
         limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
         fault = limited if self.mode == POSITION else self.fault
         milliseconds = (self.world.now - self._since) // (SECOND // 1000)
-        return registers.measured(
+        return measured(
             self.mode,
             fault,
             position,
@@ -172,16 +360,16 @@ class Moteus(EmulatedDrive):
         """Carries out a `d` command of the console; returns whether there is one."""
         match words:
             case ["stop"]:
-                self._obey(registers.MoteusCommand(STOPPED))
+                self._obey(MoteusCommand(STOPPED))
             case ["brake"]:
-                self._obey(registers.MoteusCommand(BRAKE))
+                self._obey(MoteusCommand(BRAKE))
             case ["exact" | "nearest" as word, text] if _is_number(text):
                 self._set_output(float(text), word == "exact")
             case _:
                 return False
         return True
 
-    def _obey(self, command: registers.MoteusCommand) -> None:
+    def _obey(self, command: MoteusCommand) -> None:
         """Acts on a command; after a fault or the watchdog only a stop counts."""
         if command.mode == STOPPED:
             self._off(STOPPED)
@@ -201,12 +389,12 @@ class Moteus(EmulatedDrive):
             self._regulate()
         self._watch(command)
 
-    def _outside(self, command: registers.MoteusCommand) -> bool:
+    def _outside(self, command: MoteusCommand) -> bool:
         position, _ = self._motion()
         lower, upper = (self.registers.number(f"servopos.position_{end}") for end in ("min", "max"))
         return not command.ignore_bounds and (position < lower or position > upper)  # NaN: no bound
 
-    def _watch(self, command: registers.MoteusCommand) -> None:
+    def _watch(self, command: MoteusCommand) -> None:
         """Restarts the watchdog with the time in a command; it acts in position mode only."""
         seconds = command.timeout or self.registers.number("servo.default_timeout_s")
         off = command.mode != POSITION or isnan(seconds) or not self.option("watchdog", True)
@@ -256,10 +444,10 @@ class Moteus(EmulatedDrive):
         if kind == BRAKE:
             self._short()
         elif kind == ZERO_VELOCITY:
-            self._command = registers.MoteusCommand(TIMEOUT, kp_scale=0.0, kd_scale=last.kd_scale, max_torque=largest)
+            self._command = MoteusCommand(TIMEOUT, kp_scale=0.0, kd_scale=last.kd_scale, max_torque=largest)
             self._regulate()
         elif kind == POSITION:
-            self._command, self._held = registers.MoteusCommand(TIMEOUT), None
+            self._command, self._held = MoteusCommand(TIMEOUT), None
             self._regulate()
         else:
             self.motor.disable()
@@ -269,7 +457,7 @@ class Moteus(EmulatedDrive):
         self._regulating = None
         self._watchdog.stop()
         self.mode, self.fault, self._limited = mode, 0, 0
-        self._command = registers.MoteusCommand(mode)
+        self._command = MoteusCommand(mode)
         self.motor.disable()
 
 

@@ -73,7 +73,6 @@ class Motor:
         """Starts without torque, with the brake closed if there is one.
 
         Args:
-            world: Its time.
             plant: The machine.
             index: Number of the actuator.
             settings: Settings of the drive.

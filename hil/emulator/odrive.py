@@ -1,47 +1,34 @@
-"""An emulated drive or encoder that speaks CANSimple, as firmware 0.6 does.
-
-Arbitration id = node << 5 | command; payloads are little endian.
-
-Source: docs.odriverobotics.com, CAN protocol; DBC of firmware 0.6.10 in `odrive-can` 2.1.0.
-"""
+"""An emulated drive or encoder that speaks CANSimple, as firmware 0.6 does: see `hil.codecs.odrive`."""
 
 import struct
 from collections.abc import Callable
 from math import isfinite, tau
 
+from hil.codecs import odrive as codec
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 
-VERSION, HEARTBEAT, ESTOP, ERROR, AXIS_STATE = 0x00, 0x01, 0x02, 0x03, 0x07
-ENCODER, CONTROLLER_MODE, INPUT_POS, INPUT_VEL, INPUT_TORQUE, LIMITS = 0x09, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F
-TEMPERATURE, REBOOT, BUS_VOLTAGE, CLEAR_ERRORS = 0x15, 0x16, 0x17, 0x18
-
-IDLE, CLOSED_LOOP = 1, 8
+INPUT_POS, INPUT_VEL, REBOOT = 0x0C, 0x0D, 0x16  # further commands
 TORQUE_CONTROL, PASSTHROUGH = 1, 1
-
-VELOCITY_LIMIT_VIOLATION, WATCHDOG_EXPIRED, ESTOP_REQUESTED = 0x8000, 0x0100_0000, 0x0200_0000
-MISSING_ESTIMATE, INITIALIZING = 0x8, 0x1
-
+VELOCITY_LIMIT_VIOLATION, ESTOP_REQUESTED = 0x8000, 0x0200_0000  # errors
 DISARMED, ILLEGAL_STATE = 3, 10  # procedure results
 
-SETPOINTS = frozenset({AXIS_STATE, INPUT_POS, INPUT_VEL, INPUT_TORQUE})
+SETPOINTS = frozenset({codec.SET_AXIS_STATE, INPUT_POS, INPUT_VEL, codec.SET_INPUT_TORQUE})
 """Commands that feed the watchdog, unless every frame does."""
 
-PROTOCOL_VERSION, HARDWARE, FIRMWARE = 2, (4, 4, 58), (0, 6, 10, 0)
+HARDWARE, FIRMWARE = (4, 4, 58), (0, 6, 10, 0)
 
 _TWO = struct.Struct("<ff")
 _HEARTBEAT = struct.Struct("<IBBBx")
 _ERRORS = struct.Struct("<II")
-_LENGTHS = {AXIS_STATE: 4, CONTROLLER_MODE: 8, INPUT_POS: 8, INPUT_VEL: 8, INPUT_TORQUE: 4, LIMITS: 8}
+_LENGTHS = {
+    codec.SET_AXIS_STATE: 4, codec.SET_CONTROLLER_MODE: 8, INPUT_POS: 8, INPUT_VEL: 8, codec.SET_INPUT_TORQUE: 4,
+    codec.SET_LIMITS: 8,
+}  # fmt: skip
 """Smallest number of bytes of a command."""
-
-
-def identities(node: int) -> frozenset[int]:
-    """Ids of all messages of a node."""
-    return frozenset(node << 5 | command for command in range(32))
 
 
 class Talk:
@@ -58,7 +45,7 @@ class Talk:
             errors: Returns its active errors, and the reason of the last disarming.
         """
         self._node, self._heartbeat, self._errors = node, heartbeat, errors
-        self._base = node.settings.node << 5
+        self._base = codec.identifier(node.settings.node, 0)
         self.timers = [Timer(node.world, send) for send in (self.send_encoder, self.send_heartbeat, self.send_errors)]
 
     def start(self) -> None:
@@ -79,13 +66,13 @@ class Talk:
 
     def answer(self, command: int) -> bool:
         """Answers a remote frame; returns False for messages that it does not have."""
-        if command == VERSION:
-            self.reply(VERSION, bytes([PROTOCOL_VERSION, *HARDWARE, *FIRMWARE]))
-        elif command == HEARTBEAT:
+        if command == codec.GET_VERSION:
+            self.reply(codec.GET_VERSION, bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE]))
+        elif command == codec.HEARTBEAT:
             self.send_heartbeat()
-        elif command == ERROR:
+        elif command == codec.GET_ERROR:
             self.send_errors()
-        elif command == ENCODER:
+        elif command == codec.GET_ENCODER_ESTIMATES:
             self.send_encoder()
         else:
             return False
@@ -94,16 +81,16 @@ class Talk:
     def send_encoder(self) -> None:
         """Sends position [turn] and velocity [turn/s]."""
         position, velocity = self._node.encoder.read(self._node.world.now)
-        self.reply(ENCODER, _TWO.pack(position / tau, velocity / tau))
+        self.reply(codec.GET_ENCODER_ESTIMATES, _TWO.pack(position / tau, velocity / tau))
 
     def send_heartbeat(self) -> None:
         """Sends the heartbeat."""
         if not self._node.heart_stopped:
-            self.reply(HEARTBEAT, self._heartbeat())
+            self.reply(codec.HEARTBEAT, self._heartbeat())
 
     def send_errors(self) -> None:
         """Sends the errors."""
-        self.reply(ERROR, _ERRORS.pack(*self._errors()))
+        self.reply(codec.GET_ERROR, _ERRORS.pack(*self._errors()))
 
 
 class ODriveNode(EmulatedNode):
@@ -119,7 +106,8 @@ class ODriveNode(EmulatedNode):
         return self.settings.node << 5, 0x7E0  # it listens to commands alone
 
     def listens(self) -> frozenset[int]:
-        return identities(self.settings.node)
+        first = codec.identifier(self.settings.node, 0)
+        return frozenset(range(first, first + codec.COMMANDS))
 
     def timers(self) -> list[Timer]:
         return self._talk.timers
@@ -137,7 +125,7 @@ class ODriveEncoder(ODriveNode):
     special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
 
     def set_up(self) -> None:
-        self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
+        self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, codec.IDLE, 0, 0), lambda: (0, 0))
 
     def receive(self, frame: Frame) -> None:
         if self.station.powered and frame.remote:
@@ -157,7 +145,7 @@ class ODrive(ODriveNode, EmulatedDrive):
     usual_code, overvoltage_code, overheat_code = 0x1000, 0x100, 0x2000
 
     def set_up(self) -> None:
-        self.state, self.result, self.error = IDLE, 0, 0
+        self.state, self.result, self.error = codec.IDLE, 0, 0
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
         self._monitor_timer = Timer(self.world, self._send_gauges)
@@ -170,7 +158,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         return 1, 0xFFFF_FFFF
 
     def boot(self) -> None:
-        self.state, self.result, self.error = IDLE, 0, 0
+        self.state, self.result, self.error = codec.IDLE, 0, 0
         self._mode = (3, PASSTHROUGH)  # position control is the default mode
         self._torque = 0.0
         limited = self.option("vel_limit", None) is not None
@@ -191,8 +179,8 @@ class ODrive(ODriveNode, EmulatedDrive):
         return [*super().timers(), self._monitor_timer]
 
     def _send_gauges(self) -> None:
-        self._answer(TEMPERATURE)
-        self._answer(BUS_VOLTAGE)
+        self._answer(codec.GET_TEMPERATURE)
+        self._answer(codec.GET_BUS_VOLTAGE_CURRENT)
 
     def trip(self, code: int) -> None:
         self.error |= code
@@ -219,34 +207,34 @@ class ODrive(ODriveNode, EmulatedDrive):
             self._obey(command, frame.data)
 
     def _obey(self, command: int, data: bytes) -> None:
-        if command == INPUT_TORQUE:
+        if command == codec.SET_INPUT_TORQUE:
             self._set_torque(*struct.unpack_from("<f", data))
-        elif command == AXIS_STATE:
+        elif command == codec.SET_AXIS_STATE:
             self._set_state(*struct.unpack_from("<I", data))
-        elif command == CONTROLLER_MODE:
+        elif command == codec.SET_CONTROLLER_MODE:
             mode = struct.unpack_from("<II", data)
             self._mode = (2, PASSTHROUGH) if self.wrong_mode else (mode[0], mode[1])
             self._apply()
-        elif command == LIMITS:
+        elif command == codec.SET_LIMITS:
             velocity, current = _TWO.unpack_from(data)
             self._velocity_limit = velocity * tau
             if self.option("torque_constant", None) is not None:
                 self.motor.limit(abs(current) * self._torque_constant)
-        elif command == CLEAR_ERRORS:
+        elif command == codec.CLEAR_ERRORS:
             self.error = 0
             self.result = 0
             self._watchdog.start(self._watchdog.timeout)
-        elif command == ESTOP:
+        elif command == codec.ESTOP:
             self.trip(ESTOP_REQUESTED)
         elif command == REBOOT:
             self.reboot(nanoseconds(0.5))
 
     def _answer(self, command: int) -> None:
         reply = self._talk.reply
-        if command == BUS_VOLTAGE:
-            reply(BUS_VOLTAGE, _TWO.pack(self.voltage(48.0), 0.0))
-        elif command == TEMPERATURE:
-            reply(TEMPERATURE, _TWO.pack(temperature := self.temperature(), temperature))
+        if command == codec.GET_BUS_VOLTAGE_CURRENT:
+            reply(codec.GET_BUS_VOLTAGE_CURRENT, _TWO.pack(self.voltage(48.0), 0.0))
+        elif command == codec.GET_TEMPERATURE:
+            reply(codec.GET_TEMPERATURE, _TWO.pack(temperature := self.temperature(), temperature))
         else:
             self._talk.answer(command)
 
@@ -255,14 +243,14 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._apply()
 
     def _set_state(self, state: int) -> None:
-        if state == IDLE:
+        if state == codec.IDLE:
             self.result = 0
             self._idle()
-        elif state == CLOSED_LOOP:
+        elif state == codec.CLOSED_LOOP:
             if self.error or self.refuses:
                 self.result = DISARMED if self.error else ILLEGAL_STATE
                 return
-            self.state, self.result = CLOSED_LOOP, 0
+            self.state, self.result = codec.CLOSED_LOOP, 0
             self.motor.enable(self._limited(self._asked()))
         else:
             self.result = ILLEGAL_STATE
@@ -272,7 +260,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         return self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
 
     def _apply(self) -> None:
-        if self.state == CLOSED_LOOP:
+        if self.state == codec.CLOSED_LOOP:
             self.motor.command(self._limited(self._asked()))
 
     def _limited(self, torque: float) -> float:
@@ -284,15 +272,15 @@ class ODrive(ODriveNode, EmulatedDrive):
         return min(upper, max(lower, torque))
 
     def _idle(self) -> None:
-        self.state = IDLE
+        self.state = codec.IDLE
         self.motor.disable()
 
     def _starved(self) -> None:
-        if not self.error & WATCHDOG_EXPIRED:
-            self.trip(WATCHDOG_EXPIRED)
+        if not self.error & codec.WATCHDOG_EXPIRED:
+            self.trip(codec.WATCHDOG_EXPIRED)
 
     def _look_at_speed(self) -> None:
-        if self.state == CLOSED_LOOP and self._velocity_limit < float("inf"):
+        if self.state == codec.CLOSED_LOOP and self._velocity_limit < float("inf"):
             _, speed = self.encoder.read(self.world.now)
             if abs(speed) > self._velocity_limit * self.number("velocity_tolerance", 1.2):
                 self.trip(VELOCITY_LIMIT_VIOLATION)

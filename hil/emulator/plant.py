@@ -60,7 +60,6 @@ class SimulatedPlant:
             system: System with the plant, or a machine in its place; task and law are not used.
             start: Initial state, at the world's time 0.
             step: Step of the integration [ns].
-            engine: As for `HeldStep`.
             options: Properties of each actuator; None: the usual ones.
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
         """

@@ -30,7 +30,6 @@ class Supply:
     Losses of motors and drives are left out, so that the voltage is no lower than on a real machine.
 
     Args:
-        world: Its time.
         plant: The machine.
         drives: All drives on it.
         options: Its properties.

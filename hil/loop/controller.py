@@ -14,11 +14,7 @@ from servoctl.types import Array, Status
 
 
 class Controller:
-    """The law of a closed loop, evaluated tick by tick.
-
-    Args:
-        loop: The closed loop.
-    """
+    """The law of a closed loop, evaluated tick by tick."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop  # the closed loop

@@ -6,6 +6,10 @@ Processes that are started later do not inherit the priority, but they inherit t
 
 clock_nanosleep through ctypes is not used, since time.sleep waits for an absolute time itself. `bare_lateness` measures
 how punctual an empty loop is on this machine; `servoctl hil` prints it next to the figures of the run.
+
+A signal that asks for the controlled stop only stores its name, which the run reads. It never raises an exception, so
+it interrupts neither the frames that stop the drives nor the recorder. A signal before the end of a run makes its
+status "interrupted" and its exit code 130; a later one changes nothing.
 """
 
 import ctypes
@@ -17,10 +21,66 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
 
 from hil.loop.clock import Clock, WallClock, nanoseconds
 from hil.loop.timing import TickStatistics
 from servoctl.errors import ServoctlError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""What an operator or the system sends to end a program."""
+
+_HARMLESS = ("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH")
+_CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
+_SUSPEND = ("SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGSTOP")
+
+
+def _others() -> list[int]:
+    """All further signals that end a process: by default (SIGUSR1, SIGALRM), and no crash of its own code."""
+    left_out = {getattr(signal, name, None) for name in (*_HARMLESS, *_CRASHES, *_SUSPEND, "SIGKILL")}
+    return [
+        number
+        for number in signal.valid_signals() - left_out - set(SIGNALS)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+
+
+_NAMED = frozenset(map(int, signal.Signals))
+
+SUSPEND = signal.SIGTSTP  # Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs
+
+
+class StopSignals:
+    """Notes the signals that ask for a stop; use it as a context manager, in the main thread.
+
+    Args:
+        suspend: Whether Ctrl-Z is one of them.
+    """
+
+    def __init__(self, suspend: bool) -> None:
+        self.first = ""  # name of the first signal that came; empty before
+        self.heard: Callable[[str], None] | None = None  # called with the name of each signal; None: no call
+        self._suspend = suspend
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        numbers = [*SIGNALS, *_others(), *([SUSPEND] if self._suspend else [])]
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name if number in _NAMED else f"signal {number}"
+        self.first = self.first or name
+        if self.heard is not None:
+            self.heard(name)
+
 
 PRIORITY = 80  # priority of SCHED_FIFO: above threads that wait for a network, below the kernel's own watchdogs
 
@@ -90,7 +150,6 @@ def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> 
     """How punctual an empty loop is: the limit that this machine sets before any work.
 
     Args:
-        period: Period of the loop [s].
         seconds: Duration of the measurement [s].
         clock: Clock to wait on; None: the machine's.
     """

@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     findings: Sequence[Implausibility] = ()  # implausible samples and motions at this tick
     silences: Sequence[float] = ()  # time since the last sign of life of each drive [s]; 0 before the first
     torques: Sequence[float] = ()  # torque in each drive's last sample [actuator unit]; NaN: not known
-    # temperatures, supply and load of each drive, in the order of `hil.drives.quantities.GAUGES`; NaN: not known
+    # temperatures, supply and load of each drive, in the order of `hil.drives.settings.GAUGES`; NaN: not known
     gauges: Sequence[Sequence[float]] = ()
 
 
@@ -119,7 +119,6 @@ class TickLoop:
 
     Args:
         rig: A rig that was started.
-        clock: The run's clock.
         period: Period of the ticks [ns].
         wait: Longest time after the beginning of a tick to wait for samples [ns].
     """

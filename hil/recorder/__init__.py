@@ -5,8 +5,7 @@ them. It outlives the loop, so a killed loop leaves a closed folder. It ignores 
 too.
 """
 
-from hil.recorder.events import add_missing, as_entry, read_events
-from hil.recorder.frame_log import read_frames
+from hil.recorder.files import add_missing, as_entry, read_events, read_frames
 from hil.recorder.memory import Capacity
 from hil.recorder.recorder import InMemory, Recorder
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hil.drives.base import Drive, Node
-from hil.drives.quantities import GAUGES
+from hil.drives.settings import GAUGES
 from hil.safety.plan import Phase
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Chunk

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hil.recorder.events import EventLog, split
-from hil.recorder.frame_log import BusBits, FrameLog
+from hil.recorder.files import BusBits, EventLog, FrameLog, split
 from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder

@@ -14,10 +14,9 @@ import numpy as np
 
 from hil.frame import Frame
 from hil.recorder.child import start_child
-from hil.recorder.events import as_entry, encode
-from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns, unpacked
+from hil.recorder.files import as_entry, encode
+from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns, unpacked
 from hil.recorder.process import RecorderSettings, failed
-from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder import ended_by, load_run, say_end
 from servoctl.run_folder.trajectory import Trajectory

@@ -34,7 +34,6 @@ class Handshake:
     Args:
         steps: Node -> its steps.
         send: Sends a frame; takes the name of a bus and the frame.
-        clock: Clock of the run.
         limit: Time limit of the whole handshake [s].
     """
 

@@ -9,19 +9,20 @@ from functools import partial
 
 import numpy as np
 
+from hil.assembly.emulation import Environment
+from hil.assembly.measuring import let_go
+from hil.assembly.setup import RigSetup
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Node, Sample, Steps
 from hil.drives.guard import moving
 from hil.loop import SECOND, Clock, Reading, nanoseconds
-from hil.rig.dispatch import Dispatch
+from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import Handshake
-from hil.rig.switch_off import SwitchOff
-from hil.rig.watchdogs import REACTION, LetGo, in_turn, watch
 from hil.safety.drive_rig import DriveRig
 from hil.safety.ladder import Ladder, Rung
 from hil.safety.monitor import Monitor
-from hil.sensing.prediction import Prediction
-from hil.sensing.sensing import Sensing
-from servoctl.types import Array, State
+from hil.safety.plan import UNPOWERED, Stage
+from hil.safety.watchdogs import REACTION, in_turn, watch
+from servoctl.types import Array
 
 ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
 SAMPLE_TIME = 0.5  # [s] time limit for a sample of each drive before the loop starts
@@ -35,20 +36,11 @@ class CanRig(DriveRig):
     """Drives and encoder nodes on CAN.
 
     Args:
+        environment: Buses and clock.
         dispatch: Carries frames between buses and nodes.
-        drives: In the order of the plant's actuators.
-        sensors: Encoder nodes.
-        sensing: Computes q and v from samples.
-        start: Start pose as given in the config.
-        period: Period of the loop [s].
-        sends: Whether commands may be sent; False in shadow and while the machine is calibrated.
-        asks: Whether nodes are started and asked for samples although no commands are sent.
-        holding: Torques that hold the start pose while watchdogs are tested, shape (m,); None: zero.
-        let_go: What each drive may do while its watchdog is tested; None: anything.
-        prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
+        stage: Last stage; in shadow and in a calibration nothing is commanded.
         evenly: Whether the law gets the positions at the moment when the tick was due. An estimator needs them: it
             takes the time between ticks as the period, but when all samples have arrived varies with the bus.
-        truth: Returns the columns `true_*` now; None: there is no simulated plant.
 
     Attributes:
         measured: Position, then speed, then torque of each drive's last raw sample [joint and actuator units]; NaN
@@ -60,38 +52,26 @@ class CanRig(DriveRig):
     """
 
     def __init__(
-        self,
-        dispatch: Dispatch,
-        drives: Sequence[Drive],
-        sensors: Sequence[Node],
-        sensing: Sensing,
-        start: State,
-        period: float,
-        sends: bool,
-        prediction: Prediction | None = None,
-        truth: Callable[[], list[float]] | None = None,
-        asks: bool = False,
-        holding: Sequence[float] | None = None,
-        let_go: Sequence[LetGo] | None = None,
-        evenly: bool = False,
+        self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
     ) -> None:
-        self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
-        self._sensing, self._start = sensing, start
-        self._period, self.sends, self._asks = period, sends, asks
-        dispatch.commands = sends
+        values, start = setup.settings.values, setup.start
+        self._drives, self._nodes, self._dispatch = list(setup.drives), [*setup.drives, *setup.sensors], dispatch
+        self._sensing, self._start, self._period = setup.sensing, start, values.period
+        self.sends, self._asks = stage not in UNPOWERED, stage is Stage.CALIBRATE
+        dispatch.commands = self.sends
         self.measured = [np.nan] * (3 * len(self._drives))
-        self.off = not sends
-        self.switch_off = SwitchOff(dispatch, self._drives, period)
+        self.off = not self.sends
+        self.switch_off = SwitchOff(dispatch, self._drives, self._period)
         self.ladder = Ladder(self._drives)
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
-            if (sends or asks) and node.feedback is not Feedback.CYCLIC
+            if (self.sends or self._asks) and node.feedback is not Feedback.CYCLIC
         ]
-        self._prediction, self._ahead, self._evenly = prediction, period, evenly
-        self._truth, self.true = truth, list[float]()
-        self._holding = [0.0] * len(self._drives) if holding is None else list(holding)
-        self._let_go = [LetGo()] * len(self._drives) if let_go is None else list(let_go)
+        self._prediction, self._evenly = setup.prediction if values.prediction else None, evenly
+        self._truth, self.true = environment.truth, list[float]()
+        hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
+        self._holding, self._let_go = hold.u.tolist(), let_go(hold, setup.sensing.displacements.units)
         self._enabling: Handshake | None = None
         self._guided = False
         self._cancelled = False
@@ -221,7 +201,7 @@ class CanRig(DriveRig):
         residual = max(map(abs, estimate.residual.tolist()), default=0.0)
         q, v = estimate.q, estimate.v
         if self._prediction is not None and measurement.valid and free:
-            q, v = self._prediction(now / SECOND, self._ahead, q, v, self._command)
+            q, v = self._prediction(now / SECOND, self._period, q, v, self._command)
         elif self._evenly:
             q = q - (now - self._due) / SECOND * v
         return Reading(

@@ -38,11 +38,7 @@ class Rung(IntEnum):
 
 
 class Ladder:
-    """The step of each drive.
-
-    Args:
-        drives: In the order of the actuators.
-    """
+    """The step of each drive."""
 
     def __init__(self, drives: Sequence[Drive]) -> None:
         self._drives = drives
@@ -67,7 +63,6 @@ class Ladder:
 
         Args:
             number: Number of the drive.
-            now: Present time [ns].
             must: Whether the drive goes off for it where the brake closes only then.
         """
         drive = self._drives[number]
@@ -87,7 +82,6 @@ class Ladder:
 
         Args:
             number: Number of the drive.
-            now: Present time [ns].
             must: Whether a drive that cannot do it, or whose encoder is not trusted, leaves the loop too: its brake
                 closes, or it coasts.
         """

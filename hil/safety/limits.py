@@ -17,7 +17,6 @@ class Limits:
     """Clamps torques: one axis at a time while a law works, together while the machine comes to rest.
 
     Args:
-        drives: In the order of the actuators.
         period: Period of the loop [s]. The rate limit allows at most the step of one period, also after a gap.
         now: Clock of the run [ns]. After a late tick less time has passed, so a smaller step is allowed. None: every
             torque follows the one before by one period.
@@ -90,7 +89,6 @@ class WireSteps:
     """Torques in steps of the wire with the mean of those that are wanted: between two steps a light joint would drift.
 
     Args:
-        drives: In the order of the actuators.
         carried: The torques in the frames that send these, shape (m,).
     """
 

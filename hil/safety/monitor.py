@@ -24,8 +24,6 @@ class Monitor:
     """Watches nodes, buses and the loop itself.
 
     Args:
-        drives: In the order of the actuators.
-        sensors: Encoder nodes.
         bounds: Limits beyond which an event is reported.
         rules: What is judged at every tick, in order.
     """
@@ -70,7 +68,6 @@ class Monitor:
         """Judges every rule.
 
         Args:
-            now: Present time [ns].
             measured: Numbers of each node, in the order of `Measured`.
             phase: Present phase.
         """
@@ -99,7 +96,6 @@ class Monitor:
         """Checks the condition of each drive.
 
         Args:
-            now: Present time [ns].
             looped: The drives that should be enabled.
         """
         enabled = Condition.ENABLED

@@ -51,8 +51,6 @@ class PoseHold:
 
     Args:
         hold: (q, v) -> torques that cancel the forces by the model, and W.
-        drives: In the order of the actuators.
-        period: Period of the loop [s].
         stop_rate: Rate s at which speeds decay in a stop [1/s].
         guiding: How the machine feels in the hand; None: `guide` is not used.
     """

@@ -12,8 +12,7 @@ from math import isfinite, isnan
 from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
-from hil.drives.quantities import GAUGES, Gauge, Quantity
-from hil.drives.settings import RUNAWAY
+from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity
 from hil.loop import SECOND
 from hil.safety.events import EventKind, Reaction
 from hil.safety.plan import ENDING, Phase
@@ -37,7 +36,7 @@ class Measured(IntEnum):
     AGE = 2  # of the last accepted sample [s]
     SILENCE = 3  # time since the last sign of life [s]
     TORQUE = 4  # in the last sample [actuator unit]
-    TEMPERATURE = 5  # from here on the gauges, in the order of `hil.drives.quantities.GAUGES`
+    TEMPERATURE = 5  # from here on the gauges, in the order of `hil.drives.settings.GAUGES`
     MOTOR_TEMPERATURE = 6
     SUPPLY = 7
     LOAD = 8
@@ -97,8 +96,6 @@ def rules_of(
     """The rules of a rig.
 
     Args:
-        drives: In the order of the actuators.
-        sensors: Encoder nodes.
         bounds: Ages of samples.
         units: Unit of each drive's displacement, for the sentences; None: they are left out.
     """

@@ -52,7 +52,6 @@ class Stages:
 
     Args:
         rig: Drives to enable and disable.
-        controller: Evaluates the law.
         monitor: Receives events; its worst reaction decides.
         limits: Last limits before a torque is sent.
         plan: Stages and times.

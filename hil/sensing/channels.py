@@ -46,7 +46,6 @@ class Displacements:
     """The measured displacements h(q), shape (m,), and their Jacobian.
 
     Args:
-        plant: The plant.
         channels: What is measured.
         around: State at which the motor displacements are checked.
 

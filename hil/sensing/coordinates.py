@@ -83,7 +83,6 @@ class Coordinates:
     """Computes q and v at every tick; compiled.
 
     Args:
-        model: The plant; its task is not used.
         displacements: What is measured.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat|_F.
         engine: `auto`, `c`, `vm` or `numpy`; a plant whose code cannot be traced always runs on `numpy`.

@@ -46,13 +46,7 @@ class StaticBalance(NamedTuple):
 
 
 class GravityCompensation:
-    """u with `q'' = 0` at v = 0, by least squares in the metric of the mass matrix; compiled.
-
-    Args:
-        model: The plant; its task is not used.
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        engine: `auto`, `c`, `vm` or `numpy`.
-    """
+    """u with `q'' = 0` at v = 0, by least squares in the metric of the mass matrix; compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance = model.plain, rank_tolerance
@@ -88,10 +82,8 @@ def falls_without_torque(
     """Whether the machine starts to move from rest without torque.
 
     Args:
-        model: The plant; its task is not used.
         t: Time [s].
         q: Pose, shape (n,).
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
         braked: Indices of the actuators whose brakes are closed.
     """
     state = State(t, q, np.zeros(model.n))
@@ -108,10 +100,8 @@ def accelerations(model: Model, state: State, torques: Array, rank_tolerance: fl
     """Largest accelerations that torques of these sizes can cause.
 
     Args:
-        model: The plant; its task is not used.
         state: State at which they are computed.
         torques: Size of each motor's torque, shape (m,) [actuator units].
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
 
     Returns:
         Accelerations of the motor displacements, shape (m,), and of the coordinates, shape (n,).
@@ -126,7 +116,6 @@ def task_errors(model: Model, state: State, low_priority_rows: Sequence[int] = (
     """Task row -> violation and its rate; NaN where a row has none.
 
     Args:
-        model: Plant and task.
         state: State at which they are computed.
         low_priority_rows: Indices of the rows of priority 2 and below, which are left out: the task may start without
             them.

@@ -23,11 +23,6 @@ from servoctl.types import Array, State
 class Prediction:
     """Predicts q and v; compiled.
 
-    Args:
-        model: The plant; its task is not used.
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        engine: `auto`, `c`, `vm` or `numpy`.
-
     Attributes:
         engine: `c`, `vm` or `numpy`.
         note: Why the requested engine is not used; empty if it is.

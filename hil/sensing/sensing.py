@@ -110,11 +110,8 @@ class Sensing:
     """Computes q and v from the samples of each tick.
 
     Args:
-        model: The plant; its task is not used.
         channels: What is measured, in the order of the samples.
         start: Start pose from the config: encoders cannot tell which assembly branch the machine is in.
-        period: Period of the loop [s].
-        rank_tolerance: Tolerance of the passive constraints.
         filtered: Whether speeds are computed from positions even if the drives measure speeds.
         filter_time: Time constant of that filter [s]; None: two periods, or two intervals of a slower channel.
         skew: Uncertainty of a sample's age [s]; None: one period.
@@ -122,7 +119,6 @@ class Sensing:
         motion: Predicts the motion under the last torques; None: speeds stay constant between ticks, and stuck
             encoders are not detected.
         tracking: Checks whether the machine follows `motion`; None: not checked.
-        engine: `auto`, `c`, `vm` or `numpy`.
 
     Raises:
         ConfigError: A channel fits no actuator or coordinate, or a degree of freedom is not measured.
@@ -171,7 +167,6 @@ class Sensing:
 
         Args:
             start: State of the machine.
-            now: Present time on the run's clock [ns].
         """
         m = len(self.displacements.channels)
         self._redundancy = Redundancy(self.displacements, self.residual_tolerance)
@@ -214,7 +209,6 @@ class Sensing:
 
         Args:
             t: Time of the plant [s].
-            now: Present time on the run's clock [ns].
             samples: Newest sample of each channel.
             u: Inputs since the last tick, shape (actuators,) [actuator units]; None: not known.
             sync: When the last SYNC was sent [ns]; channels with SYNC feedback measure at that moment.

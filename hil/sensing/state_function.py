@@ -37,10 +37,8 @@ class StateFunction:
 
     Args:
         name: Name of the kernel.
-        model: The plant.
         function: What is evaluated.
         outputs: Names of its results.
-        engine: `auto`, `c`, `vm` or `numpy`.
         further: Further inputs: name -> length.
     """
 

@@ -12,15 +12,26 @@ at most their swing within it; and each sample has its quantisation. The latter 
 computed, at the present pose, only when d exceeds the other bounds.
 
 An estimator of kind model makes the law meet the disturbance, so errors of the model count up to `ESTIMATED`: what then
-counts is the rate. A disturbance that comes at once is named by `hil.sensing.causes`; a load stops nothing.
+counts is the rate. A disturbance that comes at once is named by `hil.sensing.tracking`; a load stops nothing.
 
 A motor that has lost its torque is named by `hil.sensing.arrival`, also where the torque is below these bounds.
 
 Source: the momentum observer, in discrete time (De Luca, Mattone 2003); the bounds are ours.
+
+What a disturbance torque may be: torque that does not arrive, a joint that is blocked, or a load.
+
+    lost      d = (k - 1) u:      the torque that arrives is a share k of the torque sent, whatever that is
+    blocked   d = -u or d' = -u': no torque, or none that is added, moves anything, and the joint stands still
+    load      d' = 0:             it stays while the torque changes
+
+Design: these differ in how d follows the torque, not in its size, so the two halves of a window are compared. A motor
+whose torque is lost is alone; a load is felt by several joints. With redundant motors d is their smallest torque, of
+which one motor shows its share p alone: `d_j^2 / p_j = |d|^2` if motor j explains everything.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,15 +47,108 @@ from hil.sensing.arrival import (
     VISIBLE,
     arrivals,
 )
-from hil.sensing.causes import Cause, Half, cause_of
 from hil.sensing.channels import Channel
 from hil.sensing.state_function import StateFunction
-from hil.sensing.window import Quick, Window, WindowState
 from servoctl.engine.kernel import BufferedCall
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State
+
+ALONE = 0.8  # one drive explains a disturbance from this share of its square on
+FOLLOWS = 0.03  # smallest change of a torque that tells causes apart, relative to its limit
+
+
+NOTHING = 0.1  # a joint that stands still is blocked if less of its torque moves it
+
+
+class Half(NamedTuple):
+    """Means over half a window."""
+
+    d: Array  # disturbance torques, shape (m,)
+    u: Array  # torques sent, shape (m,)
+
+
+class Cause(NamedTuple):
+    """What explains a disturbance best."""
+
+    drive: int  # index of the drive that shows it most
+    words: str  # the cause for the operator
+    load: bool = False  # whether it is a load, which a machine may carry on with
+
+
+def cause_of(
+    d: Array, first: Half, second: Half, shares: Array, limits: Array, still: Sequence[bool] = ()
+) -> Cause:  # fmt: skip
+    """The cause of a disturbance.
+
+    Args:
+        d: The disturbance that came, shape (m,).
+        first, second: The two halves of the last window.
+        shares: Share of each torque that the motion shows, shape (m,).
+        limits: Torque limits, shape (m,).
+        still: Which joints stand still; empty: none.
+    """
+    square = d**2 / np.maximum(shares, 1e-9)
+    alone = int(np.argmax(np.where(shares > 1e-9, square, 0.0)))
+    worst = int(np.argmax(np.abs(d) / limits))
+    du, change = second.u - first.u, second.d - first.d
+    for i in range(len(d)):
+        follows = abs(du[i]) > FOLLOWS * limits[i] and 0.5 < -change[i] / du[i] < 1.5
+        nothing = all(abs(half.d[i] + half.u[i]) < NOTHING * abs(half.u[i]) for half in (first, second))
+        if still and still[i] and (follows or nothing):
+            return Cause(
+                i, "the joint is blocked: it stands still whatever torque is added (brake, end stop, or its encoder)"
+            )
+    if square[alone] > ALONE * float(d @ d) and abs(second.u[alone]) > FOLLOWS * limits[alone]:
+        share = 1.0 + second.d[alone] / shares[alone] / second.u[alone]
+        proportional = first.d[alone] * second.u[alone] / (first.u[alone] or np.inf)
+        if abs(second.d[alone] - proportional) < 0.5 * abs(change[alone]) and abs(du[alone]) > FOLLOWS * limits[alone]:
+            return Cause(
+                alone,
+                f"{100.0 * max(share, 0.0):.0f} % of its torque arrives: a coupling that slips, or a wrong constant",
+            )
+        return Cause(alone, "a load on this joint alone, or torque that does not arrive", load=True)
+    return Cause(worst, "a load that the model does not have", load=True)
+
+
+class Window(NamedTuple):
+    """The disturbance in a window."""
+
+    d: Array  # disturbance torques, shape (m,)
+    swing: float  # largest swing of a torque, relative to its limit
+    used: float  # largest torque, relative to its limit
+
+
+class Quick(NamedTuple):
+    """What a window has gathered to judge which torques arrive."""
+
+    elapsed: float  # [s] its length so far
+    moved: Array  # sum of v - v-, shape (n,)
+    sent: Array  # torque times time, shape (m,)
+
+
+class WindowState(NamedTuple):
+    """What a window has gathered so far."""
+
+    elapsed: float  # [s] its length so far
+    moved: Array  # sum of v - v-, shape (n,)
+    sent: Array  # torque times time, shape (m,)
+    made: Array  # the same of the torques that the drives report, shape (m,); NaN: it reports none
+    # least, most: range of each torque, shape (m,)
+    least: Array
+    most: Array
+    half: tuple[float, Array, Array] | None  # length, motion and torque at half its time; None before
+    where: Array  # displacements of the joints at that time, shape (m,)
+    beyond: int  # windows in a row before it with a disturbance that is too large
+    lacking: int  # windows in a row before it in which a drive reported less than half of its torque
+    # d and the allowed d of the last windows, where the law works with an estimate of the disturbance
+    last: Sequence[tuple[Array, Array]]
+    quick: Quick  # the short window
+    # states of `hil.sensing.arrival` by short windows, and by long ones, shape (2, m)
+    arrivals: tuple[list[int], list[int]]
+    before: tuple[list[float], list[float]]  # u and d of the long window before, shape (2, m)
+
 
 WINDOW = 0.1  # time over which the motion is compared [s]; long compared with the delay of the loop
 IN_A_ROW = 2  # consecutive windows that stop the machine; a short knock fills only one
@@ -72,13 +176,7 @@ Errors = Callable[[float, Array], Array]
 
 
 class DisturbanceObserver:
-    """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled.
-
-    Args:
-        model: The plant; its task is not used.
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        engine: `auto`, `c`, `vm` or `numpy`.
-    """
+    """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance = model.plain, rank_tolerance
@@ -114,7 +212,6 @@ class TrackingMonitor:
         drives: Channels of the drives, in the order of the actuators.
         limits: Torque limits, shape (m,) [actuator units].
         share: Allowed disturbance as a share of the torque limits.
-        period: Period of the loop [s].
         estimated: Whether the law works with an estimate of the disturbance.
     """
 

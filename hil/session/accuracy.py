@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hil.assembly.measuring import sample_errors
-from hil.assembly.prepare import RigSetup
+from hil.assembly.setup import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase

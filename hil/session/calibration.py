@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from hil.assembly.prepare import RigSetup
-from hil.calibration.beginning import HandMotion
-from hil.calibration.calibrate import CalibratedAxis, Calibrator
+from hil.assembly.setup import RigSetup
+from hil.calibration.calibrate import CalibratedAxis, Calibrator, HandMotion
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
 from hil.sensing.channels import Displacements
@@ -75,11 +74,7 @@ def _stops(setup: RigSetup) -> str:
 
 
 class HandCalibration:
-    """Collects the samples of a run in which a hand moves the machine, and judges them at its end.
-
-    Args:
-        setup: The config, ready for drives.
-    """
+    """Collects the samples of a run in which a hand moves the machine, and judges them at its end."""
 
     def __init__(self, setup: RigSetup) -> None:
         self._setup, self._motion = setup, HandMotion((*setup.drives, *setup.sensors))

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Protocol
 
-from hil.assembly.prepare import RigSetup
+from hil.assembly.setup import RigSetup
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
@@ -11,8 +11,8 @@ from hil.loop.timing import Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
-from hil.tick.log import TickLog
 from hil.tick.rig import TickRig
+from hil.tick.sockets import TickLog
 from servoctl.types import Array
 
 
@@ -28,8 +28,6 @@ class Logbook:
 
     Args:
         setup: Closed loop of the law, gains that may change, nodes and period.
-        controller: Evaluates the law.
-        rig: The machine.
         stages: Decides which torques are sent.
         table: Columns of a row.
         recording: Receives the rows.

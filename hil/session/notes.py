@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
-from hil.assembly.prepare import RigSetup, stop_rate
-from hil.assembly.proving import let_go, proof_plan
+from hil.assembly.measuring import let_go, proof_plan
+from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
 from hil.drives import Feedback
 from hil.drives.base import Drive
-from hil.drives.quantities import GAUGES, Gauge, Quantity
-from hil.rig.watchdogs import untested
+from hil.drives.settings import GAUGES, Gauge, Quantity
 from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
+from hil.safety.watchdogs import untested
 from hil.session.calibration import FILE
 from servoctl.config.overrides import Override
 from servoctl.mechanics.actuator_parameters import friction_of
@@ -26,7 +26,6 @@ def preflight(setup: RigSetup, stage: Stage, overrides: Sequence[Override]) -> l
     """Lines for the operator.
 
     Args:
-        setup: The config, ready for drives.
         stage: Last stage of the run.
         overrides: What was laid over the config.
     """
@@ -233,7 +232,7 @@ def describe(setup: RigSetup) -> list[str]:
         f"{setup.bounds.lost_age / 1e6:g} ms"
         + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
     )
-    lines.append(f"in a controlled stop speeds decay by {stop_rate(setup):.3g}/s, for at most {safety.stop_time:g} s")
+    lines.append(f"in a controlled stop speeds decay by {setup.stop_rate:.3g}/s, for at most {safety.stop_time:g} s")
     lines += describe_stops(setup) + describe_drops(setup) + describe_silence(setup)
     lines += [line for line in (seen(setup.drives), unseen(setup.drives)) if line]
     return lines + [f"note: {note}" for note in setup.notes]

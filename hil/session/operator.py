@@ -4,10 +4,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from hil.assembly.prepare import RigSetup
+from hil.assembly.setup import RigSetup
 from hil.loop import Tick
 from hil.loop.controller import Controller
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import StopSignals
 from hil.rig.rig import CanRig
 from hil.safety import EventKind
 from hil.safety.plan import ENDING, Phase

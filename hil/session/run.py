@@ -15,31 +15,37 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hil.assembly.emulation import Environment, TamperedController
-from hil.assembly.prepare import RigSetup
-from hil.assembly.proving import let_go
+from hil.assembly.setup import RigSetup
 from hil.bus import Health
 from hil.calibration.calibrate import CalibratedAxis
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
 from hil.loop.controller import Controller
-from hil.loop.realtime import Grant, without_collector
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import Grant, StopSignals, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.dispatch import Dispatch
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
-from hil.safety.plan import UNPOWERED, Phase, Stage
+from hil.safety.plan import Phase, Stage
 from hil.safety.rules import gauge_rules, hidden_gauges
 from hil.safety.stages import Stages
 from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.operator import CHECK_EVERY, OperatorLink
-from hil.session.reporter import MissedTicks, OutlierReports, Reporter
-from hil.session.summary import bus_states, drive_states, outcome, save_drawing, timing_figures
+from hil.session.reporter import (
+    MissedTicks,
+    OutlierReports,
+    Reporter,
+    bus_states,
+    drive_states,
+    outcome,
+    save_drawing,
+    timing_figures,
+)
 from hil.tick.rig import TickRig
-from hil.tick.stretch import Stretch
+from hil.tick.sockets import Stretch
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.estimation.attached import OUTLIER
@@ -69,7 +75,6 @@ class HilRun:
     """One run. The constructor prepares it: nothing is sent before `run`.
 
     Args:
-        setup: The config, ready for drives.
         environment: Buses and clock.
         stage: Last stage.
         duration: Time in the last stage [s]; None: that of the config.
@@ -125,22 +130,7 @@ class HilRun:
         self.reporter = Reporter(self.monitor, self.recorder, clock)
         self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
         self.plan = setup.plan(stage, duration)
-        hold = self.plan.hold(setup.start.q, setup.start.v)
-        self.rig = TickRig(
-            self.dispatch,
-            setup.drives,
-            setup.sensors,
-            setup.sensing,
-            setup.start,
-            settings.values.period,
-            sends=stage not in UNPOWERED,
-            prediction=setup.prediction if settings.values.prediction else None,
-            truth=environment.truth,
-            asks=stage is Stage.CALIBRATE,
-            holding=hold.u.tolist(),
-            let_go=let_go(hold, setup.sensing.displacements.units),
-            evenly=self.controller.estimating,
-        )
+        self.rig = TickRig(setup, environment, self.dispatch, stage, self.controller.estimating)
         limits = Limits(settings.drives, settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
         self.facts["tick"] = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)

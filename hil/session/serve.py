@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 
 from hil.assembly.emulation import emulated_rig, hand_of
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.bus import Bus, close_all
 from hil.bus.open import is_loopback
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import WallClock
-from hil.loop.realtime import PRIORITY, prepare
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import PRIORITY, StopSignals, prepare
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError
 

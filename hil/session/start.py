@@ -12,14 +12,14 @@ import numpy as np
 
 from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.falling import refuse_fall, states_within_limits
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness, hand
 from hil.bus.load import BusRates
 from hil.bus.open import is_loopback, open_bus
 from hil.loop import WallClock
-from hil.loop.realtime import bare_lateness, prepare
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import StopSignals, bare_lateness, prepare
 from hil.recorder import Recorder
 from hil.recorder.columns import STAGES
 from hil.safety import Event

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from hil.drives.base import Condition, Drive, Node, Sample
-from hil.drives.quantities import GAUGES
+from hil.drives.settings import GAUGES
 from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.scale import ScaleMemory
 from hil.sensing.sensing import Sensing, SensingState
-from hil.sensing.window import Quick, WindowState
+from hil.sensing.tracking import Quick, WindowState
 from hil.tick.machine import CompiledTick
 
 # arrays of the fields of `Sample`, of an accepted one, of `ScaleMemory`, of the rest of `AxisMemory`, and of `Quick`

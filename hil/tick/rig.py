@@ -9,8 +9,8 @@ know cannot be wrong there. Stages, stop, heartbeats and records are Python's in
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from hil.assembly.prepare import RigSetup
-from hil.drives.quantities import GAUGES
+from hil.assembly.setup import RigSetup
+from hil.drives.settings import GAUGES
 from hil.drives.wire import Feeds
 from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
@@ -20,10 +20,8 @@ from hil.safety.limits import Limits
 from hil.safety.rules import Rule
 from hil.safety.stages import Stages
 from hil.tick import handover
-from hil.tick.machine import CompiledTick, machine_of
-from hil.tick.sockets import TickSockets, socket_buses
-from hil.tick.stretch import BETWEEN, READ, Stretch
-from hil.tick.tables import frame_reader
+from hil.tick.machine import CompiledTick, frame_reader, machine_of
+from hil.tick.sockets import BETWEEN, READ, Stretch, TickSockets, socket_buses
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 
@@ -58,8 +56,6 @@ class TickRig(CanRig):
         """Lets ordinary ticks run in C if the config and the machine allow it; returns what does them, in words.
 
         Args:
-            setup: The config, ready for drives.
-            controller: Evaluates the law.
             stages: Decides whether a tick is an ordinary one.
             limits: Last limits before a torque is sent.
             record: Records frames that C has received or sent.

@@ -1,16 +1,35 @@
-"""The buses of the tick in C as sockets, where every bus is one that C can read and write itself."""
+"""The buses of the tick in C as sockets, what it records, and several ordinary ticks in one call of C.
 
+Design: Python costs most of a tick on the wall clock, because its code has left the caches from one tick to the next.
+C ends the stretch as soon as Python has something to do, before the next tick begins: a signal, a skipped period, a
+torque that a limit changed, a status or a reading that is to be reported. A tick that C gives back is finished by
+Python, as always.
+"""
+
+import os
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.drives.base import Drive, Feedback, Node
-from hil.drives.wire import Encoding
+from hil.drives.wire import Encoding, Feeds
 from hil.frame import SENT, Frame
-from hil.loop import Clock, WallClock
-from hil.recorder.memory import FRAME, unpacked
+from hil.loop import Clock, Tick, WallClock
+from hil.loop.controller import Controller
+from hil.loop.tick import TickTimes
+from hil.loop.timing import COUNTS, Distribution, TickStatistics
+from hil.recorder.columns import ColumnLayout
+from hil.recorder.memory import FRAME, Ring, unpacked
 from hil.tick.machine import SOCKETS, CompiledTick
+from servoctl.engine.ccode import Entry
+from servoctl.simulation.control_tick import LogCall
+from servoctl.types import Array
 
 ROOM = 4096  # largest number of frames of one tick
 MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
@@ -20,11 +39,8 @@ class TickSockets:
     """A `tick_sockets` of `c/sockets.h` with its arrays.
 
     Args:
-        machine: Tables and state of the tick.
         buses: Name -> bus, in the order of their numbers.
-        nodes: Drives, then encoder nodes.
         commands: How each drive is commanded.
-        clock: Clock of the run.
     """
 
     def __init__(
@@ -138,3 +154,174 @@ def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanB
         return {}
     found = {name: bus for name, bus in buses.items() if isinstance(bus, PythonCanBus) and bus.descriptor is not None}
     return found if len(found) == len(buses) else {}
+
+
+class TickLog:
+    """A `tick_log` of `c/log.h` with its arrays.
+
+    Args:
+        table: Columns of a row.
+        values: The log part of a row, on the arrays of the table.
+        entry: Its call in C.
+        stage: Number of the stage in which ticks are done in C.
+        timing: Gets the durations.
+        parts: Durations of `read`, `law` and `write`.
+    """
+
+    def __init__(
+        self,
+        machine: CompiledTick,
+        controller: Controller,
+        table: ColumnLayout,
+        values: LogCall,
+        entry: Entry,
+        stage: int,
+        timing: TickStatistics,
+        parts: Sequence[Distribution],
+    ) -> None:
+        self._loop, self._log_tick, self._tick = controller.loop, machine.functions.log_tick, machine.tick
+        layout, (numbers, state, command, _) = controller.loop.layout, table.parts
+        self.struct = log = machine.ffi.new("tick_log *")
+        self._when = machine.ffi.new("tick_times *")
+        log.sources, log.columns, log.block = len(table.source), len(table.values), COUNTS
+        log.state, log.command, log.inputs = len(state), len(command), layout.slices["u"].start
+        log.parameters, log.stage, log.nominal = values.parameters, stage, timing.nominal
+        log.gauges = len(table.gauges)
+        places = [place * machine.tick.channels + drive for place, drive in table.gauges]
+        log.gauge = machine.pointer("int", np.array(places, dtype=np.int32))
+        log.source = machine.pointer("int", table.source.astype(np.int32))
+        log.numbers = machine.pointer("double", numbers)
+        log.marks = machine.ffi.from_buffer("long long[]", timing.marks)
+        machine.connect(log.values, entry)
+        self._counted = [timing.lateness, timing.period, timing.execution, *parts, *timing.ages.values()]
+        self._counts: Array = np.zeros((len(self._counted), COUNTS), dtype=np.uint64)
+        names = ("lateness", "period", "execution", "read", "law", "write", "ages")
+        for name, counts in zip(names, self._counts, strict=False):
+            setattr(log, name, machine.pointer("unsigned long long", counts))
+        self._row = machine.pointer("double", table.values)
+        log.unused = self._row
+        self._kept = machine, values, timing.marks
+
+    def enter(self, tick: Tick, task_time: float, times: TickTimes) -> None:
+        """Counts a tick, and writes its row into `values` of the table up to the state of the simulated plant."""
+        when = self._when
+        when.deadline, when.began, when.elapsed, when.task_time = tick.deadline, tick.began, tick.elapsed, task_time
+        when.read, when.decided, when.written = times
+        self._log_tick(self._tick, self.struct, when, self._row)
+        self.counted(1)
+
+    def counted(self, ticks: int) -> None:
+        """Takes note of ticks whose rows were written."""
+        self._loop.evaluations += ticks
+
+    def close(self) -> None:
+        """Passes the durations on."""
+        for distribution, counts in zip(self._counted, self._counts, strict=True):
+            distribution.take(counts)
+
+
+NEVER = 1 << 62
+
+BETWEEN, READ = 0, 1  # where a stretch ends: between two ticks, or in a tick that was given back while it read
+
+
+class Stretch:
+    """A `tick_stretch` of `c/stretch.h` with its arrays.
+
+    Args:
+        sockets: The buses.
+        log: Row and durations of a tick.
+        rings: Rings of rows and of frames.
+        feeds: What feeds the watchdog of each.
+        period: Period of the ticks [ns].
+        wait: Longest time after the beginning of a tick to wait for samples [ns].
+        duration: Time of the task [s].
+    """
+
+    def __init__(
+        self,
+        machine: CompiledTick,
+        sockets: TickSockets,
+        log: TickLog,
+        rings: Sequence[Ring],
+        drives: Sequence[Drive],
+        feeds: Sequence[Sequence[Feeds]],
+        period: int,
+        wait: int,
+        duration: float,
+    ) -> None:
+        self._machine, self._sockets, self._log, self._rings = machine, sockets, log, rings
+        self.struct: Any = machine.ffi.new("tick_stretch *")  # the struct in C
+        struct = self.struct
+        struct.period, struct.wait, struct.duration, struct.wake = period, wait, duration, -1
+        for ring, place in zip(rings, (struct.rows, struct.frames), strict=True):
+            counts, slots = ring.addresses
+            place.counts = machine.ffi.cast("unsigned long long *", counts)
+            place.slots = machine.ffi.cast("unsigned char *", slots)
+            place.size, place.capacity = ring.size, ring.capacity
+        fed = [(drive, each) for bus in sockets.names for drive, of_drive in zip(drives, feeds, strict=True)
+               for each in of_drive if drive.settings.bus == bus]  # fmt: skip
+        self._feed = machine.ffi.new("tick_feed[]", max(1, len(fed)))
+        self._fed = [(drive, each, each in drive.polls) for drive, each in fed]
+        struct.feeds, struct.feed = len(fed), self._feed
+        for place, (drive, each) in zip(self._feed, fed, strict=False):
+            frame_record(place.frame, each.frame, sockets.names.index(drive.settings.bus))
+
+    def report(self, statuses: Sequence[float], innovation: slice | None, outlier: float) -> None:
+        """After which ticks Python looks at them.
+
+        Args:
+            statuses: Codes of the law's status.
+            innovation: Where the innovations are in the command part of a row; None: there are none.
+            outlier: From which size on [standard deviations].
+        """
+        struct = self.struct
+        struct.ends, struct.outlier = sum(1 << int(code) for code in statuses), outlier
+        if innovation is not None:
+            struct.innovation, struct.innovations = innovation.start, innovation.stop - innovation.start
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Signals end a stretch in this context; for the main thread, where they are handled."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        there, here = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(here, warn_on_full_buffer=False)
+        self.struct.wake = there
+        try:
+            yield
+        finally:
+            self.struct.wake = -1
+            signal.set_wakeup_fd(before)
+            os.close(there)
+            os.close(here)
+
+    def run(self, most: int, deadline: int, task_time: int, live: Array) -> int:
+        """Does ticks, at most so many; returns where they end.
+
+        Args:
+            most: That number.
+            deadline: Of the first one [ns].
+            task_time: Of the first one [ns].
+            live: Values of the gains that may change.
+        """
+        struct, machine = self.struct, self._machine
+        struct.deadline, struct.task_time = deadline, task_time
+        struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
+        for place, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
+            place.every, place.ticks = each.every, drive.fed + each.every - each.at
+            if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
+                place.every, place.ticks = NEVER, 1
+        end: int = machine.functions.stretch_run(machine.tick, self._sockets.struct, self._log.struct, struct, most)
+        for drive in {drive for drive, _, _ in self._fed}:
+            drive.fed += struct.ticks
+        for ring in self._rings:
+            ring.reread()
+        self._log.counted(struct.ticks)
+        return end
+
+    def last(self, number: int) -> Tick:
+        """The last tick that was done, with its number."""
+        when = self.struct.last
+        return Tick(number, when.deadline, when.began, when.elapsed, 0)

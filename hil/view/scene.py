@@ -11,9 +11,8 @@ import numpy as np
 from hil.bus.load import BusRates
 from hil.frame import ERROR, SENT
 from hil.loop.clock import SECOND
-from hil.recorder.events import split
-from hil.recorder.memory import FIELDS, SharedRings, recorded_bits
-from hil.recorder.ring import Ring
+from hil.recorder.files import split
+from hil.recorder.memory import FIELDS, Ring, SharedRings, recorded_bits
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes.picture import PlacedShape, shape_picture
 from servoctl.mechanics.spatial.picture import poses, surfaces
@@ -124,7 +123,6 @@ class MachineDrawing:
     """Draws a plant.
 
     Args:
-        plant: The plant.
         frames: Names of frames of a robot whose axes are drawn.
         shapes: Spheres and capsules of bounds.
     """

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hil.assembly.emulation import Environment, in_lockstep
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.loop import Tick
 from hil.loop.realtime import prepare
 from hil.safety.plan import Phase, Stage

@@ -21,7 +21,7 @@ from hil.emulator.fault_script import read_faults
 from hil.emulator.process import EmulatorServer
 from hil.emulator.twins import Target, targets
 from hil.frame import Frame
-from hil.protocols.nodes import build, twins
+from hil.protocols.registry import build, twins
 from servoctl.assembly.make import make_system
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System

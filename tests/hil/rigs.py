@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from hil.assembly.emulation import emulated_rig, environment_of, make_emulator, scripted_faults
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
 from hil.emulator.plant import SimulatedPlant
 from hil.loop import nanoseconds

@@ -13,13 +13,13 @@ from functools import partial
 import can
 
 from hil.assembly.emulation import Environment, emulated_rig, hand_of
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.bus import Bus, close_all
 from hil.bus.python_can import PythonCanBus
 from hil.emulator.process import EmulatorServer
 from hil.loop import Clock, WallClock
-from hil.loop.realtime import PRIORITY, prepare
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import PRIORITY, StopSignals, prepare
 from servoctl.errors import RigError
 
 

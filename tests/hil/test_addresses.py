@@ -6,7 +6,7 @@ import pytest
 
 from hil.assembly.prepare import load
 from hil.drives.settings import DriveSettings
-from hil.protocols.nodes import build, node_class
+from hil.protocols.registry import build, node_class
 from servoctl.errors import ConfigError
 
 BELT = "two_mass_spring_drive"

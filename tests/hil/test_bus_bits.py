@@ -4,7 +4,7 @@ import numpy as np
 
 from hil.bus.load import frame_bits
 from hil.frame import BRS, EXTENDED, FD, REMOTE, SENT
-from hil.recorder.frame_log import MOST, BusBits
+from hil.recorder.files import MOST, BusBits
 from hil.recorder.memory import FRAME
 
 

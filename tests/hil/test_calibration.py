@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from hil.assembly.emulation import hand_of, make_emulator
-from hil.assembly.prepare import RigSetup, load, prepare
-from hil.calibration.beginning import HandMotion
-from hil.calibration.calibrate import CalibratedAxis, fitting_signs
+from hil.assembly.prepare import load, prepare
+from hil.assembly.setup import RigSetup
+from hil.calibration.calibrate import CalibratedAxis, HandMotion, fitting_signs
 from hil.calibration.stops import zero_by_stops
 from hil.drives.base import Sample
-from hil.recorder.frame_log import read_frames
+from hil.recorder.files import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.calibration import calibrated, instructions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hil.safety.events import Event
-from hil.sensing.causes import Half, cause_of
+from hil.sensing.tracking import Half, cause_of
 from servoctl.types import Array
 from tests.faces import on_drives
 

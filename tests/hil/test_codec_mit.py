@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import mit
+from hil.drives.linear_ranges import tables
 from hil.drives.mit import MitDrive
-from hil.drives.mit_options import tables
-from hil.drives.quantities import Quantity
+from hil.drives.settings import Quantity
 from hil.frame import Frame
 
 RANGES = mit.Ranges(12.5, 45.0, 18.0, 500.0, 5.0)

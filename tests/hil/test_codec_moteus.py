@@ -9,7 +9,6 @@ import pytest
 from emulation import bare_drive
 
 from hil.codecs import moteus as codec
-from hil.codecs import moteus_registers as registers
 from hil.drives.table import TableDrive
 from hil.frame import Frame
 
@@ -17,11 +16,11 @@ pytest.importorskip("moteus", reason="the package moteus reads and writes the sa
 from moteus import multiplex, protocol
 
 NAN = math.nan
-GAINS_OFF = registers.write(registers.KP_SCALE, [0, 0], registers.INT8)
-WATCHDOG_50_MS = registers.write(registers.WATCHDOG, [0.05], registers.INT8)
-NO_INTEGRAL = registers.write(registers.ILIMIT_SCALE, [0], registers.INT8)
-IN_POSITION = registers.write(registers.MODE, [codec.IN_POSITION], registers.INT8)
-ANYWHERE = registers.write(registers.COMMAND_POSITION, [NAN], registers.INT8)
+GAINS_OFF = codec.write(codec.KP_SCALE, [0, 0], codec.INT8)
+WATCHDOG_50_MS = codec.write(codec.WATCHDOG, [0.05], codec.INT8)
+NO_INTEGRAL = codec.write(codec.ILIMIT_SCALE, [0], codec.INT8)
+IN_POSITION = codec.write(codec.MODE, [codec.IN_POSITION], codec.INT8)
+ANYWHERE = codec.write(codec.COMMAND_POSITION, [NAN], codec.INT8)
 
 
 def driver(limit: float = 2.0, watchdog: float = 0.05) -> TableDrive:
@@ -34,20 +33,20 @@ def torque_command(torque: float, limit: float, watchdog: float) -> bytes:
 
 def pushed(torque: float, *rest: bytes) -> bytes:
     """A torque command without the limit that ours has, then other subframes."""
-    feedforward = registers.write(registers.FEEDFORWARD_TORQUE, [torque], registers.FLOAT)
-    return registers.padded(IN_POSITION + ANYWHERE + feedforward + GAINS_OFF + b"".join(rest))
+    feedforward = codec.write(codec.FEEDFORWARD_TORQUE, [torque], codec.FLOAT)
+    return codec.padded(IN_POSITION + ANYWHERE + feedforward + GAINS_OFF + b"".join(rest))
 
 
 def limited(most: float) -> bytes:
-    watchdog = registers.write(registers.WATCHDOG, [0.05], registers.INT16)
-    return registers.write(registers.MAX_TORQUE, [most], registers.FLOAT) + watchdog + NO_INTEGRAL + codec.QUERY
+    watchdog = codec.write(codec.WATCHDOG, [0.05], codec.INT16)
+    return codec.write(codec.MAX_TORQUE, [most], codec.FLOAT) + watchdog + NO_INTEGRAL + codec.QUERY
 
 
 EXAMPLE = (
     IN_POSITION
-    + registers.write(registers.COMMAND_POSITION, [0.0096, 0.072, -1.76], registers.INT16)
-    + registers.read(registers.MODE, 4, registers.INT16)
-    + registers.read(registers.VOLTAGE, 3, registers.INT8)
+    + codec.write(codec.COMMAND_POSITION, [0.0096, 0.072, -1.76], codec.INT16)
+    + codec.read(codec.MODE, 4, codec.INT16)
+    + codec.read(codec.VOLTAGE, 3, codec.INT8)
 )
 
 GOLDEN = [
@@ -60,13 +59,13 @@ GOLDEN = [
     (pushed(1.25, WATCHDOG_50_MS, NO_INTEGRAL), "01000a0120800d220000a03f02230000012705012b005050"),
     (torque_command(1.25, 2.0, 0.05),
      "01000a0120800d220000a03f022300000525c800012705012b0011001f01110f"),
-    (registers.write(registers.MODE, [codec.STOPPED], registers.INT8), "010000"),
+    (codec.write(codec.MODE, [codec.STOPPED], codec.INT8), "010000"),
     (codec.mode_command(codec.STOPPED), "01000011001f01110f505050"),
     (codec.mode_command(codec.BRAKE), "01000f11001f01110f505050"),
     (codec.mode_command(codec.ZERO_VELOCITY), "01000c11001f01110f505050"),
     (codec.query(), "11001f01110f"),
     (codec.IDENTITY, "1b80021ba002"),
-    (registers.write(registers.SET_OUTPUT_EXACT, [0.0], registers.FLOAT), "0db10200000000"),
+    (codec.write(codec.SET_OUTPUT_EXACT, [0.0], codec.FLOAT), "0db10200000000"),
     (codec.console_write("conf get servo.default_timeout_s\n"),
      "400121" + b"conf get servo.default_timeout_s\n".hex() + 12 * "50"),
     (codec.console_poll(), "420130"),
@@ -103,12 +102,12 @@ def test_golden_answers(text: str, state: tuple[float, ...]) -> None:
     read_mode, read_fault = codec.STATE_MODE.reader()(data), codec.STATE_FAULT.reader()(data)
     assert (read_mode, read_fault) == (mode, fault)
     parsed = protocol.parse_registers(data).response
-    read = registers.answered(data)
+    read = codec.answered(data)
     assert read is not None and read.values == parsed and tuple(parsed.values()) == state
 
 
 def test_the_answer_of_the_example_in_the_makers_documentation() -> None:
-    read = registers.answered(bytes.fromhex("2404000a005000000170ff230d181400"))
+    read = codec.answered(bytes.fromhex("2404000a005000000170ff230d181400"))
     assert read is not None and read.unknown == ()
     expected = {0: 10, 1: 0.008, 2: 0.064, 3: -1.44, 13: 12.0, 14: 20.0, 15: 0}
     assert read.values == pytest.approx(expected)
@@ -149,7 +148,7 @@ def test_ten_thousand_random_commands_are_read_by_the_package_within_half_a_step
         one = step(register, resolution) if resolution < 3 else 1.0
         most = {0: 127, 1: 32767, 2: 2**31 - 1, 3: 1e6}[resolution]
         value = NAN if numbers.random() < 0.05 else numbers.uniform(-most, most) * one
-        data = registers.padded(IN_POSITION + registers.write(register, [value], resolution))
+        data = codec.padded(IN_POSITION + codec.write(register, [value], resolution))
         read = protocol.parse_registers(data).command
         assert read[0] == 10
         tolerance = 0.5000001 * one if resolution < 3 else abs(value) * 2.0**-24
@@ -178,8 +177,8 @@ def test_random_answers_of_the_package_are_read() -> None:
             most = {0: 127, 1: 32767, 2: 2**31 - 1}.get(resolution)
             combiner.maybe_write()
             writer.write(numbers.uniform(-9, 9) if most is None else numbers.randint(-most - 1, most), resolution)
-        data = registers.padded(buffer.getvalue())
-        read, parsed = registers.answered(data), protocol.parse_registers(data).response
+        data = codec.padded(buffer.getvalue())
+        read, parsed = codec.answered(data), protocol.parse_registers(data).response
         assert read is not None
         known = {number: value for number, value in parsed.items() if number in REGISTERS}
         assert {number: read.values[number] for number in known} == pytest.approx(known, nan_ok=True)
@@ -187,14 +186,14 @@ def test_random_answers_of_the_package_are_read() -> None:
 
 
 def test_a_register_that_the_drive_does_not_know_is_named() -> None:
-    read = registers.answered(bytes.fromhex("31ab0101" + "210c02" + "5050"))
+    read = codec.answered(bytes.fromhex("31ab0101" + "210c02" + "5050"))
     assert read == ({0x0C: 2}, (0xAB,))
     assert protocol.parse_registers(bytes.fromhex("31ab0101")).errors == [(0xAB, 1)]
 
 
 @pytest.mark.parametrize("text", ["2f010000803e", "21", "2400", "4101", "99", "218080"])
 def test_an_answer_that_is_cut_short_is_invalid(text: str) -> None:
-    assert registers.answered(bytes.fromhex(text)) is None
+    assert codec.answered(bytes.fromhex(text)) is None
     drive = driver()
     drive.accept(Frame(0x100, bytes.fromhex(text), fd=True, time=1))
     assert drive.sample is None and drive.rejected == 1 and not drive.alive
@@ -222,9 +221,9 @@ def test_text_of_the_console_is_cut_out_of_its_frame() -> None:
 
 
 def test_a_payload_is_filled_to_a_length_of_can_fd() -> None:
-    assert [len(registers.padded(bytes(n))) for n in (0, 7, 8, 9, 21, 33, 49, 64)] == [0, 7, 8, 12, 24, 48, 64, 64]
+    assert [len(codec.padded(bytes(n))) for n in (0, 7, 8, 9, 21, 33, 49, 64)] == [0, 7, 8, 12, 24, 48, 64, 64]
     with pytest.raises(ValueError, match="65 bytes"):
-        registers.padded(bytes(65))
+        codec.padded(bytes(65))
 
 
 def test_the_package_has_the_same_modes_and_registers() -> None:
@@ -236,4 +235,4 @@ def test_the_package_has_the_same_modes_and_registers() -> None:
         R.COMMAND_POSITION_MAX_TORQUE, "WATCHDOG": R.COMMAND_TIMEOUT, "ILIMIT_SCALE": R.COMMAND_ILIMIT_SCALE,
         "SERIAL": R.SERIAL_NUMBER, "MODEL": R.MODEL_NUMBER, "SET_OUTPUT_EXACT": R.SET_OUTPUT_EXACT,
     }  # fmt: skip
-    assert {name: getattr(registers, name) for name in same} == same
+    assert {name: getattr(codec, name) for name in same} == same

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import robstride as codec
-from hil.drives.quantities import Quantity
+from hil.drives.settings import Quantity
 from hil.drives.table import TableDrive
 from hil.frame import Frame
 

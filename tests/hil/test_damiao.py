@@ -13,12 +13,12 @@ from interfaces import BITRATE, EACH, keys_of
 from test_drive_mit import Motor, conversation
 from test_emulator_process import serving
 
-from hil.codecs import damiao as codec
+from hil.drives import damiao as codec
 from hil.drives.base import DriveError
 from hil.drives.mit import MitDrive
 from hil.emulator.mit import Mit
 from hil.frame import Frame
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.session.start import Request, start
 from tests.faces import on_drives
 

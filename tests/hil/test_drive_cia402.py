@@ -15,14 +15,13 @@ from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Feedback
-from hil.drives.cia402 import Cia402Drive
-from hil.drives.cia402_encoder import Cia402Encoder
+from hil.drives.cia402 import Cia402Drive, Cia402Encoder
 from hil.drives.cia402_setup import Cia402Options
 from hil.drives.options import options_of
 from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
-from hil.protocols import nodes as protocols
+from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
 
 NODE = 5

@@ -9,7 +9,7 @@ from fuzz import frames
 from hil.drives.base import Drive
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
-from hil.protocols import nodes as protocols
+from hil.protocols import registry as protocols
 
 LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 OPTIONS = {

@@ -9,11 +9,11 @@ import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives.base import Condition, DriveError, Feedback
+from hil.drives.linear_ranges import tables
 from hil.drives.mit import MitDrive
-from hil.drives.mit_options import tables
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
-from hil.protocols import nodes as protocols
+from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
 
 NODE = 3

@@ -9,12 +9,12 @@ from drive_conversation import MILLISECOND, Conversation, Peer
 
 from hil.assembly.prepare import load
 from hil.codecs import moteus as codec
-from hil.codecs import moteus_registers as registers
+from hil.codecs import moteus as registers
 from hil.drives.base import Condition, DriveError
 from hil.drives.moteus import MoteusDrive
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
-from hil.protocols import nodes as protocols
+from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
 
 pytest.importorskip("moteus", reason="the package moteus reads and writes the frames")

@@ -8,11 +8,10 @@ import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives.base import Condition, Drive, DriveError, Feedback
-from hil.drives.odrive import OdriveDrive
-from hil.drives.odrive_encoder import OdriveEncoder
+from hil.drives.odrive import OdriveDrive, OdriveEncoder
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
-from hil.protocols import nodes as protocols
+from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
 
 NODE = 3

@@ -8,8 +8,8 @@ import canopen
 import pytest
 from emulation import MILLISECOND, Bench, bench, dictionary, drive_settings
 
-from hil.emulator.cia402 import CiA402
-from hil.emulator.states import DriveState, following
+from hil.codecs.cia402 import Cia402State
+from hil.emulator.cia402 import CiA402, following
 from hil.frame import Frame
 
 NODE = 1
@@ -75,7 +75,7 @@ def enable(host: Bench, thousandths: int = 0) -> None:
     for controlword in (0x06, 0x07, 0x0F):
         for _ in range(3):
             tick(host, controlword, thousandths)
-    assert drive_of(host).state is DriveState.OPERATION_ENABLED
+    assert drive_of(host).state is Cia402State.ENABLED
 
 
 # By hand from the table of controlwords (bits 7, 3, 2, 1, 0) and the transitions that each names.
@@ -92,22 +92,22 @@ ROWS = [
 ]  # fmt: skip
 
 
-def expected(state: DriveState, word: int, before: int, option: int) -> DriveState:
+def expected(state: Cia402State, word: int, before: int, option: int) -> Cia402State:
     if word & 0x80:
         edge = not before & 0x80
-        return DriveState.SWITCH_ON_DISABLED if edge and state is DriveState.FAULT else state
+        return Cia402State.SWITCH_ON_DISABLED if edge and state is Cia402State.FAULT else state
     bits = "".join(str(word >> place & 1) for place in (7, 3, 2, 1, 0))
     for pattern, transitions in ROWS:
         if all(want in ("x", have) for want, have in zip(pattern, bits, strict=True)):
-            if pattern == "01111" and state is DriveState.QUICK_STOP_ACTIVE and option >= 5:
-                return DriveState.OPERATION_ENABLED  # transition 16
-            return DriveState[transitions.get(state.name, state.name)]
+            if pattern == "01111" and state is Cia402State.QUICK_STOP and option >= 5:
+                return Cia402State.ENABLED  # transition 16
+            return Cia402State[transitions.get(state.name, state.name)]
     raise AssertionError(bits)
 
 
 @pytest.mark.parametrize("option", [2, 6])
-@pytest.mark.parametrize("state", DriveState)
-def test_every_controlword_follows_the_table_of_transitions(state: DriveState, option: int) -> None:
+@pytest.mark.parametrize("state", Cia402State)
+def test_every_controlword_follows_the_table_of_transitions(state: Cia402State, option: int) -> None:
     for word in range(256):
         for before in (0x00, 0x80):
             assert following(state, word, before, option) is expected(state, word, before, option), hex(word)
@@ -123,7 +123,7 @@ def test_states_show_in_the_statusword_as_the_standard_decodes_them(state: str, 
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
     drive = drive_of(host)
-    drive.state = DriveState[state]
+    drive.state = Cia402State[state]
     assert read(host, 0x6041, form="H") & mask == value
 
 
@@ -274,15 +274,15 @@ def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
     set_up(host, kind=255)
     frames = host.ask(Frame(0x201, b"\x0f\x00"))
     assert [struct.unpack_from("<HB", f.data) for f in frames if f.id == 0x81] == [(0x8210, 0x10)]
-    assert drive_of(host).state is DriveState.SWITCH_ON_DISABLED
+    assert drive_of(host).state is Cia402State.SWITCH_ON_DISABLED
 
 
 @pytest.mark.parametrize(
     ("option", "state", "error"),
-    [(0, DriveState.OPERATION_ENABLED, 0), (1, DriveState.FAULT, 0x8130), (2, DriveState.SWITCH_ON_DISABLED, 0),
-     (3, DriveState.SWITCH_ON_DISABLED, 0)],
+    [(0, Cia402State.ENABLED, 0), (1, Cia402State.FAULT, 0x8130), (2, Cia402State.SWITCH_ON_DISABLED, 0),
+     (3, Cia402State.SWITCH_ON_DISABLED, 0)],
 )  # fmt: skip
-def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: DriveState, error: int) -> None:
+def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: Cia402State, error: int) -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
     set_up(host)
@@ -294,7 +294,7 @@ def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: DriveState, er
         host.send(beat)
         tick(host, controlword)
         tick(host, controlword)
-    assert drive_of(host).state is DriveState.OPERATION_ENABLED
+    assert drive_of(host).state is Cia402State.ENABLED
     last = host.now
     host.send(beat)
     frames = host.collect(60.0)
@@ -316,15 +316,15 @@ def test_a_fault_resets_on_the_edge_only_and_some_drives_need_a_communication_re
         assert not write(host, 0x1016, 127 << 16 | 20, 4, 1)
         host.send(Frame(0x77F, b"\x05"))
         host.collect(60.0)
-        assert drive_of(host).state is DriveState.FAULT
+        assert drive_of(host).state is Cia402State.FAULT
         assert not write(host, 0x6040, 0x80, 2)
-        assert drive_of(host).state is (DriveState.FAULT if stubborn else DriveState.SWITCH_ON_DISABLED)
+        assert drive_of(host).state is (Cia402State.FAULT if stubborn else Cia402State.SWITCH_ON_DISABLED)
         if stubborn:
             host.send(Frame(0, bytes([130, NODE])))
             assert (0x701, b"\0") in [(f.id, f.data) for f in host.collect(20.0)]
             assert not write(host, 0x6040, 0, 2)
             assert not write(host, 0x6040, 0x80, 2)
-            assert drive_of(host).state is DriveState.SWITCH_ON_DISABLED
+            assert drive_of(host).state is Cia402State.SWITCH_ON_DISABLED
 
 
 @pytest.mark.parametrize(("option", "end"), [(2, "SWITCH_ON_DISABLED"), (6, "QUICK_STOP_ACTIVE")])
@@ -343,7 +343,7 @@ def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> N
     assert abs(host.emulator.state[1][0]) < speed
     for _ in range(1500):
         tick(host, 0x02)
-    assert drive_of(host).state is DriveState[end]
+    assert drive_of(host).state is Cia402State[end]
     # it brakes down to 1 % of the speed limit
     assert abs(host.emulator.state[1][0]) <= 0.2
 
@@ -361,7 +361,7 @@ def test_a_fault_reaction_coasts_if_it_is_configured() -> None:
         before = host.emulator.state[1][0]
         host.collect(500.0)
         speeds[reaction] = host.emulator.state[1][0] / before
-        assert drive_of(host).state in (DriveState.FAULT, DriveState.FAULT_REACTION_ACTIVE)
+        assert drive_of(host).state in (Cia402State.FAULT, Cia402State.FAULT_REACTION)
     assert speeds["coast"] == pytest.approx(1.0, abs=1e-9)
     assert 0.0 < speeds["ramp"] < 0.95
 

@@ -15,7 +15,7 @@ from hil.emulator.commands import CommandObserver
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_script import read_faults
 from hil.frame import Frame
-from hil.protocols.nodes import twins
+from hil.protocols.registry import twins
 from servoctl.types import State
 
 NODE = 1

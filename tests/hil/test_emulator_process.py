@@ -18,16 +18,16 @@ from hil.bus import BusError
 from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness
 from hil.bus.identity import hand as hand_frame
 from hil.bus.open import open_bus
+from hil.codecs.cia402 import Cia402State
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
 from hil.emulator.emulator import EmulatedRig
 from hil.emulator.fault_script import read_faults
 from hil.emulator.faults import Fault
 from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
-from hil.emulator.states import DriveState
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
-from hil.protocols.nodes import twins
+from hil.protocols.registry import twins
 from servoctl.errors import ConfigError
 from servoctl.types import State
 
@@ -198,7 +198,7 @@ def test_the_master_of_python_canopen_enables_the_drive_and_stops_it(interface: 
                 assert node.state == state
             drive = server.emulator.nodes["a"]
             assert isinstance(drive, CiA402)
-            assert drive.state is DriveState.OPERATION_ENABLED
+            assert drive.state is Cia402State.ENABLED
             server.emulator.world.after(0, lambda: drive.trip(0x2310))  # in the thread that serves
             _wait(lambda: node.state == "FAULT")
             node.reset_from_fault()  # and enables it again

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.loop import SECOND
 from hil.recorder.columns import STAGES
 from hil.safety import Reaction

@@ -11,7 +11,7 @@ from rigs import RACK, Played, lift, play
 
 from hil.emulator.emulator import Emulator
 from hil.recorder import read_frames
-from hil.recorder.events import read_events
+from hil.recorder.files import read_events
 
 
 @pytest.fixture(scope="module")

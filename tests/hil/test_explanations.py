@@ -9,7 +9,7 @@ from hil.assembly.prepare import load
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
 from hil.loop.virtual_time import VirtualClock, World
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.rig.handshake import Handshake
 from hil.safety import EventKind
 from hil.safety.plan import Stage

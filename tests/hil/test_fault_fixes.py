@@ -9,7 +9,7 @@ from hil.drives import DriveSettings, Feedback, Sample
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.rig.dispatch import Dispatch
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import Prediction

@@ -9,11 +9,11 @@ import pytest
 from fuzz import frames
 
 from hil.assembly.emulation import environment_of, make_emulator
-from hil.assembly.prepare import RigSetup
+from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
 from hil.frame import Frame
 from hil.loop import nanoseconds
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult

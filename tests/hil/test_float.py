@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase, Stage
 from hil.session.calibration import guided_motion, write_guided_motion

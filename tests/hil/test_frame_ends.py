@@ -9,7 +9,7 @@ from hil.assembly.prepare import load
 from hil.drives import Drive
 from hil.drives.settings import RUNAWAY
 from hil.frame import Frame
-from hil.protocols.nodes import build, problems
+from hil.protocols.registry import build, problems
 from servoctl.errors import ConfigError
 from tests.hil.emulation import drive_settings
 from tests.hil.rigs import SCREW, lift

@@ -9,9 +9,9 @@ import pytest
 
 from hil.assembly.prepare import load
 from hil.drives.base import Drive
-from hil.drives.quantities import GAUGES, Quantity
+from hil.drives.settings import GAUGES, Quantity
 from hil.frame import Frame
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.notes import describe, preflight

@@ -9,7 +9,7 @@ from hil.codecs import cia402 as codec
 from hil.drives import Condition
 from hil.frame import Frame
 from hil.loop import SECOND
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.safety.ladder import Ladder, Rung, longest_ramp
 from hil.safety.plan import Stage
 from hil.session.notes import preflight

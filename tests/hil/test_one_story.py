@@ -20,8 +20,7 @@ from hil.bus import Bus, Health
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import Emulator
 from hil.frame import Frame
-from hil.loop.realtime import RealtimeError
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import RealtimeError, StopSignals
 from hil.recorder import Recorder, read_events
 from hil.safety import Event
 from hil.safety.plan import Stage

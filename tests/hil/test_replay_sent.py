@@ -11,7 +11,7 @@ from hil.assembly.prepare import load
 from hil.frame import SENT
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
-from hil.recorder.frame_log import FrameLog
+from hil.recorder.files import FrameLog
 from hil.replay.replay import replay
 from servoctl.cli import main
 from servoctl.run_folder import load_run, save

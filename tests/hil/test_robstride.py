@@ -16,7 +16,7 @@ from hil.drives.robstride import RobstrideDrive
 from hil.drives.settings import DriveSettings
 from hil.emulator.robstride import RobStride
 from hil.frame import Frame
-from hil.protocols import nodes as protocols
+from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
 from tests.hil.faults.carts.run import play
 from tests.hil.faults.carts.scenario import PERIOD, Scenario

@@ -13,7 +13,7 @@ import pytest
 from hil.assembly import settings as rig_settings
 from hil.drives import Node, Sample
 from hil.drives.settings import SensorSettings
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.safety import EventKind, proof
 from hil.sensing.channels import Channel
 from hil.sensing.scale import ScaleMemory, compare

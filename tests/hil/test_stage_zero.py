@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 
+from hil.assembly.measuring import QUARTER
 from hil.assembly.prepare import load
-from hil.assembly.proving import QUARTER
 from hil.drives.settings import DriveSettings
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage

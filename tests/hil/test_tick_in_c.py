@@ -12,11 +12,10 @@ from hil.drives.base import Condition, Drive
 from hil.drives.wire import Message
 from hil.frame import Frame
 from hil.loop.timing import COUNTS, Distribution
-from hil.protocols.nodes import build
+from hil.protocols.registry import build
 from hil.tick.handover import in_order
-from hil.tick.machine import library
+from hil.tick.machine import fill_encoding, fill_message, frame_reader, library, watched_ids
 from hil.tick.rig import GIVEN_BACK, UNKNOWN
-from hil.tick.tables import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError
 from tests.faces import column_bytes, on_drives, with_frames
 from tests.hil.emulation import SHORT, drive_settings

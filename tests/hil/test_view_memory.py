@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hil.recorder.memory import Capacity, SharedRings
-from hil.recorder.ring import Ring
+from hil.recorder.memory import Capacity, Ring, SharedRings
 from hil.view.requests import Requests
 from hil.view.scene import MARGIN, RingReader
 

@@ -11,7 +11,7 @@ from test_own_protocol import DRIVE, block
 from hil.assembly.emulation import make_emulator
 from hil.drives.base import DriveError
 from hil.drives.sdo import Objects
-from hil.loop.stop_signals import StopSignals
+from hil.loop.realtime import StopSignals
 from servoctl.config import load_config, shipped_configs
 from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import machine

@@ -1,6 +1,6 @@
 /* Ordinary ticks of the task, one after the other, until Python has something to do. */
 
-enum { HEAD, LOST, TAIL = 8 };                   /* as in hil.recorder.ring */
+enum { HEAD, LOST, TAIL = 8 };                   /* as in hil.recorder.memory */
 enum { BETWEEN_TICKS, GIVEN_BACK_READ, GIVEN_BACK_DECIDED }; /* where the ticks end */
 
 /* The next slot of a ring; 0, with the loss counted, if there is none. */

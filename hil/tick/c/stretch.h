@@ -1,6 +1,6 @@
 /* Several ticks in one call. Python reads this file as it stands. */
 
-typedef struct { /* a ring of hil.recorder.ring, to put records into */
+typedef struct { /* a ring of hil.recorder.memory, to put records into */
   unsigned long long *counts; /* number of records put, then of those lost; after eight numbers, of those taken */
   unsigned char *slots;
   unsigned long long size, capacity;

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hil.assembly.emulation import emulated_rig
-from hil.assembly.prepare import RigSetup, load
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.emulator.plant import SimulatedPlant
 
 CONFIG = Path(__file__).with_name("carts.yaml")

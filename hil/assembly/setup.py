@@ -1,0 +1,156 @@
+"""Everything that a run on drives needs, and the states of its task by the model."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hil.assembly.live_gains import LiveGains
+from hil.assembly.measuring import guiding_of, proof_plan, resolved_steps
+from hil.assembly.settings import HilSettings
+from hil.drives.base import Drive, Node
+from hil.loop.controller import Controller
+from hil.safety import SafetyBounds
+from hil.safety.plan import RunPlan, Stage
+from hil.safety.pose_hold import FASTEST_POLE
+from hil.safety.rules import Rule
+from hil.sensing.gravity import GravityCompensation, Hold, task_errors
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Sensing
+from servoctl.assembly.run import Run
+from servoctl.simulation.closed_loop import Loop
+from servoctl.types import Array, State
+
+ENGAGE_TIME = 1e-9  # Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0.
+
+DELAY_SHARE = 0.3
+"""Largest rate of a controlled stop times the delay of its feedback; from 1/e the speed overshoots zero."""
+
+TICKS = 3000
+"""Largest number of ticks in which the task is looked through; a longer one is looked through with a longer period."""
+
+TICKS_IN_NUMPY = 200  # the same for a plant that cannot be compiled
+
+POSES = 32  # poses of the task, or of the range of the joints, that are judged
+
+
+@dataclass(frozen=True)
+class RigSetup:
+    """Everything that a run on drives needs."""
+
+    run: Run  # law, plant and task, as for a simulation
+    settings: HilSettings  # section `hil` of the config, checked
+    start: State  # start pose, at rest
+    drives: tuple[Drive, ...]  # in the order of the plant's actuators
+    sensors: tuple[Node, ...]  # encoder nodes
+    sensing: Sensing  # computes q and v from samples
+    prediction: Prediction  # predicts the state at which a torque acts
+    gravity_compensation: GravityCompensation  # computes the torques that hold a pose
+    falls: bool  # whether the machine moves from rest without torque
+    bounds: SafetyBounds  # limits beyond which an event is reported
+    rules: tuple[Rule, ...]  # what is judged at every tick
+    live_gains: LiveGains  # gains that the operator may change
+    notes: tuple[str, ...]  # what the operator should know before the run
+
+    @property
+    def loop(self) -> Loop:
+        """Closed loop of the law."""
+        return self.run.loop
+
+    @cached_property
+    def task_states(self) -> list[State]:
+        """States of the model while the law does the task, evenly in time, the start first.
+
+        They end where a run would: where the law has no torque, or a joint is beyond its limits.
+        """
+        duration, period = self.run.settings.duration, self.settings.values.period
+        ticks = TICKS if self.run.system.model.opaque is None else TICKS_IN_NUMPY
+        step = max(period, duration / ticks)
+        count = int(duration / step)
+        controller, start = Controller(self.run.loop), self.start
+        limits = np.array([drive.torque_limit for drive in self.settings.drives])
+        states, q, v = [start], start.q, start.v
+        for k in range(count):
+            t = k * step
+            torques = controller.command(t, q, v)
+            if not np.isfinite(torques).all():
+                break
+            torques = np.clip(torques, -limits, limits)
+            controller.remember(step)
+            controller.sent(torques)
+            q, v = self.prediction(t, step, q, v, torques)
+            if (k + 1) % max(1, count // POSES) == 0:
+                state = State(t + step, q, v)
+                if not within_limits(self, state):
+                    break
+                states.append(state)
+        return states
+
+    @property
+    def tasks(self) -> dict[str, list[str]]:
+        """Task -> names of its rows."""
+        tasks: dict[str, list[str]] = {}
+        for row in self.loop.system.model.task_rows:
+            tasks.setdefault(row.group, []).append(row.name)
+        return tasks
+
+    @property
+    def seed(self) -> int:
+        """Seed of all random numbers."""
+        return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
+
+    @property
+    def stop_rate(self) -> float:
+        """Rate at which speeds decay in a controlled stop [1/s], as fast as the delay of the feedback allows.
+
+        A torque acts for a period, on speeds that are half a period old, or older by their filter.
+        """
+        period, sensing = self.settings.values.period, self.sensing
+        filtered = [
+            tau for tau, drive in zip(sensing.filter_times, self.drives, strict=False)
+            if sensing.filtered or np.isnan(drive.quantum()[1])
+        ]  # fmt: skip
+        return min(FASTEST_POLE, DELAY_SHARE / (1.5 * period + max(filtered, default=0.0)))
+
+    def plan(self, stage: Stage, duration: float | None) -> RunPlan:
+        """The plan for the stages of a run.
+
+        Args:
+            stage: Last stage.
+            duration: Time in the last stage [s]; None: that of the config.
+        """
+        safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
+        guided = stage is Stage.FLOAT
+
+        def hold(q: Array, v: Array) -> Hold:
+            return self.gravity_compensation(0.0, q, v)
+
+        def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
+            return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.low_priority_rows)
+
+        return RunPlan(
+            stage,
+            self.run.settings.duration if duration is None else duration,
+            safety.zero_time,
+            safety.ramp_time,
+            safety.stop_time,
+            safety.engage_tolerance,
+            self.stop_rate,
+            self.falls or guided,
+            hold,
+            errors,
+            frozenset() if law is None else law.stops_on,
+            resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
+            guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
+            proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
+        )
+
+
+def within_limits(setup: RigSetup, state: State) -> bool:
+    """Whether every joint is within the limits of its drive."""
+    plant, measured, drives = setup.run.system.model.plant, setup.sensing.displacements, setup.settings.drives
+    if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
+        return False
+    speeds, lower, upper = np.array([(drive.speed_limit, *drive.position_limits) for drive in drives]).T
+    y, rates = measured(plant, state.q)[: len(drives)], measured.rates(plant, state.q, state.v, state.t)[: len(drives)]
+    return bool(((lower <= y) & (y <= upper) & (np.abs(rates) <= speeds)).all())
