@@ -123,7 +123,6 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     """Refuses a machine that falls from one of these poses.
 
     Args:
-        setup: The rig.
         states: Poses that it can reach.
         when: How it reaches them.
 

@@ -71,8 +71,6 @@ def make_sensing(
     """Builds what computes q and v from the samples of a run.
 
     Args:
-        start: Start pose.
-        prediction: Predicts the model's motion.
         estimated: Whether the law works with an estimate of the disturbance.
 
     Raises:
@@ -213,7 +211,6 @@ def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Arr
     """Refuses a start pose beyond the position limits of a drive.
 
     Args:
-        settings: Its rig.
         displacements: Displacements at the start pose: of the drives in the plant's order, then of encoders [joint
             unit].
         units: Their units.
@@ -246,9 +243,6 @@ def check_fall(
     """A note on what holds a machine that falls without torque.
 
     Args:
-        settings: Its rig.
-        compensation: Torques that hold a pose.
-        start: Start pose.
         tolerance: Rank tolerance of the passive constraints.
         balance: How the machine falls.
 
@@ -311,7 +305,6 @@ def with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
     With that time T each motor i needs the torque sum_j |W_ij| v_j / T at the start pose while all brake at once.
 
     Args:
-        settings: The rig.
         start: What holds the start pose, and the inertia W that the motors see there.
     """
     speeds = np.array([drive.speed_limit for drive in settings.drives])

@@ -141,7 +141,6 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     """The rig of a config.
 
     Args:
-        plant: Its plant.
         problems: Problems in other sections, reported together with those of the rig; None: none.
 
     Raises:

@@ -23,39 +23,17 @@ PAYLOAD = b"servoctl"[:7] + bytes([VERSION])
 BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])  # payload of the answer while another loop uses the drives
 
 
-def question() -> Frame:
-    """The frame that asks for an emulator."""
-    return Frame(REQUEST, PAYLOAD, extended=True)
+QUESTION = Frame(REQUEST, PAYLOAD, extended=True)  # asks for an emulator of this version
+FREE, TAKEN = Frame(REPLY, PAYLOAD, extended=True), Frame(REPLY, BUSY, extended=True)
+"""Answers of an emulator that is free, or busy with another loop."""
+START = Frame(BEGINNING, PAYLOAD, extended=True)  # announces the start of the task
+LATENESS_QUESTION = Frame(LATENESS_REQUEST, PAYLOAD, extended=True)
+"""Asks how late the emulator was since it powered its drives on."""
 
 
-def is_question(frame: Frame) -> bool:
-    """Whether a frame asks for an emulator of this version."""
-    return _is(frame, REQUEST)
-
-
-def answer(busy: bool) -> Frame:
-    """The answer of an emulator that is busy with another loop, or free."""
-    return Frame(REPLY, BUSY if busy else PAYLOAD, extended=True)
-
-
-def beginning() -> Frame:
-    """The frame that announces the start of the task."""
-    return Frame(BEGINNING, PAYLOAD, extended=True)
-
-
-def is_beginning(frame: Frame) -> bool:
-    """Whether a frame announces the start of the task."""
-    return _is(frame, BEGINNING)
-
-
-def lateness_question() -> Frame:
-    """The frame that asks how late the emulator was since it powered its drives on."""
-    return Frame(LATENESS_REQUEST, PAYLOAD, extended=True)
-
-
-def is_lateness_question(frame: Frame) -> bool:
-    """Whether a frame asks how late the emulator was."""
-    return _is(frame, LATENESS_REQUEST)
+def same(frame: Frame, other: Frame) -> bool:
+    """Whether a frame that was received is one of those above."""
+    return frame.extended and not frame.remote and (frame.id, frame.data) == (other.id, other.data)
 
 
 def lateness_answer(lateness: int) -> Frame:
@@ -84,16 +62,12 @@ def emulator_lateness(bus: Bus, clock: Clock, timeout: float) -> float | None:
     Raises:
         BusError: The bus is down.
     """
-    bus.send(lateness_question())
+    bus.send(LATENESS_QUESTION)
     until = clock.now() + nanoseconds(timeout)
     while (frame := bus.receive(until)) is not None:
         if (lateness := _microseconds(frame, LATENESS)) is not None:
             return lateness
     return None
-
-
-def _is(frame: Frame, identity: int, payload: bytes = PAYLOAD) -> bool:
-    return frame.extended and not frame.remote and frame.id == identity and frame.data == payload
 
 
 def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
@@ -108,11 +82,11 @@ def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
     Raises:
         BusError: The bus is down, or another loop uses the emulated drives.
     """
-    bus.send(question())
+    bus.send(QUESTION)
     until = clock.now() + nanoseconds(timeout)
     while (frame := bus.receive(until)) is not None:
-        if _is(frame, REPLY):
+        if same(frame, FREE):
             return True
-        if _is(frame, REPLY, BUSY):
+        if same(frame, TAKEN):
             raise BusError(f"bus {bus.name}: another loop has the emulated drives (end it, or wait until they are off)")
     return False

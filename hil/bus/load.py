@@ -131,7 +131,6 @@ def describe_load(
 
     Args:
         traffic: Gives all frames on the bus, in both directions, for a period of the loop [s].
-        rates: Bit rates of the bus.
         max_bus_load: Largest fraction of the bus that may be used.
     """
 

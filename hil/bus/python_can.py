@@ -353,11 +353,8 @@ class PythonCanBus(Bus):
 
     def exchanged(self, sent: int, received: int, invalid: int, earliest: int) -> None:
         """Takes note of what the tick in C has done on the socket: numbers of frames, and a new `earliest` [ns]."""
-        self._sent, self._received, self._invalid = (
-            self._sent + sent,
-            self._received + received,
-            self._invalid + invalid,
-        )
+        self._sent, self._received = self._sent + sent, self._received + received
+        self._invalid += invalid
         self._earliest = earliest
 
     def failed(self, number: int, refused: int) -> BusError:
@@ -397,13 +394,7 @@ class PythonCanBus(Bus):
 
     def _accept(self, received: Frame) -> Frame | None:
         """The received frame with its time; None for an error frame or an echo."""
-        identity, data, remote, error, size = (
-            received.id,
-            received.data,
-            received.remote,
-            received.error,
-            received.length,
-        )
+        identity, data, remote, error = received.id, received.data, received.remote, received.error
         moment = now = self._clock.now()
         if self._system_time:
             moment += received.time - time.time_ns()

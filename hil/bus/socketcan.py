@@ -26,7 +26,6 @@ def check_interface(where: str, channel: str, rates: BusRates, data_sample_point
     Args:
         where: Beginning of the error text, such as `bus main`.
         channel: Name of the interface, such as `can0`.
-        rates: Bit rates in the config.
         data_sample_point: Sample point of a bit at the data bit rate, 0 to 1; None: any.
 
     Raises:

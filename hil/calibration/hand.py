@@ -43,7 +43,6 @@ def hand_motion(
 
     Args:
         displacements: Those of the drives, then of encoder nodes.
-        start: Start pose.
         limits: Lower and upper position limit of each drive [joint unit].
         duration: Time of the whole motion [s].
         stops: Lower and upper stop of each drive [joint unit], infinite where it is not known; None: none is.

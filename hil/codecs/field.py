@@ -57,3 +57,18 @@ def single_towards_zero(number: float) -> int:
     bits: int = _WORD.unpack(data)[0]
     # the number before it: one less as an integer, for both signs
     return bits - 1 if abs(_SINGLE.unpack(data)[0]) > abs(number) else bits
+
+
+class LinearFields(NamedTuple):
+    """Where the numbers are in the frames of a drive with linear ranges; their largest integers are the ends."""
+
+    # in a reply
+    position: Field
+    velocity: Field
+    torque: Field
+    # in a command
+    command_position: Field
+    command_velocity: Field
+    command_stiffness: Field
+    command_damping: Field
+    command_torque: Field

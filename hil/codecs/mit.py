@@ -11,7 +11,7 @@ Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_
 
 from typing import NamedTuple
 
-from hil.codecs.field import Field
+from hil.codecs.field import Field, LinearFields
 
 ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 
@@ -20,15 +20,17 @@ NO_MOTION = bytes.fromhex("7fff7ff000000000")
 """A command without gains. Position and velocity are 0, half a step below, so that no torque in it makes it look like a
 special command, which starts with six bytes FF."""
 
-COMMAND_POSITION = Field(0, 2, big=True)
-COMMAND_VELOCITY = Field(2, 2, big=True, shift=4)
-COMMAND_STIFFNESS = Field(3, 2, big=True, bits=12)  # kp in a command
-COMMAND_DAMPING = Field(5, 2, big=True, shift=4, bits=12)  # kd in a command
-COMMAND_TORQUE = Field(6, 2, big=True, bits=12)  # the torque in a command
 FIRST = Field(0, 1)  # id of the motor; for Damiao its upper four bits are the status
-POSITION = Field(1, 2, big=True)
-VELOCITY = Field(3, 2, big=True, shift=4)
-TORQUE = Field(4, 2, big=True, bits=12)
+FIELDS = LinearFields(
+    position=Field(1, 2, big=True),
+    velocity=Field(3, 2, big=True, shift=4),
+    torque=Field(4, 2, big=True, bits=12),
+    command_position=Field(0, 2, big=True),
+    command_velocity=Field(2, 2, big=True, shift=4),
+    command_stiffness=Field(3, 2, big=True, bits=12),
+    command_damping=Field(5, 2, big=True, shift=4, bits=12),
+    command_torque=Field(6, 2, big=True, bits=12),
+)
 ERROR = Field(7, 1)  # the fault in a reply of CubeMars
 TEMPERATURE = Field(6, 1, "signed")  # [degree C] temperature in a reply of CubeMars
 ELECTRONICS, ROTOR = Field(6, 1), Field(7, 1)

@@ -19,8 +19,8 @@ from struct import calcsize, unpack_from
 from typing import NamedTuple
 
 from hil.codecs.field import Field
+from hil.frame import fd_size
 
-SIZES = (*range(9), 12, 16, 20, 24, 32, 48, 64)  # [byte] lengths of a CAN FD frame
 PADDING = b"\x50"
 
 INT8, INT16, INT32, FLOAT = range(4)  # resolutions of a register
@@ -97,10 +97,7 @@ def padded(data: bytes) -> bytes:
     Raises:
         ValueError: It is longer than 64 bytes.
     """
-    for size in SIZES:
-        if len(data) <= size:
-            return data.ljust(size, PADDING)
-    raise ValueError(f"{len(data)} bytes do not fit in a CAN FD frame, which has at most {SIZES[-1]}")
+    return data.ljust(fd_size(len(data)), PADDING)
 
 
 def write(register: int, values: Sequence[float], resolution: int) -> bytes:

@@ -13,7 +13,7 @@ Sources: manual of CyberGear (belovictor/cybergear-docs), RobStride's SampleProg
 from struct import Struct
 from typing import NamedTuple
 
-from hil.codecs.field import Field
+from hil.codecs.field import Field, LinearFields
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
@@ -38,11 +38,12 @@ FAULTS = {
 
 KIND_AND_TARGET = 0x1F00_00FF  # bits of an id that do not depend on its data
 FEEDBACK_BITS = 0x1F00_FFFF  # bits of the id of feedback that do not depend on mode and faults
-COMMAND_TORQUE = Field(-3, 2, big=True)  # the torque in a command: bits 8 to 23 of its id
-COMMAND_STIFFNESS, COMMAND_DAMPING = Field(4, 2, big=True), Field(6, 2, big=True)  # kp and kd in a command
 NO_MOTION = bytes.fromhex("7fff7fff00000000")
 """A command without gains; position and velocity are half a step below 0, and have no effect without gains."""
-POSITION, VELOCITY, TORQUE, TEMPERATURE = (Field(first, 2, big=True) for first in range(0, 8, 2))
+_FIRST, _SECOND, _THIRD, _LAST = (Field(first, 2, big=True) for first in range(0, 8, 2))
+TEMPERATURE = _LAST
+# the torque of a command is in bits 8 to 23 of its id
+FIELDS = LinearFields(_FIRST, _SECOND, _THIRD, _FIRST, _SECOND, _THIRD, _LAST, Field(-3, 2, big=True))
 
 SIZE = 8  # bytes of every frame
 BUS_VOLTAGE = 0x701C  # parameter: bus voltage [V], a float

@@ -85,7 +85,6 @@ class DamiaoRegisters:
     """The registers of one motor.
 
     Args:
-        settings: Settings of the drive.
         ranges: Ranges of its frames in the config.
         watchdog: Whether the config says that it stops by itself; None: it does not say.
         frame: Makes a frame of an id and a payload.

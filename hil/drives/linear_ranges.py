@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import yaml
 from pydantic import Field as PydanticField
 from pydantic import PlainValidator
 
-from hil.codecs.field import Field
+from hil.codecs.field import Field, LinearFields
 from hil.codecs.mit import Ranges, gain_bits
 from hil.drives.base import Feedback, FrameEnds
 from hil.drives.guard import damping_of
@@ -121,18 +121,6 @@ def linear(largest: float, field: Field) -> Chain:
     return (Operation.TIMES, 2 * largest), (Operation.OVER, field.mask), (Operation.PLUS, -largest)
 
 
-class LinearFields(NamedTuple):
-    """Where the numbers are in the frames of a protocol; their largest integers are the ends of the ranges."""
-
-    # in a reply
-    position: Field
-    velocity: Field
-    torque: Field
-    # in a command
-    command_torque: Field
-    command_damping: Field
-
-
 class LinearDrive(TableDrive):
     """A drive of such a protocol: it replies to each command, and brakes by its own damping.
 
@@ -155,10 +143,13 @@ class LinearDrive(TableDrive):
         fields, ranges = self.fields, self._ranges
         self.unwrapping = Unwrapping(ranges.position)
         follow = (Operation.UNWRAP, self.unwrapping.span)
+        position, velocity, torque = (
+            linear(largest, field) for largest, field in zip(ranges[:3], fields[:3], strict=True)
+        )
         self.motion = FrameReads(
-            Reads(fields.position, Quantity.POSITION, (*linear(ranges[0], fields[0]), follow, *joint(settings))),
-            Reads(fields.velocity, Quantity.VELOCITY, (*linear(ranges[1], fields[1]), *joint_rate(settings))),
-            Reads(fields.torque, Quantity.TORQUE, (*linear(ranges[2], fields[2]), *joint_torque(settings))),
+            Reads(fields.position, Quantity.POSITION, (*position, follow, *joint(settings))),
+            Reads(fields.velocity, Quantity.VELOCITY, (*velocity, *joint_rate(settings))),
+            Reads(fields.torque, Quantity.TORQUE, (*torque, *joint_torque(settings))),
             unwrapping=self.unwrapping,
         )
         field, largest = fields.command_torque, ranges.torque

@@ -15,7 +15,7 @@ from hil.drives import damiao
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent
-from hil.drives.linear_ranges import LinearDrive, LinearFields, MitOptions, range_problems
+from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, FrameReads, Message, Reads, Wire
@@ -42,7 +42,7 @@ TEMPERATURES = {
 class MitDrive(LinearDrive):
     """An MIT drive; its position is followed over the ends of its range."""
 
-    fields = LinearFields(codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.COMMAND_TORQUE, codec.COMMAND_DAMPING)
+    fields = codec.FIELDS
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {
@@ -91,7 +91,7 @@ class MitDrive(LinearDrive):
         if options.drive_watchdog and options.status != "damiao":
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
-        return [*problems, *range_problems(settings, options, codec.COMMAND_TORQUE)]
+        return [*problems, *range_problems(settings, options, codec.FIELDS.command_torque)]
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

@@ -13,7 +13,7 @@ from hil.codecs import robstride as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import after, begin_enabling, first_answers, outlasted, polls, refuse_fault, silent, tested_time
 from hil.drives.guard import traffic as poll_traffic
-from hil.drives.linear_ranges import LinearDrive, LinearFields, RangeOptions, range_problems
+from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
 from hil.drives.options import Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
@@ -43,7 +43,7 @@ class RobstrideOptions(RangeOptions):
 class RobstrideDrive(LinearDrive):
     """A RobStride motor; its position is followed over the ends of its range."""
 
-    fields = LinearFields(codec.POSITION, codec.VELOCITY, codec.TORQUE, codec.COMMAND_TORQUE, codec.COMMAND_DAMPING)
+    fields = codec.FIELDS
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {
         Quantity.TEMPERATURE: "always",
         Quantity.SUPPLY: "monitor_period",
@@ -84,7 +84,7 @@ class RobstrideDrive(LinearDrive):
             problems.append(Problem(("node",), f"expected an id from 1 to 127, got {settings.node}"))
         if options.host == settings.node:
             problems.append(Problem(("host",), f"{options.host} is the motor's own id (the loop needs another)"))
-        return [*problems, *range_problems(settings, options, codec.COMMAND_TORQUE)]
+        return [*problems, *range_problems(settings, options, codec.FIELDS.command_torque)]
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

@@ -182,6 +182,11 @@ def _bytes_of(frame: Frame) -> bytes:
     return frame.id.to_bytes(_ID, "big") + frame.data
 
 
+def bits_in(frame: Frame, field: Field) -> int:
+    """The bits of a field in the id or in the payload of a frame, as an unsigned integer."""
+    return field._replace(first=field.first + _ID).read(_bytes_of(frame))
+
+
 class Feeds(NamedTuple):
     """A frame other than a command that goes to an enabled drive: it feeds its watchdog, or asks it."""
 

@@ -34,7 +34,6 @@ class Actuator:
         """Starts at rest, without torque.
 
         Args:
-            options: Its properties.
             state: Storage of its state, zero at first: torque [N m], impulse since the start of a step [N m s],
                 target [N m], time of these [ns]; None: a list of its own.
         """

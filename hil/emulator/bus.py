@@ -16,7 +16,6 @@ class EmulatedBus(Bus):
         """Attaches the loop's controller to a wire.
 
         Args:
-            wire: The bus.
             restart: Time from bus-off until the controller restarts [ns]; None: never.
         """
         # clock_step: added to the time of each frame [ns]; a fault sets it

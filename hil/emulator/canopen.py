@@ -62,7 +62,6 @@ class CanOpen:
         """Prepares the communication of a node.
 
         Args:
-            node: The node.
             entries: Its objects.
             wait_for_sync: Whether a synchronous RPDO waits for SYNC, as the standard says; else it acts at once.
         """

@@ -82,8 +82,6 @@ class Contacts:
         """Starts with open brakes.
 
         Args:
-            matrices: Matrices of the machine.
-            displacements: Displacements of the motors.
             coulomb: Dry friction of each joint, shape (m,) [actuator unit].
             viscous: Viscous friction of each joint, shape (m,) [actuator unit per its speed].
         """

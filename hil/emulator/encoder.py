@@ -36,11 +36,9 @@ class Encoder:
         """Connects the encoder.
 
         Args:
-            plant: The machine.
             settings: Gear, sign and offset. The encoder of a drive measures the displacement conjugate to its
                 actuator, that of a sensor a coordinate.
             index: Number of the actuator, or of the coordinate.
-            options: Its properties.
             seed: Seed of the run; each encoder has its own stream of noise.
         """
         coordinate = not isinstance(settings, DriveSettings)

@@ -67,7 +67,6 @@ def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: 
     Args:
         faults: The script.
         since: The present event, `power_on` or `engaged`; faults whose time counts from the other one are left out.
-        emulator: The emulated drives.
         seed: Seed of the run; each fault has its own stream.
     """
     for number, fault in enumerate(faults):
@@ -79,8 +78,6 @@ class FaultInjector:
     """Starts one fault of the script at its time, and ends it; the functions of the kinds act by it.
 
     Args:
-        fault: The fault.
-        emulator: The emulated drives.
         seed: Seed of its random numbers.
     """
 

@@ -135,7 +135,6 @@ class MachineStep:
         """Prepares the step; `begin` then puts the machine at its start.
 
         Args:
-            machine: The machine.
             options: Properties of each actuator.
             gains: Torque or force at each joint per torque of the motor.
             origin: Time of the plant when the world's time is 0 [s].

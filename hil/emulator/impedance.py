@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 
-from hil.codecs.field import Field
+from hil.codecs.field import Field, LinearFields
 from hil.drives.linear_ranges import linear
-from hil.drives.wire import chained
-from hil.emulator.encoder import Encoder
-from hil.emulator.motor import Motor
+from hil.drives.wire import bits_in, chained
+from hil.emulator.node import EmulatedDrive
+from hil.emulator.timers import Watchdog
+from hil.frame import Frame
 from hil.loop.clock import SECOND
-from hil.loop.virtual_time import Event, World, cancel
+from hil.loop.virtual_time import Event, cancel
 from servoctl.expression import constant
 
 
@@ -28,57 +29,87 @@ class ImpedanceCommand(NamedTuple):
     torque: float = 0.0  # [N m] feedforward torque
 
 
-class Impedance:
-    """The controller of one drive, whose position counts from a zero that can be set.
+class ImpedanceDrive(EmulatedDrive):
+    """A drive with such commands, whose numbers are linear over ranges; its position counts from a zero.
 
-    Attributes:
-        zero: Angle of the encoder at position zero [rad].
-        wanted: Its command.
+    Options: `ranges` or `motor`.
     """
 
-    def __init__(self, world: World, encoder: Encoder, motor: Motor) -> None:
-        """Prepares the controller of a motor with this encoder."""
-        self._world, self._encoder, self._motor = world, encoder, motor
+    fields: ClassVar[LinearFields]
+
+    def set_up(self) -> None:
+        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
+        self._watchdog = Watchdog(self.world, self._starved)
         self._next: Event | None = None
-        self.restart()
+        self.fault, self._zero, self._wanted = 0, 0.0, ImpedanceCommand()
 
-    def restart(self) -> None:
-        """Sets zero and command as at power-on."""
-        self.zero, self.wanted = 0.0, ImpedanceCommand()
+    def boot(self) -> None:
+        self.fault, self._zero, self._wanted = 0, 0.0, ImpedanceCommand()
 
-    def regulate(self) -> None:
+    def halt(self) -> None:
+        self._off()
+
+    def clear_fault(self) -> None:
+        self.fault = 0
+
+    def _follow(self, frame: Frame) -> None:
+        """Follows a command from now on, as far as the motor is enabled."""
+        fields, torque = self.fields, self._torque * self.torque_table
+        stiffness, damping = fields.command_stiffness, fields.command_damping
+        self._wanted = ImpedanceCommand(
+            _number_in(fields.command_position, frame, self._position),
+            _number_in(fields.command_velocity, frame, self._velocity),
+            self._kp * bits_in(frame, stiffness) / stiffness.mask,
+            self._kd * bits_in(frame, damping) / damping.mask,
+            _number_in(fields.command_torque, frame, torque),
+        )
+
+    def _regulate(self) -> None:
         """Commands the torque, now and every millisecond where it depends on the motion."""
-        if self._next is not None:
-            cancel(self._next)
-            self._next = None
-        position, velocity, kp, kd, torque = self.wanted
-        if kp or kd:
-            p, v = self._encoder.read(self._world.now)
-            torque += kp * (position - p + self.zero) + kd * (velocity - v)
-            self._next = self._world.after(SECOND // 1000, self.regulate)
-        self._motor.command(torque)
-
-    def stop(self) -> None:
-        """Stops commanding."""
         cancel(self._next)
         self._next = None
+        position, velocity, kp, kd, torque = self._wanted
+        if kp or kd:
+            p, v = self.encoder.read(self.world.now)
+            torque += kp * (position - p + self._zero) + kd * (velocity - v)
+            self._next = self.world.after(SECOND // 1000, self._regulate)
+        self.motor.command(torque)
 
-    def set_zero(self) -> None:
+    def _off(self) -> None:
+        cancel(self._next)
+        self._next = None
+        self._watchdog.stop()
+        self.stop_braking()
+        self.motor.disable()
+
+    def _starved(self) -> None:
+        self._off()
+
+    def _set_zero(self) -> None:
         """Makes the present position zero."""
-        position, _ = self._encoder.read(self._world.now)
-        self.zero = position if isfinite(position) else self.zero
+        position, _ = self.encoder.read(self.world.now)
+        self._zero = position if isfinite(position) else self._zero
 
-    def motion(self) -> tuple[float, float, float]:
-        """Position [rad], velocity [rad/s] and torque [N m] to report; these frames have no NaN, but zero."""
-        position, velocity = self._encoder.read(self._world.now)
+    def _motion(self) -> tuple[float, float]:
+        """Position [rad] and velocity [rad/s] to report; these frames have no NaN, but zero."""
+        position, velocity = self.encoder.read(self.world.now)
         if not isfinite(position):
             position, velocity = 0.0, 0.0
-        return position - self.zero, velocity, self._motor.torque() if self._motor.enabled else 0.0
+        return position - self._zero, velocity
+
+    def _with_motion(self, data: bytes, wraps: bool = True) -> bytes:
+        """A reply with position, velocity and torque; the position goes on at the other end of its range, or stays."""
+        (position, velocity), end = self._motion(), self._position
+        position = (position + end) % (2 * end) - end if wraps else position
+        torque = self.motor.torque() if self.motor.enabled else 0.0
+        data = written(self.fields.position, data, position, end)
+        data = written(self.fields.velocity, data, velocity, self._velocity)
+        return written(self.fields.torque, data, torque, self._torque * self.torque_table)
 
 
-def number_in(field: Field, data: bytes, largest: float) -> float:
+def _number_in(field: Field, frame: Frame, largest: float) -> float:
     """The number in a field that spans the range from -largest to largest."""
-    return chained(linear(largest, field), field.read(data))
+    return chained(linear(largest, field), bits_in(frame, field))
 
 
 def written(field: Field, data: bytes, number: float, largest: float) -> bytes:

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from hil.codecs import mit as codec
 from hil.drives import damiao
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import Impedance, ImpedanceCommand, number_in, ranges_of, written
-from hil.emulator.node import EmulatedDrive
-from hil.emulator.timers import Watchdog
+from hil.emulator.impedance import ImpedanceCommand, ImpedanceDrive, ranges_of
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 
@@ -78,26 +76,25 @@ class EmulatedRegisters:
 TICK = nanoseconds(damiao.TICK)
 
 
-class Mit(EmulatedDrive):
+class Mit(ImpedanceDrive):
     """An MIT drive.
 
-    Options: `ranges` or `motor`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`; `drive_watchdog`:
-    whether it has a watchdog, with the timeout of the settings. Quirks: `watchdog`: the same; `position_end`: `wrap` or
-    `saturate`, at the end of the position range; `registers`: register of a Damiao -> its value at power-on.
+    Options: those of `ImpedanceDrive`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`;
+    `drive_watchdog`: whether it has a watchdog, with the timeout of the settings. Quirks: `watchdog`: the same;
+    `position_end`: `wrap` or `saturate`, at the end of the position range; `registers`: register of a Damiao -> its
+    value at power-on.
     """
 
+    fields = codec.FIELDS
     usual_code = 2
 
     def set_up(self) -> None:
-        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
+        super().set_up()
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
         self.overheat_code = 0xC if self._status == "damiao" else 1
         self.overvoltage_code = 8 if self._status == "damiao" else 3
-        self._watchdog = Watchdog(self.world, self._starved)
         self._starving = False
-        self.fault = 0
-        self._impedance = Impedance(self.world, self.encoder, self.motor)
         self._registers: EmulatedRegisters | None = None
 
     @staticmethod
@@ -109,8 +106,8 @@ class Mit(EmulatedDrive):
         return frozenset({self.settings.node, damiao.REQUEST} if self._status == "damiao" else {self.settings.node})
 
     def boot(self) -> None:
-        self.fault, self._starving = 0, False
-        self._impedance.restart()
+        super().boot()
+        self._starving = False
         if self._status == "damiao":
             self._boot_registers()
 
@@ -141,15 +138,9 @@ class Mit(EmulatedDrive):
         elif register == damiao.TMAX:
             self._torque, self.torque_table = value, 1.0
 
-    def halt(self) -> None:
-        self._off()
-
     def trip(self, code: int) -> None:
         self.fault = code
         self._off()
-
-    def clear_fault(self) -> None:
-        self.fault = 0
 
     def receive(self, frame: Frame) -> None:
         if not self.station.powered or frame.remote or len(frame.data) != 8:
@@ -168,20 +159,23 @@ class Mit(EmulatedDrive):
         if frame.data.startswith(codec.SPECIAL[: 6 if code == codec.CLEAR_FAULT else 7]) and code in known:
             self._special(code)
         else:
-            self._command(frame.data)
+            self._watchdog.feed()
+            self._follow(frame)
+            if self.motor.enabled:
+                self._regulate()
         self._reply()
 
     def _special(self, code: int) -> None:
         if code == codec.ENABLE and not self.fault and not self.refuses:
             self._starving = False
-            self._impedance.wanted = ImpedanceCommand()
+            self._wanted = ImpedanceCommand()
             self.motor.enable(0.0)
             if timeout := self._timeout():
                 self._watchdog.start(timeout)
         elif code == codec.DISABLE:
             self._off()
         elif code == codec.SET_ZERO:
-            self._impedance.set_zero()
+            self._set_zero()
         elif code == codec.CLEAR_FAULT:
             self.fault, self._starving = 0, False
 
@@ -192,31 +186,14 @@ class Mit(EmulatedDrive):
         watched = self.option("watchdog", self.option("drive_watchdog", False))
         return nanoseconds(self.settings.watchdog) if watched else 0
 
-    def _command(self, data: bytes) -> None:
-        self._watchdog.feed()
-        self._impedance.wanted = ImpedanceCommand(
-            number_in(codec.COMMAND_POSITION, data, self._position),
-            number_in(codec.COMMAND_VELOCITY, data, self._velocity),
-            self._kp * codec.COMMAND_STIFFNESS.read(data) / codec.COMMAND_STIFFNESS.mask,
-            self._kd * codec.COMMAND_DAMPING.read(data) / codec.COMMAND_DAMPING.mask,
-            number_in(codec.COMMAND_TORQUE, data, self._torque * self.torque_table),
-        )
-        if self.motor.enabled:
-            self._impedance.regulate()
-
     def _reply(self) -> None:
-        position, velocity, torque = self._impedance.motion()
-        end, node, hot = self._position, self.settings.node, round(min(127.0, self.temperature()))
-        if self._wraps:
-            position = (position + end) % (2 * end) - end
+        node, hot = self.settings.node, round(min(127.0, self.temperature()))
         data = bytes([node & 0xFF, *bytes(5)])
         if self._status == "cubemars":
             data += bytes([hot & 0xFF, self.fault])
         elif self._status == "damiao":
             data = bytes([node & 0xF | self._damiao() << 4, *bytes(5), *[max(0, hot)] * 2])
-        data = written(codec.POSITION, data, position, end)
-        data = written(codec.VELOCITY, data, velocity, self._velocity)
-        self.send(self._host, written(codec.TORQUE, data, torque, self._torque * self.torque_table))
+        self.send(self._host, self._with_motion(data, self._wraps))
 
     def _damiao(self) -> int:
         if self.fault:
@@ -224,12 +201,6 @@ class Mit(EmulatedDrive):
         if self._starving:
             return codec.DAMIAO_LOST
         return codec.DAMIAO_ENABLED if self.motor.enabled else codec.DAMIAO_DISABLED
-
-    def _off(self) -> None:
-        self._impedance.stop()
-        self._watchdog.stop()
-        self.stop_braking()
-        self.motor.disable()
 
     def _starved(self) -> None:
         self._starving = True

@@ -26,7 +26,6 @@ class Thermal:
     """Load and temperature of a motor, at first those without load.
 
     Args:
-        options: How it warms up.
         limit: Torque whose load is 1 [N m].
     """
 
@@ -73,9 +72,7 @@ class Motor:
         """Starts without torque, with the brake closed if there is one.
 
         Args:
-            plant: The machine.
             index: Number of the actuator.
-            settings: Settings of the drive.
             brake_time: Time that the brake takes to close [ns].
             brake_torque: Torque at which the closed brake slides [torque limit].
             thermal: How it warms up; None: `ThermalOptions()`.

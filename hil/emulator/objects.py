@@ -225,7 +225,6 @@ def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Ke
     Args:
         values: Key -> value of all objects.
         entries: Key -> entry of all objects.
-        key: Object to write.
         value: Value to write.
     """
     index, sub = key

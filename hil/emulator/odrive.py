@@ -40,7 +40,6 @@ class Talk:
         """Prepares the messages of a node.
 
         Args:
-            node: The node.
             heartbeat: Returns the payload of its heartbeat.
             errors: Returns its active errors, and the reason of the last disarming.
         """

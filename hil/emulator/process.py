@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError, close_all
-from hil.bus.identity import answer, hand_time, is_beginning, is_lateness_question, is_question, lateness_answer
+from hil.bus.identity import FREE, LATENESS_QUESTION, QUESTION, START, TAKEN, hand_time, lateness_answer, same
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator
@@ -36,7 +36,6 @@ class Outlet:
     """A bus of python-can with emulated nodes.
 
     Args:
-        world: Time of the nodes.
         bus: Open bus.
 
     Attributes:
@@ -92,18 +91,14 @@ class Outlet:
 
     def deliver(self, frame: Frame) -> None:
         """Delivers a frame to its nodes, and answers a loop that asks for an emulator."""
-        if is_question(frame):
-            self.bus.send(answer(self.asked()))
-            return
-        if is_beginning(frame):
-            self.began()
-            return
-        if is_lateness_question(frame):
-            self.bus.send(lateness_answer(self.lateness()))
-            return
+        if same(frame, QUESTION):
+            return self.bus.send(TAKEN if self.asked() else FREE)
+        if same(frame, START):
+            return self.began()
+        if same(frame, LATENESS_QUESTION):
+            return self.bus.send(lateness_answer(self.lateness()))
         if (duration := hand_time(frame)) is not None:
-            self.guided(duration)
-            return
+            return self.guided(duration)
         number = key(frame)
         failure: Exception | None = None
         for station in self._stations:
@@ -137,7 +132,6 @@ class EmulatorServer:
         Args:
             rig: What is emulated; its faults are those of drives, encoders and actuators.
             buses: Name -> open bus.
-            clock: Clock of the buses.
             tell: Called with a line when a drive switches its torque on or off, or brakes; must not block.
             hand: Time [s] -> motion of a hand that takes so long; None: no hand moves the machine.
 

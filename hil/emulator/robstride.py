@@ -11,9 +11,7 @@ import struct
 from hil.codecs import robstride as codec
 from hil.codecs.robstride import CAN_TIMEOUT, RESET, RUN, RUN_MODE
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import Impedance, ImpedanceCommand, number_in, ranges_of, written
-from hil.emulator.node import EmulatedDrive
-from hil.emulator.timers import Watchdog
+from hil.emulator.impedance import ImpedanceDrive
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
 
@@ -23,21 +21,19 @@ MCU = 0x5256_7354_0000_0000  # upper half of the 64-bit number of the processor
 COMMANDS = codec.MOTION, codec.ENABLE, codec.STOP, codec.SET_ZERO, codec.WRITE  # kinds that get feedback
 
 
-class RobStride(EmulatedDrive):
+class RobStride(ImpedanceDrive):
     """A RobStride motor.
 
-    Options: `ranges` or `motor`. Quirks: `watchdog`: false makes it ignore canTimeout; `bus_voltage` [V] (48);
+    Options: those of `ImpedanceDrive`. Quirks: `watchdog`: false makes it ignore canTimeout; `bus_voltage` [V] (48);
     `parameters`: false hides canTimeout, as old firmware does.
     """
 
+    fields = codec.FIELDS
     usual_code, overheat_code = 2, 4
 
     def set_up(self) -> None:
-        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
-        self._watchdog = Watchdog(self.world, self._off)
-        self._impedance = Impedance(self.world, self.encoder, self.motor)
+        super().set_up()
         self.mode = RESET
-        self.fault = 0
         self._host = int(self.number("host", 0xFD))
         self._values: dict[int, int] = {}
 
@@ -49,21 +45,15 @@ class RobStride(EmulatedDrive):
         return IdFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)
 
     def boot(self) -> None:
-        self.mode, self.fault = RESET, 0
-        self._impedance.restart()
+        super().boot()
+        self.mode = RESET
         self._values = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
         if not self.option("parameters", True):
             del self._values[CAN_TIMEOUT]
 
-    def halt(self) -> None:
-        self._off()
-
     def trip(self, code: int) -> None:
         self.fault |= code & 0x3F
         self._off()
-
-    def clear_fault(self) -> None:
-        self.fault = 0
 
     def receive(self, frame: Frame) -> None:
         if not self.station.powered or frame.remote or len(frame.data) != 8:
@@ -83,7 +73,9 @@ class RobStride(EmulatedDrive):
 
     def _obey(self, kind: int, frame: Frame) -> None:
         if kind == codec.MOTION:
-            self._move(frame.id.to_bytes(4, "big") + frame.data)
+            self._follow(frame)
+            if self.mode == RUN and self._values[RUN_MODE] == 0:
+                self._regulate()
         elif kind == codec.ENABLE:
             if not self.fault and not self.refuses:
                 self.mode = RUN
@@ -94,7 +86,7 @@ class RobStride(EmulatedDrive):
             if frame.data[0] == 1:
                 self.fault = 0
         elif kind == codec.SET_ZERO:
-            self._impedance.set_zero()
+            self._set_zero()
         elif (change := codec.parameter(frame.id, frame.data)) is not None and change.number in self._values:
             self._values[change.number] = change.value & 0xFF if change.number == RUN_MODE else change.value
             self._start_watchdog()
@@ -104,43 +96,24 @@ class RobStride(EmulatedDrive):
         self._watchdog.stop()
         self._watchdog.start(steps * SECOND // codec.TIMEOUT_STEPS)
 
-    def _move(self, whole: bytes) -> None:
-        """Obeys a motion command, given as its id and its payload."""
-        data = whole[4:]
-        self._impedance.wanted = ImpedanceCommand(
-            number_in(codec.POSITION, data, self._position),
-            number_in(codec.VELOCITY, data, self._velocity),
-            self._kp * codec.COMMAND_STIFFNESS.read(data) / codec.COMMAND_STIFFNESS.mask,
-            self._kd * codec.COMMAND_DAMPING.read(data) / codec.COMMAND_DAMPING.mask,
-            number_in(codec.COMMAND_TORQUE._replace(first=1), whole, self._torque * self.torque_table),
-        )
-        if self.mode == RUN and self._values[RUN_MODE] == 0:
-            self._impedance.regulate()
-
     def _report(self) -> None:
-        position, velocity, torque = self._impedance.motion()
-        end, hot = self._position, round(codec.TEMPERATURE_STEP * self.temperature())
-        data = codec.TEMPERATURE.written(bytes(codec.SIZE), min(codec.TEMPERATURE.mask, max(0, hot)))
-        data = written(codec.POSITION, data, (position + end) % (2 * end) - end, end)
-        data = written(codec.VELOCITY, data, velocity, self._velocity)
-        data = written(codec.TORQUE, data, torque, self._torque * self.torque_table)
+        hot = min(codec.TEMPERATURE.mask, max(0, round(codec.TEMPERATURE_STEP * self.temperature())))
+        data = self._with_motion(codec.TEMPERATURE.written(bytes(codec.SIZE), hot))
         faults = self.fault << 16
         self.send(codec.feedback_identifier(self.settings.node, self._host, self.mode) | faults, data)
 
     def _answer(self, frame: Frame) -> None:
         """Answers a read; bit 16 of the id says that there is no such parameter."""
         index = codec.PARAMETER.read(frame.data) & 0xFFFF
-        position, velocity, _ = self._impedance.motion()
+        position, velocity = self._motion()
         measured = {POSITION: position, VELOCITY: velocity, CURRENT: 0.0, codec.BUS_VOLTAGE: self.voltage(48.0)}
         value = _bits(measured[index]) if index in measured else self._values.get(index)
         identity = codec.identifier(codec.READ, (value is None) << 8 | self.settings.node, self._host)
         self.send(identity, codec.write_parameter(index, value or 0))
 
     def _off(self) -> None:
-        self._impedance.stop()
-        self._watchdog.stop()
+        super()._off()
         self.mode = RESET
-        self.motor.disable()
 
 
 def _bits(value: float) -> int:

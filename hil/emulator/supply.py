@@ -30,9 +30,7 @@ class Supply:
     Losses of motors and drives are left out, so that the voltage is no lower than on a real machine.
 
     Args:
-        plant: The machine.
         drives: All drives on it.
-        options: Its properties.
     """
 
     def __init__(

@@ -46,7 +46,6 @@ class Delivery:
         """Delivers a frame now.
 
         Args:
-            frame: The frame.
             sender: Its sender, which does not receive it.
             all_online: Whether all stations are known to be online.
         """

@@ -153,9 +153,6 @@ def classic_problem(settings: SensorSettings) -> str:
 def problems(settings: SensorSettings, period: float) -> list[Problem]:
     """All problems of a node's settings, by field; empty if its driver can be built.
 
-    Args:
-        settings: Settings of the node.
-
     Raises:
         ConfigError: As `node_class`.
     """
@@ -202,9 +199,6 @@ def options_problems(settings: SensorSettings) -> list[Problem]:
 
 def build(settings: SensorSettings, period: float) -> Node:
     """The driver of a node: a `Drive` for the settings of a drive.
-
-    Args:
-        settings: Settings of the node.
 
     Raises:
         ConfigError: The settings do not fit the protocol; the error has all problems.

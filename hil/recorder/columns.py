@@ -20,7 +20,6 @@ class ColumnLayout:
     """Names, units and order of the columns, and the row of a tick.
 
     Args:
-        loop: The closed loop of the law.
         nodes: Drives, in the plant's order, then encoder nodes.
         emulated: Whether there is a simulated plant whose true state is known.
         live: Paths of gains that may change while the loop runs.

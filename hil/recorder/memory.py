@@ -161,7 +161,6 @@ class SharedRings:
 
     Args:
         columns: Number of columns of a row.
-        capacity: Sizes of the rings.
         descriptor: File descriptor of existing memory; None: make new memory.
         writable: Whether to map it for writing; a process that only reads need not.
 

@@ -95,7 +95,6 @@ class FolderWriter:
     """Writes the rings to the run folder; if one file cannot be written, the others still are.
 
     Args:
-        memory: The shared memory.
         settings: What the recorder is started with.
 
     Raises:

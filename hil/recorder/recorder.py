@@ -102,7 +102,6 @@ class Recorder:
         Args:
             bus: Index of its bus, 0 to 254.
             sent: Whether the loop sent it.
-            frame: The frame.
             time: Time at which it was sent or received, on the run's clock [ns].
         """
         size = frame.length if frame.remote else len(frame.data)

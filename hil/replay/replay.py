@@ -56,7 +56,6 @@ def compare_sent(run: Trajectory, folder: str | PathLike[str], drives: Sequence[
     """Compares the law's torques, the torques sent, and the frames.
 
     Args:
-        run: A run on drives.
         folder: Its folder, with `can.blf`.
         drives: Fresh drives as the config makes them.
         buses: Names of the buses, in the order of their numbers.
@@ -312,7 +311,6 @@ class _Law:
     """Evaluates the law as the run did.
 
     Args:
-        loop: Closed loop of the law.
         sampled: Whether the run held its inputs over a period.
         on_drives: Whether it was a run on drives.
         gains: Gains that may have changed; None: no gain could.

@@ -212,11 +212,7 @@ PAUSE = 1_000_000  # [ns] pause before a bus that raises is read again
 
 
 class SwitchOff:
-    """Switches drives off.
-
-    Args:
-        dispatch: Carries frames between buses and drives.
-    """
+    """Switches drives off."""
 
     def __init__(self, dispatch: Dispatch, drives: Sequence[Drive], period: float) -> None:
         self._dispatch, self._drives, self._period = dispatch, drives, nanoseconds(period)

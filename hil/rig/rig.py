@@ -36,8 +36,6 @@ class CanRig(DriveRig):
     """Drives and encoder nodes on CAN.
 
     Args:
-        environment: Buses and clock.
-        dispatch: Carries frames between buses and nodes.
         stage: Last stage; in shadow and in a calibration nothing is commanded.
         evenly: Whether the law gets the positions at the moment when the tick was due. An estimator needs them: it
             takes the time between ticks as the period, but when all samples have arrived varies with the bus.

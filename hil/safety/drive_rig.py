@@ -61,7 +61,6 @@ class DriveRig(Rig):
         """Reports the condition of nodes and buses.
 
         Args:
-            monitor: Receives the events.
             now: Beginning of the tick [ns].
             ages: Age of each node's sample [s]; 0 as long as none is expected.
             working: Whether every drive that is in the loop should be enabled.

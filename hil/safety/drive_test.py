@@ -24,10 +24,8 @@ class DriveTest:
 
     Args:
         plan: What it depends on.
-        rig: The drives.
         monitor: Receives what it finds.
         limits: Confined to low torque until the test is over.
-        pose: Holds the machine.
     """
 
     def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, limits: Limits, pose: PoseHold) -> None:
@@ -99,7 +97,6 @@ class DriveTest:
         """Torques that bring a machine back that a drive has driven: it has hardly moved.
 
         Args:
-            reading: State of the machine.
             since: Time since the drive was found [s].
         """
         if since >= CATCH * self._period:

@@ -24,7 +24,6 @@ class Monitor:
     """Watches nodes, buses and the loop itself.
 
     Args:
-        bounds: Limits beyond which an event is reported.
         rules: What is judged at every tick, in order.
     """
 
@@ -69,7 +68,6 @@ class Monitor:
 
         Args:
             measured: Numbers of each node, in the order of `Measured`.
-            phase: Present phase.
         """
         beyond, spent = self._beyond, []
         for i, rule in enumerate(self.rules):

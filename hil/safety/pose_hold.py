@@ -109,7 +109,6 @@ class PoseHold:
         inertia that they see while it moves freely.
 
         Args:
-            reading: State of the machine.
             sound: Whether the measurement of each drive, then of each encoder, may be used.
             driven: Whether each drive makes the torque that it is sent.
             sent: Torques of the last tick.
@@ -161,7 +160,6 @@ class PoseHold:
         """Torques that hold the pose.
 
         Args:
-            reading: State of the machine.
             learn: Whether the integral runs: not while brakes are still closed.
             motion: Displacements from the pose, and speeds, that other torques cause on purpose; None: none.
         """

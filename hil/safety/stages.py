@@ -51,10 +51,8 @@ class Stages:
     """Decides at every tick which torques are sent.
 
     Args:
-        rig: Drives to enable and disable.
         monitor: Receives events; its worst reaction decides.
         limits: Last limits before a torque is sent.
-        plan: Stages and times.
     """
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:

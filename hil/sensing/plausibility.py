@@ -47,7 +47,6 @@ def judge(
     """Accepts a sample, or rejects it.
 
     Args:
-        channel: The channel.
         unit: Unit of its displacement.
         memory: Its state before the sample.
         sample: Newest sample; the same as last time if none has come.

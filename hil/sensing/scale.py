@@ -38,11 +38,9 @@ def compare(
     """Adds an accepted sample.
 
     Args:
-        channel: The channel.
         unit: Unit of its displacement.
         memory: Its state before the sample.
         last: The accepted sample before; None: there is none.
-        sample: The sample.
 
     Returns:
         The new state, and what is wrong (empty: nothing).

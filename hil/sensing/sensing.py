@@ -163,11 +163,7 @@ class Sensing:
         self.begin(start, 0)
 
     def begin(self, start: State, now: int) -> None:
-        """Starts again from a pose.
-
-        Args:
-            start: State of the machine.
-        """
+        """Starts again from a pose."""
         m = len(self.displacements.channels)
         self._redundancy = Redundancy(self.displacements, self.residual_tolerance)
         self._memories, self._scales = [AxisMemory()] * m, [ScaleMemory()] * m

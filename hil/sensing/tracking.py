@@ -208,7 +208,6 @@ class TrackingMonitor:
     """Checks the motion, window by window.
 
     Args:
-        observer: Disturbance observer of the model.
         drives: Channels of the drives, in the order of the actuators.
         limits: Torque limits, shape (m,) [actuator units].
         share: Allowed disturbance as a share of the torque limits.

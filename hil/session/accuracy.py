@@ -48,7 +48,6 @@ def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float
     """Task row -> largest error that the loop itself can cause, in the row's unit; NaN for a row without correction.
 
     Args:
-        setup: The run's setup.
         trajectory: The recorded run; rows before the task began do not count.
     """
     law, model = setup.loop.system.law, setup.loop.system.model

@@ -28,9 +28,6 @@ class Logbook:
 
     Args:
         setup: Closed loop of the law, gains that may change, nodes and period.
-        stages: Decides which torques are sent.
-        table: Columns of a row.
-        recording: Receives the rows.
         emulated: Whether the rows hold the true state of a simulated plant.
     """
 

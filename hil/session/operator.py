@@ -27,10 +27,7 @@ class OperatorLink:
 
     Args:
         setup: Gains that may change.
-        controller: Takes the changed law.
         rig: Its bring-up is cancelled by the request to stop.
-        stages: Takes the request to stop.
-        reporter: Receives events.
         lockstep: Whether time is virtual.
         signals: Signals that request the stop, already handled; None: they are handled during `listen`.
     """

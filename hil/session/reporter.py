@@ -32,7 +32,6 @@ class Reporter:
     """Reports events to the monitor, and passes on those that it records.
 
     Args:
-        monitor: Counts events and keeps the recorded ones.
         recorder: Writes the run folder.
     """
 
@@ -104,7 +103,6 @@ class OutlierReports:
 
     Args:
         loop: The closed loop of the law; without an estimator there is nothing to report.
-        reporter: Gets the events.
     """
 
     def __init__(self, loop: Loop, reporter: Reporter) -> None:
@@ -139,7 +137,6 @@ class MissedTicks:
     """Counts the ticks of the last stage in which a required task is infeasible and violated.
 
     Args:
-        loop: The closed loop of the law.
         band: Violations below this count as met [units of the row].
     """
 
@@ -222,7 +219,6 @@ def timing_figures(timing: TickStatistics, parts: Mapping[str, Distribution], cp
     """Lateness and durations of the ticks [s].
 
     Args:
-        timing: Lateness and sample ages.
         parts: Part of a tick -> its durations.
         cpu_time: CPU time per tick [s]; None: not measured, as in virtual time.
     """

@@ -75,7 +75,6 @@ class HilRun:
     """One run. The constructor prepares it: nothing is sent before `run`.
 
     Args:
-        environment: Buses and clock.
         stage: Last stage.
         duration: Time in the last stage [s]; None: that of the config.
         out: Run folder; None: the run is kept in memory, in virtual time only.

@@ -15,7 +15,7 @@ from hil.assembly.falling import refuse_fall, states_within_limits
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.bus import Bus, BusError, close_all
-from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness, hand
+from hil.bus.identity import START, answers_as_emulator, emulator_lateness, hand
 from hil.bus.load import BusRates
 from hil.bus.open import is_loopback, open_bus
 from hil.loop import WallClock
@@ -295,7 +295,7 @@ def _on_buses(setup: RigSetup, request: Request) -> Environment:
     if not emulated:
         return Environment(buses, clock, emulated, lockstep=False)
     return Environment(
-        buses, clock, emulated, lockstep=False, engaged=partial(first.send, beginning()),
+        buses, clock, emulated, lockstep=False, engaged=partial(first.send, START),
         emulator_lateness=partial(emulator_lateness, first, clock, LATENESS_TIME),
-        guided=lambda duration: first.send(beginning()),
+        guided=lambda duration: first.send(START),
     )  # fmt: skip

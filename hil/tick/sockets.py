@@ -160,9 +160,7 @@ class TickLog:
     """A `tick_log` of `c/log.h` with its arrays.
 
     Args:
-        table: Columns of a row.
         values: The log part of a row, on the arrays of the table.
-        entry: Its call in C.
         stage: Number of the stage in which ticks are done in C.
         timing: Gets the durations.
         parts: Durations of `read`, `law` and `write`.
@@ -229,8 +227,6 @@ class Stretch:
     """A `tick_stretch` of `c/stretch.h` with its arrays.
 
     Args:
-        sockets: The buses.
-        log: Row and durations of a tick.
         rings: Rings of rows and of frames.
         feeds: What feeds the watchdog of each.
         period: Period of the ticks [ns].

@@ -97,11 +97,7 @@ def _machine(plant: PickledPlant | None, frames: Sequence[str], shapes: Sequence
 
 
 class Operator:
-    """The requests that viewers can send.
-
-    Args:
-        settings: Settings of the process.
-    """
+    """The requests that viewers can send."""
 
     def __init__(self, settings: PageSettings) -> None:
         self._requests = Requests(len(settings.gains), settings.requests)

@@ -124,7 +124,6 @@ class PageServer(ThreadingHTTPServer):
 
     Args:
         token: Secret part of the address.
-        broadcast: Pictures and events.
         act: Performs a viewer's action.
 
     Raises:

@@ -35,7 +35,6 @@ class LivePage:
         rates: Name of a bus -> its bit rates, in the order of the buses.
         gains: Path of a gain that may change -> its bounds.
         about: Further constant values for the page.
-        plant: The plant to be drawn.
 
     Raises:
         RigError: The process cannot be started; nothing was sent to the drives.

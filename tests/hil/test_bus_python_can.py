@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
-from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulator, is_question, question
+from hil.bus.identity import FREE, PAYLOAD, QUESTION, REPLY, REQUEST, answers_as_emulator, same
 from hil.bus.open import open_bus
 from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
@@ -337,9 +337,9 @@ class Emulator(WallClock):
 
     def now(self) -> int:
         while (frame := self._bus.receive(0)) is not None:
-            if is_question(frame):
+            if same(frame, QUESTION):
                 self._bus.send(Frame(0x123))
-                self._bus.send(answer(busy=False))
+                self._bus.send(FREE)
         return super().now()
 
 
@@ -354,11 +354,11 @@ def test_an_emulator_is_recognised_by_its_answer(keys: Keys) -> None:
 
 
 def test_only_the_exact_question_counts_as_one() -> None:
-    assert is_question(question())
-    assert not is_question(Frame(REQUEST, PAYLOAD[:7] + b"\xff", extended=True))
-    assert not is_question(Frame(REQUEST, remote=True, extended=True))
-    assert not is_question(Frame(REQUEST & 0x7FF, PAYLOAD))
-    assert answer(busy=False) == Frame(REPLY, PAYLOAD, extended=True)
+    assert same(QUESTION, QUESTION)
+    assert not same(Frame(REQUEST, PAYLOAD[:7] + b"\xff", extended=True), QUESTION)
+    assert not same(Frame(REQUEST, remote=True, extended=True), QUESTION)
+    assert not same(Frame(REQUEST & 0x7FF, PAYLOAD), QUESTION)
+    assert Frame(REPLY, PAYLOAD, extended=True) == FREE
 
 
 def message(frame: Frame, timestamp: float = 0.0, dlc: int | None = None) -> can.Message:

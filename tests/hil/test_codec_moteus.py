@@ -222,7 +222,7 @@ def test_text_of_the_console_is_cut_out_of_its_frame() -> None:
 
 def test_a_payload_is_filled_to_a_length_of_can_fd() -> None:
     assert [len(codec.padded(bytes(n))) for n in (0, 7, 8, 9, 21, 33, 49, 64)] == [0, 7, 8, 12, 24, 48, 64, 64]
-    with pytest.raises(ValueError, match="65 bytes"):
+    with pytest.raises(ValueError, match="at most 64 bytes, not 65"):
         codec.padded(bytes(65))
 
 

@@ -15,7 +15,7 @@ from interfaces import EACH, keys_of
 from odrive_database import odrive_database
 
 from hil.bus import BusError
-from hil.bus.identity import answers_as_emulator, beginning, emulator_lateness
+from hil.bus.identity import START, answers_as_emulator, emulator_lateness
 from hil.bus.identity import hand as hand_frame
 from hil.bus.open import open_bus
 from hil.codecs.cia402 import Cia402State
@@ -105,7 +105,7 @@ def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -
             with pytest.raises(BusError, match="bus main: another loop has the emulated drives"):
                 answers_as_emulator(bus, clock, 5.0)
             assert server.emulator is first
-            bus.send(beginning())
+            bus.send(START)
             _wait(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
             time.sleep(2.0 * QUIET / SECOND)
         bus.close()
@@ -126,7 +126,7 @@ def test_it_says_how_late_it_was_and_its_hand_moves_the_machine_from_the_beginni
             assert late is not None
             assert 0.04 < late < 1.0
             assert server.emulator.plant.state(server.emulator.world.now)[0][0] == 0.5
-            bus.send(beginning())
+            bus.send(START)
             time.sleep(0.5)
             assert server.emulator.plant.state(server.emulator.world.now)[0][0] == pytest.approx(0.8)
         finally:

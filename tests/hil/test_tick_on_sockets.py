@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
-from hil.bus.identity import beginning
+from hil.bus.identity import START
 from hil.bus.python_can import PythonCanBus
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Tick, WallClock
@@ -192,7 +192,7 @@ def run_on_sockets(
     config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c", **hil))
     setup = load(config, sets)
     with on_pair(setup, config) as environment:
-        engaged = partial(environment.buses["main"].send, beginning())
+        engaged = partial(environment.buses["main"].send, START)
         run = kind(setup, replace(environment, engaged=engaged), Stage.FULL, duration, folder, {})
         with prepare():
             return run, run.run(lambda event: None)
