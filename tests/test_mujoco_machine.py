@@ -7,7 +7,7 @@ import pytest
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
-from hil.emulator.actuator import ActuatorOptions
+from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.plant import SimulatedPlant
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot

@@ -11,12 +11,12 @@ from hil.assembly.setup import RigSetup
 from hil.bus import Bus
 from hil.bus.load import BusRates
 from hil.calibration.hand import Motion, hand_motion
-from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.fault_script import read_faults
 from hil.emulator.faults import Fault
+from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.motor import ThermalOptions
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import SupplyOptions

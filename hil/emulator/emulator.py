@@ -8,18 +8,17 @@ import numpy as np
 
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.actuator import ActuatorOptions
-from hil.emulator.bus import EmulatedBus
 from hil.emulator.commands import WAITING, CommandObserver
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.faults import Fault, schedule
+from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Motor, ThermalOptions
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.supply import Supply, SupplyOptions
 from hil.emulator.twins import Twin
-from hil.emulator.wire import EmulatedWire
+from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, NamedTuple, Protocol
 
-from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, HostFaults, Loss, Selection
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
-from hil.emulator.wire import EmulatedWire
+from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
 from hil.loop.virtual_time import World

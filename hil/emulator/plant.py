@@ -12,9 +12,8 @@ from math import inf, isfinite
 
 import numpy as np
 
-from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.contacts import Contacts, Loads, TrueDisplacements
-from hil.emulator.held_step import TOGETHER, HeldStep, MachineStep, open_loop
+from hil.emulator.held_step import TOGETHER, Actuator, ActuatorOptions, HeldStep, MachineStep, open_loop
 from hil.loop.clock import SECOND
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System

@@ -147,6 +147,8 @@ class TickLoop:
                 if done and begun is None:
                     skipped = max(0, (clock.now() - deadline) // period)
                     deadline += skipped * period
+                    if not skipped:
+                        continue
             if begun is None:
                 clock.sleep_until(deadline)
             began = clock.now() if begun is None else begun

@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import signal
 import subprocess
+import sys
 import time as wall
 from collections.abc import Mapping
-from multiprocessing.connection import Pipe
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 
 from hil.frame import Frame
-from hil.recorder.child import start_child
 from hil.recorder.files import as_entry, encode
 from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns, unpacked
 from hil.recorder.process import RecorderSettings, failed
@@ -22,6 +23,35 @@ from servoctl.run_folder import ended_by, load_run, say_end
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.types import Array
+
+PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from {} import main; main(int(sys.argv[1]))"
+"""Program of a child. Unlike multiprocessing, it does not import the user's script."""
+
+IGNORED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
+"""Ctrl-C, Ctrl-Z and the end of the terminal reach all processes; the loop stops the machine, then its children."""
+
+
+def start_child(module: str, there: Connection, *descriptors: int) -> "subprocess.Popen[bytes]":
+    """A process that calls `main(descriptor)` of a module and ignores the signals of the terminal.
+
+    Args:
+        module: Name of the module.
+        there: Its end of a pipe, whose file descriptor `main` gets; closed here.
+        descriptors: Further file descriptors that it inherits.
+
+    Raises:
+        OSError: The system starts no process.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # a child inherits the mask
+    try:
+        with there:
+            return subprocess.Popen(
+                [sys.executable, "-c", PROGRAM.format(module), str(there.fileno()), *sys.path],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(there.fileno(), *descriptors),
+            )  # fmt: skip
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 PATIENCE = 0.001  # [s] time between two attempts to find room, in a run that must lose nothing
 

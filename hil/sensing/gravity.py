@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hil.sensing.state_function import StateFunction
+from hil.sensing.prediction import StateFunction
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError

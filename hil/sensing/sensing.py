@@ -16,8 +16,7 @@ from hil.drives.base import Sample
 from hil.loop.clock import SECOND
 from hil.loop.tick import Implausibility
 from hil.sensing.channels import Channel, Displacements
-from hil.sensing.coordinates import CoordinateEstimate, Coordinates
-from hil.sensing.observability import require_observability
+from hil.sensing.coordinates import CoordinateEstimate, Coordinates, require_observability
 from hil.sensing.plausibility import AxisMemory, Redundancy, judge
 from hil.sensing.prediction import Prediction
 from hil.sensing.scale import ScaleMemory, compare

@@ -48,7 +48,7 @@ from hil.sensing.arrival import (
     arrivals,
 )
 from hil.sensing.channels import Channel
-from hil.sensing.state_function import StateFunction
+from hil.sensing.prediction import StateFunction
 from servoctl.engine.kernel import BufferedCall
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.mechanics.model import Model

@@ -25,7 +25,7 @@ from hil.assembly.setup import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
-from hil.sensing.state_function import StateFunction
+from hil.sensing.prediction import StateFunction
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble

@@ -265,10 +265,12 @@ class HilRun:
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
         rig, most, live_gains = self.rig, 1 + -number % CHECK_EVERY, self.setup.live_gains
+        if rig.stretch is None:
+            return Ahead()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
-        if rig.stretch is None or most < 2 or self.monitor.clamps or live_gains.moving or self._outliers.going:
-            return Ahead()
+        if self.monitor.clamps or live_gains.moving or self._outliers.going:  # Python looks at each tick
+            most = 1
         ahead = rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
         if ahead.ticks:
             last = rig.stretch.last(number + ahead.ticks - 1)

@@ -96,16 +96,15 @@ class TickRig(CanRig):
         if self._left is not None:
             self._due = due
             return self._finish(self._began + wait)
-        if not self._goes_in_c():
+        if self.sockets is not None and self._loaded:  # `go_ahead` did not do this tick
+            self._store()
+        if self.sockets is not None or not self._goes_in_c():
             return super().read(due, wait)
         self._began = self._now()
         self._due = self._arrays["due"][0] = due
-        deadline = self._began + wait
         if self._truth is not None:
             self.true = self._truth()
-        if self.sockets is not None:
-            return self._read_sockets(self.sockets, deadline)
-        return self._read_frames(deadline)
+        return self._read_frames(self._began + wait)
 
     @property
     def feeds(self) -> list[tuple[Feeds, ...]] | None:
@@ -123,7 +122,7 @@ class TickRig(CanRig):
             live: Values of the gains that may change.
         """
         stretch, stages = self.stretch, self._stages
-        if stretch is None or self.sockets is None or not (self._loaded and stages.ordinary and self._dispatch.healthy):
+        if stretch is None or self.sockets is None or not self._goes_in_c():
             return Ahead()
         end = stretch.run(most, deadline, nanoseconds(stages.next_task_time), live)
         ticks, last = stretch.struct.ticks, stretch.struct.last
@@ -142,7 +141,12 @@ class TickRig(CanRig):
         """The rest of a read in a tick that C has begun and given back."""
         end, self._left = self._left, None
         assert self.sockets is not None
-        return self._read_again(self.sockets, deadline) if end == READ else self._reading()
+        if end == READ:
+            return self._read_again(self.sockets, deadline)
+        reading = self._reading()
+        self._count()
+        self._store()
+        return reading
 
     @property
     def clamped(self) -> list[bool]:
@@ -153,14 +157,6 @@ class TickRig(CanRig):
     def _fail(self, sockets: TickSockets) -> None:
         for number, error in sockets.failures():
             self._dispatch.failed(self._names[number], error)
-
-    def _read_sockets(self, sockets: TickSockets, deadline: int) -> Reading:
-        """A read in which C sends and receives."""
-        if sockets.read(self._began, deadline):
-            self._record(sockets.records)
-            self._dispatch.unknown += sockets.unknown
-            return self._reading()
-        return self._read_again(sockets, deadline)
 
     def _read_again(self, sockets: TickSockets, deadline: int) -> Reading:
         """A read that C gave back, from the frames that C has received."""
@@ -269,7 +265,7 @@ class TickRig(CanRig):
         if tick.skipped or not (stages.ordinary and self._dispatch.healthy):
             self._store()
             return None
-        if not self._decides(tick.elapsed / SECOND, stages.next_task_time):
+        if self._functions.tick_decide(self._tick, self._now(), tick.elapsed / SECOND, stages.next_task_time):
             self._count()
             self._store()
             return None
@@ -279,24 +275,11 @@ class TickRig(CanRig):
         torques: Array = self._arrays["torques"].copy()
         return torques
 
-    def _decides(self, elapsed: float, task_time: float) -> bool:
-        """Law and limits in C, which also sends the torques where it has the sockets; False: it gives the tick back."""
-        if self.sockets is not None:
-            return self.sockets.write(elapsed, task_time)
-        answer: int = self._functions.tick_decide(self._tick, self._now(), elapsed, task_time)
-        return answer == 0
-
     def write(self, command: Array) -> None:
         if not self.decided:
             super().write(command)
             return
         self._command = self._arrays["carried"].copy()
-        if self.sockets is not None:
-            self._written = int(self._arrays["written"][0])
-            self._record(self.sockets.records)
-            self._fail(self.sockets)
-            self._dispatch.keep_alive()
-            return
         send = self._dispatch.send
         self._written = self._arrays["written"][0] = self._now()
         for bus, like, encoded in self._encoded:

@@ -94,21 +94,6 @@ class TickSockets:
             bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
             place.sent = place.received = place.invalid = 0
 
-    def read(self, began: int, deadline: int) -> bool:
-        """SYNC, samples and state of the machine; False: the tick is given back."""
-        answer: int = self._machine.functions.sockets_read(self._machine.tick, self.struct, began, deadline)
-        return answer == 0
-
-    def write(self, elapsed: float, task_time: float) -> bool:
-        """Law, limits and torques; False: the tick is given back."""
-        answer: int = self._machine.functions.sockets_write(self._machine.tick, self.struct, elapsed, task_time)
-        return answer == 0
-
-    @property
-    def unknown(self) -> int:
-        """Number of frames of the last read with an id of no node."""
-        return int(self.struct.unknown)
-
     @property
     def records(self) -> memoryview:
         """The frames of the last read or write as the recorder has them."""

@@ -14,7 +14,7 @@ from typing import Any, Self
 from hil.bus.load import BusRates
 from hil.loop import SECOND
 from hil.recorder import Recorder
-from hil.recorder.child import start_child
+from hil.recorder.recorder import start_child
 from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
 from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError

@@ -13,13 +13,13 @@ from canopen.objectdictionary import ObjectDictionary, ODVariable
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
-from hil.emulator.actuator import ActuatorOptions
-from hil.emulator.bus import EmulatedBus
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.fault_script import read_faults
+from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.process import EmulatorServer
 from hil.emulator.twins import Target, targets
+from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
 from hil.protocols.registry import build, twins
 from servoctl.assembly.make import make_system

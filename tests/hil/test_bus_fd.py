@@ -10,10 +10,9 @@ from interfaces import EACH, keys_of
 from hil.bus import BusError, socketcan
 from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits
 from hil.bus.open import open_bus
-from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.wire import EmulatedWire
+from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame, fd_size
 from hil.loop.clock import SECOND, WallClock
 from hil.loop.virtual_time import World

@@ -81,14 +81,14 @@ def enable(host: Bench, thousandths: int = 0) -> None:
 # By hand from the table of controlwords (bits 7, 3, 2, 1, 0) and the transitions that each names.
 ROWS = [
     # pattern of bits 7, 3, 2, 1, 0; transitions: from -> to
-    ("0x110", {"SWITCH_ON_DISABLED": "READY_TO_SWITCH_ON", "SWITCHED_ON": "READY_TO_SWITCH_ON",
-               "OPERATION_ENABLED": "READY_TO_SWITCH_ON"}),
-    ("00111", {"READY_TO_SWITCH_ON": "SWITCHED_ON", "OPERATION_ENABLED": "SWITCHED_ON"}),
-    ("01111", {"SWITCHED_ON": "OPERATION_ENABLED", "READY_TO_SWITCH_ON": "OPERATION_ENABLED"}),
-    ("0x01x", {"OPERATION_ENABLED": "QUICK_STOP_ACTIVE", "READY_TO_SWITCH_ON": "SWITCH_ON_DISABLED",
+    ("0x110", {"SWITCH_ON_DISABLED": "READY", "SWITCHED_ON": "READY",
+               "ENABLED": "READY"}),
+    ("00111", {"READY": "SWITCHED_ON", "ENABLED": "SWITCHED_ON"}),
+    ("01111", {"SWITCHED_ON": "ENABLED", "READY": "ENABLED"}),
+    ("0x01x", {"ENABLED": "QUICK_STOP", "READY": "SWITCH_ON_DISABLED",
                "SWITCHED_ON": "SWITCH_ON_DISABLED"}),
-    ("0xx0x", {"READY_TO_SWITCH_ON": "SWITCH_ON_DISABLED", "OPERATION_ENABLED": "SWITCH_ON_DISABLED",
-               "SWITCHED_ON": "SWITCH_ON_DISABLED", "QUICK_STOP_ACTIVE": "SWITCH_ON_DISABLED"}),
+    ("0xx0x", {"READY": "SWITCH_ON_DISABLED", "ENABLED": "SWITCH_ON_DISABLED",
+               "SWITCHED_ON": "SWITCH_ON_DISABLED", "QUICK_STOP": "SWITCH_ON_DISABLED"}),
 ]  # fmt: skip
 
 
@@ -115,8 +115,8 @@ def test_every_controlword_follows_the_table_of_transitions(state: Cia402State, 
 
 @pytest.mark.parametrize(
     ("state", "mask", "value"),
-    [("SWITCH_ON_DISABLED", 0x4F, 0x40), ("READY_TO_SWITCH_ON", 0x6F, 0x21), ("SWITCHED_ON", 0x6F, 0x23),
-     ("OPERATION_ENABLED", 0x6F, 0x27), ("QUICK_STOP_ACTIVE", 0x6F, 0x07), ("FAULT_REACTION_ACTIVE", 0x4F, 0x0F),
+    [("SWITCH_ON_DISABLED", 0x4F, 0x40), ("READY", 0x6F, 0x21), ("SWITCHED_ON", 0x6F, 0x23),
+     ("ENABLED", 0x6F, 0x27), ("QUICK_STOP", 0x6F, 0x07), ("FAULT_REACTION", 0x4F, 0x0F),
      ("FAULT", 0x4F, 0x08), ("NOT_READY", 0x4F, 0x00)],
 )  # fmt: skip
 def test_states_show_in_the_statusword_as_the_standard_decodes_them(state: str, mask: int, value: int) -> None:
@@ -327,7 +327,7 @@ def test_a_fault_resets_on_the_edge_only_and_some_drives_need_a_communication_re
             assert drive_of(host).state is Cia402State.SWITCH_ON_DISABLED
 
 
-@pytest.mark.parametrize(("option", "end"), [(2, "SWITCH_ON_DISABLED"), (6, "QUICK_STOP_ACTIVE")])
+@pytest.mark.parametrize(("option", "end"), [(2, "SWITCH_ON_DISABLED"), (6, "QUICK_STOP")])
 def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)

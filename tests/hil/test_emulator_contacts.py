@@ -7,7 +7,7 @@ from rigs import RACK, RIGS, lift, play
 
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
-from hil.emulator.actuator import ActuatorOptions
+from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from servoctl.errors import ConfigError

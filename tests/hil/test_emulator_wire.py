@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from hil.bus import Bus, BusError, Link
 from hil.bus.load import BusRates, frame_bits
-from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.wire import EmulatedWire
+from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import Frame
 from hil.loop.virtual_time import VirtualClock, World
 

@@ -14,8 +14,7 @@ from hil.assembly.prepare import load
 from hil.bus.base import PATIENCE, QUEUE, BusError, Link
 from hil.bus.load import BusRates
 from hil.bus.python_can import PythonCanBus
-from hil.emulator.bus import EmulatedBus
-from hil.emulator.wire import EmulatedWire
+from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import Frame
 from hil.loop import VirtualClock
 from hil.loop.virtual_time import World

@@ -10,8 +10,7 @@ from scipy.linalg import null_space
 
 import servoctl as sc
 from hil.sensing.channels import Channel, Displacements
-from hil.sensing.coordinates import CoordinateEstimate, Coordinates
-from hil.sensing.observability import require_observability
+from hil.sensing.coordinates import CoordinateEstimate, Coordinates, require_observability
 from hil.sensing.plausibility import Redundancy
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm

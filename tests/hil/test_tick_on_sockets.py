@@ -138,15 +138,9 @@ class Checked(HilRun):
         super().__init__(*args)
         rig = self.rig
         assert rig.sockets is not None and rig.machine is not None
-        self.stretch, rig.stretch = rig.stretch, None  # one tick at a time at first
-        self.machine, self.sockets, self.checked = rig.machine, rig.sockets, 0
-        self._read, self._write = rig.sockets.read, rig.sockets.write
-        rig.sockets.read, rig.sockets.write = self._reads, self._writes  # type: ignore[method-assign]
-
-    def _done(self, tick: Tick) -> None:
-        super()._done(tick)
-        if self.checked == 40:
-            self.rig.stretch = self.stretch
+        assert rig.stretch is not None
+        self.machine, self.checked, self._run = rig.machine, 0, rig.stretch.run
+        rig.stretch.run = self._checks  # type: ignore[method-assign]
 
     def _state(self) -> list[bytes]:
         tick, ffi = self.machine.tick, self.machine.ffi
@@ -160,29 +154,35 @@ class Checked(HilRun):
         for (start, size), each in zip(self._parts, state, strict=True):
             self.machine.ffi.memmove(start, each, size)
 
-    def _reads(self, began: int, deadline: int) -> bool:
-        self._before = self._state()
-        in_order = self._read(began, deadline)
-        records = bytes(self.sockets.records)
-        each = [records[i : i + FRAME.size] for i in range(0, len(records), FRAME.size)]
-        self._frames = b"".join(record for record in each if not record[13] & SENT)
-        return in_order
+    def _checks(self, most: int, deadline: int, task_time: int, live: Any) -> int:
+        """The first ticks one at a time."""
+        if self.checked == 40:
+            return self._run(most, deadline, task_time, live)
+        _, frames = self.recorder.rings
+        before, first = self._state(), frames.head
+        end = self._run(1, deadline, task_time, live)
+        if self.rig.stretch.struct.ticks:
+            self._again(before, first, task_time / SECOND)
+        return end
 
-    def _writes(self, elapsed: float, task_time: float) -> bool:
-        in_order, times, ffi = self._write(elapsed, task_time), self.machine.arrays, self.machine.ffi
-        if in_order:
-            after, written = self._state(), int(times["written"][0])
-            moments = int(times["began"][0]), int(times["now"][0]), int(times["limits_time"][0])
-            self._restore(self._before)
-            frames = ffi.from_buffer("tick_frame[]", self._frames)
-            count = len(self._frames) // FRAME.size
-            assert not self.machine.functions.tick_frames(
-                self.machine.tick, frames, count, *moments, elapsed, task_time
-            ), self.machine.trouble
-            times["written"][0] = written
-            assert self._state() == after
-            self.checked += 1
-        return in_order
+    def _again(self, before: list[bytes], first: int, task_time: float) -> None:
+        """Does the last tick once more, from the frames that were recorded from the first one on."""
+        _, ring = self.recorder.rings
+        slots = [index % ring.capacity * ring.size for index in range(first, ring.head)]
+        records = [bytes(ring.slots[slot : slot + ring.size]) for slot in slots]
+        received = b"".join(record for record in records if not record[13] & SENT)
+        machine, times = self.machine, self.machine.arrays
+        after, due, written = self._state(), int(times["due"][0]), int(times["written"][0])
+        moments = int(times["began"][0]), int(times["now"][0]), int(times["limits_time"][0])
+        self._restore(before)
+        times["due"][0] = due
+        frames, count = machine.ffi.from_buffer("tick_frame[]", received), len(received) // FRAME.size
+        elapsed = self.rig.stretch.struct.period / SECOND
+        answer = machine.functions.tick_frames(machine.tick, frames, count, *moments, elapsed, task_time)
+        assert not answer, machine.trouble
+        times["written"][0] = written
+        assert self._state() == after
+        self.checked += 1
 
 
 def run_on_sockets(

@@ -254,7 +254,7 @@ static int exchange(tick *k, tick_sockets *s, long long deadline)
 
 /* Sends SYNC, receives the samples and computes the state of the machine. Given back, the state is as before, and
    Python delivers the frames. */
-int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline)
+static int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline)
 {
   s->count = s->failed = s->unknown = 0;
   tick_begin(k, began);
@@ -272,7 +272,7 @@ int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline)
 }
 
 /* Decides and sends the torques. */
-int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_time)
+static int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_time)
 {
   s->count = s->failed = 0;
   if (tick_decide(k, sockets_now(s), elapsed, task_time)) return GIVEN_BACK;

@@ -20,7 +20,5 @@ typedef struct {
 } tick_sockets;
 
 long long sockets_now(const tick_sockets *s);
-int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline);
-int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_time);
 int sockets_take(tick *k, tick_sockets *s, int number);
 int sockets_send(tick_sockets *s, const tick_frame *frames, int count);
