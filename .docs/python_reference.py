@@ -1,4 +1,4 @@
-"""The Python reference: names in groups, each with a signature, its types and its docstring; an example per group."""
+"""The Python reference: names in groups, each with a signature, its types, its docstring and an example."""
 
 import ast
 import inspect
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).with_name("python_examples.md")
-"""One part for each group: what it is for, and an example; a test runs the examples."""
+"""One part for each group: what it is for, and examples of its names; a test runs them."""
 
 SERIAL = ("PlanarChain",)
 """Names of `servoctl.mechanics.serial` in the reference."""
@@ -65,9 +65,9 @@ def written() -> str:
 
 
 def examples() -> dict[str, str]:
-    """Group -> the Markdown of its introduction and example."""
-    sections = re.split(r"^## (.+)\n", EXAMPLES.read_text(), flags=re.MULTILINE)[1:]
-    return {group: text.strip() for group, text in zip(sections[::2], sections[1::2], strict=True)}
+    """Group or name -> the Markdown of its example, which for a group follows an introduction."""
+    sections = re.split(r"^###? (.+)\n", EXAMPLES.read_text(), flags=re.MULTILINE)[1:]
+    return {title: text.strip() for title, text in zip(sections[::2], sections[1::2], strict=True)}
 
 
 def _entry(name: str) -> Iterator[str]:
@@ -78,6 +78,7 @@ def _entry(name: str) -> Iterator[str]:
     yield f"### `{'servoctl.mechanics.serial' if name in SERIAL else 'sc'}.{name}`"
     yield signature(name, thing)
     yield _docstring(thing)
+    yield examples().get(name, "")
     if name in METHODS:
         methods = vars(thing) if name in WRITTEN else sorted(vars(thing))
         for method in methods:

@@ -24,7 +24,7 @@ ENTRIES = [
         "distance: [a, b], at_least: 1",
         "bounds.b.distance: needs plant.robot or plant.robots (for a class, give cle",
     ),
-    ("reaction: cable, at_most: 0", "bounds.b.reaction: there is no passive row 'cable'"),
+    ("reaction: cable, at_most: 0", "bounds.b.reaction: there is no mechanism row 'cable'"),
     ("reaction: cable", "bounds.b: no limit (give at_least or at_most)"),
     ("reaction: cable, at_most: 0, at_least: 1", "bounds.b.at_most: cannot be used with at_least (give the other"),
     ("holonomic: 1 - t", "bounds.b: no input changes the second derivative of b: its degree is above 2 or no actuator"),

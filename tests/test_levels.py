@@ -118,11 +118,11 @@ REFUSED = [
     (" {a: 3}", [f"c.yaml:5: {HERE}.a: expected a mapping, got 3"]),
     (
         "\n      a: {}\n",
-        [f"c.yaml:6: {HERE}.a.groups: missing (names of the plant's passive constraint groups)"],
+        [f"c.yaml:6: {HERE}.a.groups: missing (names of the plant's mechanism constraint groups)"],
     ),
     (
         "\n      a: {groups: [wall, rod, tie]}\n      b: {groups: []}\n",
-        [f"c.yaml:7: {HERE}.b.groups: no group (give the level a passive group, or take it out)"],
+        [f"c.yaml:7: {HERE}.b.groups: no group (give the level a mechanism group, or take it out)"],
     ),
     (
         "\n      a: {grups: [wall], groups: [rod, tie, wall]}\n",
@@ -173,8 +173,8 @@ REFUSED = [
     (
         "\n      a: {groups: [wal, rod]}\n      b: {groups: [tie]}\n",
         [
-            f"c.yaml:5: {HERE}: no level has wall (every passive group belongs to one level)",
-            f"c.yaml:6: {HERE}.a.groups[0]: there is no passive group 'wal' (did you mean 'wall'?)",
+            f"c.yaml:5: {HERE}: no level has wall (every mechanism group belongs to one level)",
+            f"c.yaml:6: {HERE}.a.groups[0]: there is no mechanism group 'wal' (did you mean 'wall'?)",
         ],
     ),
     (
@@ -196,7 +196,7 @@ def test_wrong_levels_are_refused_all_at_once_with_place_and_remedy(
 
 
 def test_a_plant_without_passive_constraints_has_no_levels(beads: Path) -> None:
-    expected = [f"c.yaml:5: {HERE}: Free has no passive constraints (leave levels out)"]
+    expected = [f"c.yaml:5: {HERE}: Free has no mechanism constraints (leave levels out)"]
     assert problems(beads, plant='"beads.py:Free"') == expected
 
 
@@ -375,7 +375,7 @@ def test_a_singular_mass_matrix_has_no_motion_level_by_level(beads: Path) -> Non
     beads.write_text(text(parameters="{m: 0}"))
     found = report(beads)
     (line,) = section(found)
-    assert line.startswith("cannot be enforced: mass matrix: singular without the passive constraints, so only")
+    assert line.startswith("cannot be enforced: mass matrix: singular without the mechanism constraints, so only")
     assert found.errors == []
     run = sc.load(beads)
     with pytest.raises(PlantError, match="give every body mass and inertia to see level by level"):

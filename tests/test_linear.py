@@ -41,6 +41,14 @@ class Mass(sc.Plant):
         return np.eye(1)
 
 
+def test_a_plant_alone_is_linearised_at_a_state() -> None:
+    system = sc.linearize(Mass(4.0), State(0.0, np.array([0.3]), np.array([1.0])))
+    assert pytest.approx(np.array([[0.0, 1.0], [0.0, 0.0]]), abs=1e-12) == system.A
+    assert pytest.approx(np.array([[0.0], [0.25]]), abs=1e-12) == system.B
+    with pytest.raises(TaskError, match="linearize: at: expected a State with a plant alone, got None"):
+        sc.linearize(Mass())
+
+
 def mass_run(correction: Correction, holonomic: bool, period: float | None = None) -> sc.Run:
     task = {"place": sc.Holonomic("x") if holonomic else sc.Nonholonomic("der(x)")}
     start = State(0.0, np.zeros(1), np.zeros(1))

@@ -86,6 +86,6 @@ def test_the_message_about_the_rank_names_time_rows_and_remedy() -> None:
     rows["passive_rank"] = np.where(rows["t"] > 0.05, 12, rows["passive_rank"])
     index, error = monitor.look(rows)
     assert rows["t"][index - 1] <= 0.05 < rows["t"][index]
-    assert error.startswith(f"t = {rows['t'][index]:.6g} s: passive rank 12, but the constraints' geometry allows 11")
+    assert error.startswith(f"t = {rows['t'][index]:.6g} s: mechanism rank 12, but the constraints' geometry allows 11")
     assert "dependent rows (foot1.0, foot1.1, pin1.0, pin1.1, foot2.0, foot2.1 and 6 more)" in error
     assert "(set plant.passive.projection: true, or raise plant.passive.rank_tolerance above the drift)" in error

@@ -1,4 +1,4 @@
-"""How a CiA 402 drive is brought up, commanded in cyclic synchronous torque mode, and stopped.
+"""CiA 402 drives in cyclic synchronous torque mode: bring-up, commands and stops.
 
 The drive answers each SYNC by TPDO1 with position and velocity, and every `status_every`-th SYNC also by TPDO2 with its
 status. A fault comes at once as an emergency. RPDO1 acts when it arrives. The watchdog of the drive is its heartbeat

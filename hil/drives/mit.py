@@ -1,4 +1,4 @@
-"""How an MIT drive is enabled, commanded by torque alone, and disabled: one reply to each command.
+"""MIT drives: enabling, commands of torque alone, and disabling; one reply to each command.
 
 A motor replies with the id of its host, one for each motor, and has its own id in the first byte. Without status it
 counts as enabled or disabled after it has answered the command to do so. A watchdog that the config declares counts

@@ -1,4 +1,4 @@
-"""How a moteus is brought up, commanded by torque in position mode, and stopped: one reply to each command.
+"""A moteus in position mode: bring-up, torque commands and stops; one reply to each command.
 
 Its watchdog is fed only by frames that write the mode; a query shows the state of a drive whose watchdog runs out.
 What it does then is its setting `servo.timeout_mode`, which is read through the tunnel to its console; the mode that it

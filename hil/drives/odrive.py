@@ -1,4 +1,4 @@
-"""How an ODrive is brought up, commanded in torque mode, and stopped, over CANSimple.
+"""ODrive over CANSimple, in torque mode: bring-up, commands and stops.
 
 CANSimple can read back neither the control mode nor the settings of the watchdog: parameters (RxSdo) are addressed by
 numbers that differ between firmware versions. So the watchdog must be set in the drive (`axis0.config.enable_watchdog`,

@@ -1,4 +1,4 @@
-"""How a RobStride motor is brought up, commanded by torque alone, and stopped, in its own protocol of 29-bit ids.
+"""RobStride motors in their own protocol of 29-bit ids: bring-up, commands of torque alone, and stops.
 
 Each command gets one feedback frame; its id holds faults and mode. The motor goes to mode reset by itself after the
 time in its parameter canTimeout, which is 0 (off) as delivered: it is set and read back at each start, and counts only

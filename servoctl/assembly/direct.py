@@ -202,8 +202,8 @@ def simulate(
             `Bound` of one of them with its own rate.
         passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
             projected.
-        passive_rank_tolerance: A passive direction counts if its pivot exceeds this times |Ahat L^-T|_F.
-        projection: Whether each step ends with a projection onto the passive constraints; `auto`: if passive rows are
+        passive_rank_tolerance: A mechanism direction counts if its pivot exceeds this times |Ahat L^-T|_F.
+        projection: Whether each step ends with a projection onto the mechanism constraints; `auto`: if their rows are
             dependent and no `passive_correction` is given.
         project: Whether to start from the nearest state that satisfies all constraints.
         engine: `auto`, `c`, `vm` or `numpy`; without a C compiler, `c` falls back to `vm` with a note.

@@ -19,14 +19,14 @@ def evaluate(run: Run, t: float, q: Array, v: Array, memory: Array | None = None
 
     | name | shape | is |
     |---|---|---|
-    | `M`, `Q`, `B`, `c` | (n, n), (n,), (n, m), (n,) | `M q'' = Q + B u + c` with the passive constraints' reaction |
+    | `M`, `Q`, `B`, `c` | (n, n), (n,), (n, m), (n,) | `M q'' = Q + B u + c` with the mechanism constraints' reaction |
     | `passive_A`, `passive_b` | (p, n), (p,) | the plant's own constraints `Ahat q'' = bhat` |
     | `passive_violation`, `passive_violation_rate` | (p,) | what they miss; a rate is NaN where there is none |
     | `A`, `b`, `violation`, `violation_rate` | (r, n), (r,) | the same of the task |
     | `a_c` | (n,) | q'' at u = 0 |
     | `T`, `rhs` | (r, m), (r,) | the task is met where `T u = rhs`, `rhs = b - A a_c`; the law adds its feedback |
     | `u`, `rank`, `residual`, `pivot_min`, `status` | (m,), (1,) | the command; `Status.from_code` reads a status |
-    | `acceleration` | (n,) | q'' under u, with friction and the correction of the passive constraints |
+    | `acceleration` | (n,) | q'' under u, with friction and the correction of the mechanism constraints |
 
     Args:
         run: The run.
@@ -67,12 +67,12 @@ class ConstrainedMotion:
 
 
 def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float = 1e-6) -> ConstrainedMotion:
-    """The acceleration of a plant under its own passive constraints, without inputs.
+    """The acceleration of a plant under its own mechanism constraints, without inputs.
 
     Args:
         plant: The plant.
         state: Time, coordinates and velocities.
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        rank_tolerance: A mechanism direction counts when its pivot exceeds this times |Ahat L^-T|_F.
 
     Raises:
         PlantError: A matrix of the plant has a wrong shape or value, or the motion is not unique.

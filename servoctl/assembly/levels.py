@@ -28,14 +28,14 @@ def build_levels(loaded: LoadedConfig, plant: Plant, start: State, problems: Pro
         declared = declared_levels(plant)
         return declared if size.keys() == {group for level in declared for group in level.groups} else ()
     if not size:
-        problems.add(f"{type(plant).__name__} has no passive constraints (leave levels out)", *PATH)
+        problems.add(f"{type(plant).__name__} has no mechanism constraints (leave levels out)", *PATH)
         return ()
     for name, level in values.items():
         _check_level(name, level, size, problems)
     listed = [group for level in values.values() for group in level.groups]
     missing = [group for group in size if group not in listed]
     if missing:
-        problems.add(f"no level has {', '.join(missing)} (every passive group belongs to one level)", *PATH)
+        problems.add(f"no level has {', '.join(missing)} (every mechanism group belongs to one level)", *PATH)
     order = in_order({name: level.after for name, level in values.items()})
     return tuple(PassiveLevel(name, values[name].groups, values[name].clearance) for name in order)
 
@@ -66,7 +66,7 @@ def _row_count(rows: Array | Constraint, plant: Plant) -> int:
 def _check_level(name: str, level: PassiveLevelConfig, size: Mapping[str, int], problems: Problems) -> None:
     for i, group in enumerate(level.groups):
         if group not in size:
-            problems.add(f"there is no passive group {group!r} ({remedy(group, size)})", *PATH, name, "groups", i)
+            problems.add(f"there is no mechanism group {group!r} ({remedy(group, size)})", *PATH, name, "groups", i)
     known = [group for group in level.groups if group in size]
     rows = sum(size[group] for group in known)
     if isinstance(level.clearance, tuple) and len(level.clearance) != rows and len(known) == len(level.groups):

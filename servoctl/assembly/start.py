@@ -73,7 +73,7 @@ def unstabilised(system: System, start: State) -> list[str]:
     if rank == len(model.passive_rows) or not loose:
         return []
     return [
-        f"rank {rank} of {len(model.passive_rows)} passive rows, and nothing corrects {', '.join(loose)}: the motion "
+        f"rank {rank} of {len(model.passive_rows)} mechanism rows, and nothing corrects {', '.join(loose)}: the motion "
         "would become wrong (give plant.passive.correction, or plant.passive.projection: true)"
     ]
 

@@ -26,7 +26,7 @@ from servoctl.simulation.system import System
 from servoctl.types import State, Status
 
 UNPROJECTED = (
-    "passive rows are dependent, and with a correction they drift until they look independent: only projection gives "
+    "mechanism rows are dependent, and with a correction they drift until they look independent: only projection gives "
     "the right motion from every start"
 )
 

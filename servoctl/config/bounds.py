@@ -95,7 +95,7 @@ class BoundConfig(Section):
     )
     reaction: str | None = Field(
         default=None,
-        description="passive row whose multiplier lambda, in M q'' = Q + B u + A^T lambda, stays within at_least or "
+        description="mechanism row whose multiplier lambda, in M q'' = Q + B u + A^T lambda, stays within at_least or "
         "at_most [N, N m]; of a group of several rows: group.0",
     )
     at_least: Real | None = Field(

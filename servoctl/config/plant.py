@@ -53,7 +53,7 @@ FlagOrAuto = Annotated[StrictBool | Literal["auto"], BeforeValidator(_flag_or_au
 class PassiveLevelConfig(Section):
     """Groups of passive constraints that are enforced together."""
 
-    groups: tuple[str, ...] = Field(description="names of the plant's passive constraint groups")
+    groups: tuple[str, ...] = Field(description="names of the plant's mechanism constraint groups")
     after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
     clearance: OneOrEach[Annotated[float, NumberField("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
         default=0.0,
@@ -68,15 +68,15 @@ class Passive(Section):
 
     correction: CorrectionConfig = Field(
         default=CorrectionConfig(baumgarte=BaumgarteConfig(alpha=10.0, beta=10.0)),
-        description="correction of the passive constraints, in simulation only",
+        description="correction of the mechanism constraints, in simulation only",
     )
     rank_tolerance: Fraction = Field(
-        default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
+        default=1e-6, description="smallest pivot of an independent mechanism row, relative to |Ahat L^-T|_F [-]"
     )
     projection: FlagOrAuto = Field(
         default="auto",
-        description="whether each simulation step ends with a projection onto the passive constraints (then no "
-        "correction is used unless one is given); auto: true if passive rows are dependent; default with a "
+        description="whether each simulation step ends with a projection onto the mechanism constraints (then no "
+        "correction is used unless one is given); auto: true if mechanism rows are dependent; default with a "
         "correction: false",
     )
     levels: dict[str, PassiveLevelConfig] | None = Field(
@@ -119,7 +119,7 @@ class PlantConfig(Section):
         default=None, description="name -> further frame; every link and body is a frame already, and so is world"
     )
     loops: dict[str, LoopConfig] | None = Field(
-        default=None, description="name -> joint that closes a loop; a passive constraint of this name"
+        default=None, description="name -> joint that closes a loop; a mechanism constraint of this name"
     )
     gravity: Xyz | None = Field(
         default=None, description="gravity of robots [m/s^2]; left out: [0, 0, -9.81], or parameters.gravity"
@@ -148,7 +148,7 @@ class PlantConfig(Section):
     obstacles: dict[str, ShapeConfig] | None = Field(
         default=None, description="name -> sphere or capsule that is fixed in the world, for clearances in bounds"
     )
-    passive: Passive = Field(default=Passive(), description="passive constraints: correction, rank tolerance, levels")
+    passive: Passive = Field(default=Passive(), description="mechanism constraints: correction, rank tolerance, levels")
 
     @model_validator(mode="before")
     @classmethod

@@ -152,7 +152,7 @@ class PositionNoise(Section):
 
 
 class EstimationConfig(Section):
-    """How state and disturbance are estimated from positions."""
+    """Estimates state and disturbance from positions."""
 
     kind: Literal["model", "alpha_beta", "difference"] = Field(
         description="model: Kalman filter with a disturbance acceleration per coordinate, which the law cancels; "

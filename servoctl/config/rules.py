@@ -30,7 +30,7 @@ def level_problems(levels: Any) -> Iterator[Problem]:
         if not name.isidentifier():
             yield Problem((name,), f"expected a name of letters, digits and _, got {name!r} (as in legs)")
         if _field(levels, name, "groups") == []:
-            yield Problem((name, "groups"), "no group (give the level a passive group, or take it out)")
+            yield Problem((name, "groups"), "no group (give the level a mechanism group, or take it out)")
     yield from _repeated(levels)
     after = {name: _words(levels, name, "after") for name in levels}
     for name, words in after.items():
@@ -186,7 +186,7 @@ def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
     own = mapping(values, "plant", "passive").get("correction")
     yield from _entry_correction(own, passive, rows=None)
     if mapping(own).get("funnel") is not None:
-        yield Problem((*passive, "funnel"), "does not fit passive constraints (use baumgarte)")
+        yield Problem((*passive, "funnel"), "does not fit mechanism constraints (use baumgarte)")
     for index, entry in task_entries(values):
         yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), row_count(entry))
     path: FieldPath = ("law", "correction")

@@ -40,7 +40,7 @@ PerCoordinate = float | Sequence[float]  # one number for all coordinates, or on
 
 @dataclass(frozen=True)
 class Estimator:
-    """How state and disturbance are estimated from positions.
+    """Estimates state and disturbance from positions.
 
     Attributes:
         kind: `model`: Kalman filter with the plant's model and a disturbance acceleration per coordinate; `alpha_beta`:
@@ -128,8 +128,8 @@ class Estimator:
             model: Plant and task.
             start: State that the run starts from.
             timing: Of the loop, which is sampled.
-            rank_tolerance: A passive direction counts when its pivot exceeds this times the size of all rows.
-            clearance: Of each passive row; empty: none has any.
+            rank_tolerance: A mechanism direction counts when its pivot exceeds this times the size of all rows.
+            clearance: Of each mechanism row; empty: none has any.
 
         Raises:
             TaskError: The numbers do not fit the plant.

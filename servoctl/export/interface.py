@@ -32,7 +32,7 @@ LAW_FIELDS = {
     "lower": "lower limit of an input",
     "upper": "upper limit of an input",
     "rank_tolerance": "[-] a direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F",
-    "passive_rank_tolerance": "[-] a passive direction counts when its pivot exceeds this times |Ahat L^-T|_F",
+    "passive_rank_tolerance": "[-] a mechanism direction counts when its pivot exceeds this times |Ahat L^-T|_F",
     "residual_tolerance": "[-] infeasible: residual above this times (1 + |bbar|_inf)",
     "bound_rates": "[1/s] how fast a bound may be approached",
     "bound_braking": "[unit / s^2] acceleration to brake with before a limit of a coordinate",

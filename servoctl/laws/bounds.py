@@ -29,10 +29,10 @@ from servoctl.reference.curve import end_of
 
 @dataclass(frozen=True)
 class ReactionBound:
-    """A limit of the reaction lambda of a passive row, in `M q'' = Q + B u + A^T lambda`.
+    """A limit of the reaction lambda of a mechanism row, in `M q'' = Q + B u + A^T lambda`.
 
     Attributes:
-        row: Name of the passive row, such as `cable`, or `cable.0` of a group of several rows.
+        row: Name of the mechanism row, such as `cable`, or `cable.0` of a group of several rows.
         value: The limit [N, N m].
         most: Whether it is the largest value; else the smallest.
     """
@@ -92,7 +92,7 @@ class Bounds:
             terms: The terms of motion at the start, then at states near it; only finite ones.
             limits: Actuator -> (lower, upper).
             rank_tolerance: Of the law.
-            passive_rank_tolerance: Of the passive rows.
+            passive_rank_tolerance: Of the mechanism rows.
 
         Raises:
             TaskError: A bound cannot be kept; the message has a line for each.
@@ -142,7 +142,7 @@ class Bounds:
                 found.append(f"bounds.{name}.margin: does not fit reaction (move its limit)")
             known = [row.name for row in model.passive_rows]
             if isinstance(bound.of, ReactionBound) and bound.of.row not in known:
-                what = f"there is no passive row '{bound.of.row}' ({remedy(bound.of.row, known)})"
+                what = f"there is no mechanism row '{bound.of.row}' ({remedy(bound.of.row, known)})"
                 found.append(f"bounds.{name}.reaction: {what}")
         for row in model.bound_rows:
             if row.degree not in (1, 2):
@@ -209,7 +209,7 @@ class Bounds:
             S = np.eye(len(names))[names.index(bound.of.row)]
             if np.linalg.norm(terms[0].passive.residual(S)) > UNIQUE:
                 found.append(
-                    f"bounds.{name}.reaction: the reaction of {bound.of.row} is not unique, because passive rows "
+                    f"bounds.{name}.reaction: the reaction of {bound.of.row} is not unique, because mechanism rows "
                     f"depend on each other (rank {terms[0].passive.rank} of {len(names)}: leave the bound or a row out)"
                 )
         return found

@@ -2,14 +2,14 @@
 
     T = A Phi B,  bbar = b - A a_c + correction,  u = T^+ bbar + (I - T^+ T) s
 
-The passive constraints react to u, so Phi projects onto the motions that they allow. The published law computes their
-reaction without u, and then violates the passive constraints or misses the task. The task can be met if and only if
+The mechanism constraints react to u, so Phi projects onto the motions that they allow. The published law computes their
+reaction without u, and then violates the mechanism constraints or misses the task. The task can be met if and only if
 `(I - T T^+) bbar = 0`; every command reports this residual.
 
 Design: the status depends on rows of priority 1 only. Rows of lower priority may be missed: a run reports by how much,
 but it is never infeasible, damped or stopped because of them.
 
-Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the passive constraints to u included.
+Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the mechanism constraints to u included.
 
 s = centre + preload - damping B^T v,   u = T^+ bbar + (I - T^+ T) s
 """
@@ -45,7 +45,7 @@ from servoctl.types import State
 
 @dataclass(frozen=True)
 class Secondary:
-    """What the inputs should do where the task leaves them free.
+    """Objectives of the inputs where the task leaves them free.
 
     Attributes:
         centre: Whether each input seeks the middle of its limits; an input without two finite limits seeks zero.
@@ -103,7 +103,7 @@ class ConstraintFollowing(Law):
             priority 1 come before them.
         limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; default: no limit.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
-        passive_rank_tolerance: The same for passive rows, relative to |Ahat L^-T|_F.
+        passive_rank_tolerance: The same for mechanism rows, relative to |Ahat L^-T|_F.
         residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf), over rows of priority 1.
         on_infeasible: `warn`: least squares with a warning; `damp`: u = -D B^T v; `fault`: least squares, and the run
             stops.

@@ -80,7 +80,7 @@ class Correction(ABC):
 
     @abstractmethod
     def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
-        """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] for a row without a violation rate.
+        """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] for a row without an error rate.
 
         For a row with higher derivatives their gains follow, starting with the second derivative.
 
@@ -135,7 +135,7 @@ class SecondOrderCorrection(Correction):
 
     Attributes:
         damping: Gain on the rate of the error [1/s], at least 0.
-        stiffness: Gain on the violation [1/s^2], at least 0.
+        stiffness: Gain on the error [1/s^2], at least 0.
     """
 
     damping: Gain
@@ -155,7 +155,7 @@ class SecondOrderCorrection(Correction):
 
 @dataclass(frozen=True)
 class PFeedback(Correction):
-    """`beta' = -beta / P`, where beta is the violation at velocity level.
+    """`beta' = -beta / P`, where beta is the error at velocity level.
 
     Attributes:
         P: Time constant [s], above 0.

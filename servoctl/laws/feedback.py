@@ -1,4 +1,4 @@
-"""A law of one's own: a frozen dataclass with one method, or a function `u = f(t, q, v)`.
+"""A law of your own: a frozen dataclass with one method, or a function `u = f(t, q, v)`.
 
 Design: the method is traced like a plant, so that the law runs compiled, side by side in sweeps, and in the tick of a
 run on drives; what symbols cannot follow is called in NumPy. Its `float` fields are inputs of the compiled code. Tasks
@@ -47,7 +47,7 @@ class At:
 
 
 class Feedback(Law):
-    """A law of one's own: derive a frozen dataclass from it; its `float` fields are gains.
+    """A law of your own: derive a frozen dataclass from it; its `float` fields are gains.
 
     Example:
 

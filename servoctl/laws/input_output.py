@@ -50,7 +50,7 @@ class InputOutput(ConstraintFollowing):
         passive = len(model.passive_rows)
         if passive and terms[0].passive.rank < passive:
             raise TaskError(
-                f"law.kind: input_output needs independent passive constraints, got rank {terms[0].passive.rank} of "
+                f"law.kind: input_output needs independent mechanism constraints, got rank {terms[0].passive.rank} of "
                 f"{passive} rows (leave the dependent ones out)"
             )
         if not all(
@@ -112,7 +112,7 @@ def relative_degree(
         constraint: The constraint that has the row.
         row: Index of the row in the constraint.
         terms: The terms of motion at several states.
-        passive_rank_tolerance: Rank tolerance of the passive constraints.
+        passive_rank_tolerance: Rank tolerance of the mechanism constraints.
 
     Raises:
         TaskError: No input appears up to the derivative `HIGHEST`.

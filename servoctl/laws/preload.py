@@ -157,7 +157,7 @@ def _not_unique(model: Model, terms: Terms, wanted: Sequence[ReactionComponent])
         S = component.of_multipliers(violation)
         if np.linalg.norm(terms.passive.residual(S)) > UNIQUE * np.linalg.norm(S):
             found.append(
-                f"law.preload.{component.loop}.{component.name}: this reaction is not unique, because passive rows "
+                f"law.preload.{component.loop}.{component.name}: this reaction is not unique, because mechanism rows "
                 f"depend on each other (rank {rank} of {rows}: open a loop, or close it with fewer rows)"
             )
     return found

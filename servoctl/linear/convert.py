@@ -6,18 +6,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.make import make_system
 from servoctl.assembly.timing import run_timing
 from servoctl.errors import TaskError
 from servoctl.laws.robust import ESTIMATE
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.rows import Settings
 from servoctl.types import Array, State
 
 if TYPE_CHECKING:
     import control
 
+
+RANK_TOLERANCE = 1e-6  # of the rows of a plant alone, as in a config
 
 GROWN = 1e9  # an adaptive bound beyond every violation times gain: the state is inside the term's layer
 
@@ -68,7 +74,7 @@ HELD_STEPS = 20  # steps of rk4 in one hold if the run has no fixed step
 
 
 def linearize(
-    run: Run,
+    run: Run | Plant,
     at: State | float | None = None,
     time: Time = "run",
     period: float | None = None,
@@ -77,23 +83,32 @@ def linearize(
 ) -> "control.StateSpace":
     """The linearised closed loop.
 
-    Inputs are added to the command of each actuator. Outputs are q, v, u of the law and the violations of the task. All
+    Inputs are added to the command of each actuator. Outputs are q, v, u of the law and the task errors. All
     are deviations from the motion at that state.
 
     Args:
-        run: A run whose plant can be compiled.
+        run: A run whose plant can be compiled; or a plant alone, without law and inputs, at the state `at`.
         at: A state; a time of the run [s], which is simulated up to it; or None: the start.
         time: `continuous`: the law acts continuously; `discrete`: from period to period; `run`: as in the run.
         period: Period for `discrete` [s]; None: that of the run.
         delay: Delay from a measurement to the torque computed from it [cycles], with fractions, without actuator lag;
             discrete only. None: delay and lag of the run's realism.
-        full: Whether to keep motion that breaks the passive constraints, with q and v as states. Else the states are
-            coordinates of the motion that these constraints allow. Without passive constraints both are the same.
+        full: Whether to keep motion that breaks the mechanism constraints, with q and v as states. Else the states are
+            coordinates of the motion that these constraints allow. Without mechanism constraints both are the same.
 
     Raises:
         TaskError: The plant cannot be differentiated, the run stops before that time, or the arguments do not fit.
     """
+    run = _alone(run, at) if isinstance(run, Plant) else run
     return as_state_space(run, linear_at(run, *state_at(run, at), time, period, delay, full))
+
+
+def _alone(plant: Plant, at: State | float | None) -> Run:
+    """An open-loop run that starts at a state."""
+    if not isinstance(at, State):
+        raise TaskError(f"linearize: at: expected a State with a plant alone, got {at!r} (or give a run)")
+    system = make_system(plant, {}, None, {}, at, None, RANK_TOLERANCE)
+    return Run(type(plant).__name__, make_loop(system, "vm"), at, Settings(1.0))
 
 
 def as_state_space(run: Run, linear: Linear) -> "control.StateSpace":

@@ -70,7 +70,7 @@ class Constraint(ABC):
         return []
 
     def warnings(self, violation: Array) -> list[str]:
-        """What is worth knowing about a start with this violation of the rows, one sentence each."""
+        """Warnings about a start with this error of the rows, one sentence each."""
         return []
 
     def row_labels(self) -> tuple[str, ...] | None:
@@ -78,7 +78,7 @@ class Constraint(ABC):
         return None
 
     def row_units(self, plant: Plant) -> tuple[str, ...]:
-        """Unit of the violation of each row, or one for all; an empty one is not known."""
+        """Unit of the error of each row, or one for all; an empty one is not known."""
         return (self.unit,)
 
     @property
@@ -208,7 +208,7 @@ class Holonomic(_FromSource):
     _method = "phi(q, t)"
 
     def phi(self, q: Array, t: float) -> Any:
-        """The violation, a scalar or shape (r,); plain NumPy."""
+        """The error, a scalar or shape (r,); plain NumPy."""
         return self._call(q, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
@@ -231,7 +231,7 @@ class Nonholonomic(_FromSource):
     _method = "psi(q, v, t)"
 
     def psi(self, q: Array, v: Array, t: float) -> Any:
-        """The violation, a scalar or shape (r,); plain NumPy."""
+        """The error, a scalar or shape (r,); plain NumPy."""
         return self._call(q, v, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:

@@ -346,7 +346,7 @@ def motions(
     m = model.matrices(state)
     if m.singular:
         raise PlantError(
-            "mass matrix: singular without the passive constraints, so only all levels together have one motion "
+            "mass matrix: singular without the mechanism constraints, so only all levels together have one motion "
             "(give every body mass and inertia to see level by level)"
         )
     Q = m.Q + m.c if u is None else m.Q + m.c + m.B @ u

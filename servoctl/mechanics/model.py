@@ -42,7 +42,7 @@ from servoctl.types import Array, State
 
 
 class Model:
-    """A plant, its passive constraints and a task, ready to be evaluated.
+    """A plant, its mechanism constraints and a task, ready to be evaluated.
 
     Attributes:
         plant: The plant.
@@ -54,7 +54,7 @@ class Model:
         around: A state near which it was made, usually the initial one.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
-        forms: M, B, A of the passive rows, of the task and of the bounds, if any, as `Sparse`: where entries may be.
+        forms: M, B, A of the mechanism rows, of the task and of the bounds, if any, as `Sparse`: where entries may be.
         parts: The parts of the machine that do not act on each other; one part where nothing separates.
         doubts: Warnings about the plant at random states near `around`, one sentence each.
         plain: The model with the task as configured; itself unless a law differentiated the task's rows.
@@ -211,7 +211,7 @@ class Model:
 
     @property
     def row_units(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """Row -> unit of its violation, of passive constraints, the task and bounds; those not known are left out."""
+        """Row -> unit of its violation, of mechanism constraints, the task and bounds; those not known are left out."""
         of = partial(units_of_rows, self.plant)
         return of(self._passive, self.passive_rows), of(self.task, self.task_rows), of(self.bounds, self.bound_rows)
 
@@ -240,7 +240,7 @@ class Model:
         return self._together_with(M, Q, B, c, groups).dense()
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
-        """The passive rows and the task's rows at a state."""
+        """The mechanism rows and the task's rows at a state."""
         passive, task, *_ = self._rows(state)
         return passive.dense(), task.dense()
 
@@ -249,7 +249,7 @@ class Model:
         return self._rows(state)[2].dense()
 
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
-        """The passive rows on numbers or symbols; p has all parameters."""
+        """The mechanism rows on numbers or symbols; p has all parameters."""
         A, *others = self.rows_kernel(t, q, v, p)[:5]
         return Rows(with_entries(self._row_forms[0], A), *others).dense()
 
@@ -319,7 +319,7 @@ class Model:
             yield State(around.t + random.random(), q, around.v + random.standard_normal(self.n))
 
     def _is_singular(self, M: Any, around: State) -> bool:
-        """Whether M, the mass matrix at a state, is singular; the passive constraints must then make the motion unique.
+        """Whether M, the mass matrix at a state, is singular; mechanism constraints must then make the motion unique.
 
         Raises:
             PlantError: They do not; the message names the direction.

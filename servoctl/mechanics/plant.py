@@ -70,7 +70,7 @@ class Plant(ABC):
     def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
         """M(q, t), shape (n, n), symmetric and positive definite: an array, or of structure `Diagonal`.
 
-        It may be singular where the passive constraints complete it; see `mechanics.terms`.
+        It may be singular where the mechanism constraints complete it; see `mechanics.terms`.
         """
 
     @abstractmethod
@@ -107,21 +107,21 @@ class Plant(ABC):
         return None
 
     def nonideal_force(self, q: Array, v: Array, t: float) -> Array | None:
-        """c(q, v, t), shape (n,): the part of the passive constraint forces that does work; None: they are ideal.
+        """c(q, v, t), shape (n,): the part of the mechanism constraint forces that does work; None: they are ideal.
 
         Source: Udwadia, Kalaba 2001; Liu et al. 2015, (12).
         """
         return None
 
     def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
-        """Holonomic passive constraints, name -> phi(q, t) = 0, scalar or vector. Each name is a group, in order.
+        """Holonomic mechanism constraints, name -> phi(q, t) = 0, scalar or vector. Each name is a group, in order.
 
         In place of phi there may be a `Constraint` whose `rows` gives A and b in closed form.
         """
         return {}
 
     def passive_rates(self, q: Array, v: Array, t: float) -> dict[str, Array]:
-        """Nonholonomic passive constraints, name -> psi(q, v, t) = 0, scalar or vector."""
+        """Nonholonomic mechanism constraints, name -> psi(q, v, t) = 0, scalar or vector."""
         return {}
 
     def energy(self, q: Array, v: Array, t: float) -> float | None:

@@ -179,8 +179,9 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
         axes.set_ylabel(axis_label("error", unit))
         _finish(axes, trajectory, lines.values(), "" if i else title, i == len(units) - 1)
     if few and shown:
-        below = {"xytext": (0, -36), "textcoords": "offset points", "ha": "right", "va": "top"}
-        axes.annotate(few, (1, 0), xycoords="axes fraction", **below, fontsize=8, color=QUIET)
+        axes.annotate(
+            few, (1, 0), (0, -36), "axes fraction", "offset points", ha="right", va="top", fontsize=8, color=QUIET
+        )
     elif few:
         _write_alone(figure, stack[0], title, few)
 

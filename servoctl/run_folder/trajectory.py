@@ -163,7 +163,7 @@ class Trajectory:
 
     @property
     def passive_rows(self) -> list[str]:
-        """Names of the passive constraint rows."""
+        """Names of the mechanism constraint rows."""
         return list(self.group("passive"))
 
     @property
@@ -177,9 +177,9 @@ class Trajectory:
         return tasks
 
     def violation(self, name: str) -> Array:
-        """Size of the violation of a task, a task row or a passive row, shape (rows,).
+        """Size of the error of a task, a task row or a mechanism row, shape (rows,).
 
-        For a task of several rows, the Euclidean norm over the rows that have a violation; NaN if none has.
+        For a task of several rows, the Euclidean norm over the rows that have an error; NaN if none has.
 
         Raises:
             ColumnError: There is no such task or row.
@@ -196,18 +196,18 @@ class Trajectory:
         return size
 
     def unit_of(self, name: str) -> str:
-        """Unit of the violation of a task, a task row or a passive row: `m`, `m, rad` for rows of two, or empty."""
+        """Unit of the error of a task, a task row or a mechanism row: `m`, `m, rad` for rows of two, or empty."""
         rows = [f"violation.{row}" for row in self.tasks.get(name, [name])]
         found = [self.units.get(column, "") for column in rows if column in self.columns]
         return ", ".join(dict.fromkeys(found or [self.units.get(f"passive.{name}", "")]))
 
     def drift(self, name: str) -> float:
-        """Growth of the violation over the rows of `during`: its size in the last one minus its size in the first.
+        """Growth of the error over the rows of `during`: its size in the last one minus its size in the first.
 
-        Negative if the violation became smaller; NaN without rows or violation.
+        Negative if the error became smaller; NaN without rows or error.
 
         Args:
-            name: A task, a task row or a passive row.
+            name: A task, a task row or a mechanism row.
 
         Raises:
             ColumnError: There is no such task or row.
@@ -283,7 +283,7 @@ class Trajectory:
         return found
 
     def violation_metrics(self, name: str) -> dict[str, Any]:
-        """Metrics of the violation of a task, a task row or a passive row, with the keys of `summary.json`.
+        """Metrics of the error of a task, a task row or a mechanism row, with the keys of `summary.json`.
 
         Raises:
             ColumnError: There is no such task or row.
@@ -306,7 +306,7 @@ class Trajectory:
         return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
 
     def during(self, name: str) -> slice:
-        """The rows that count for a violation: for a task, those within `task_span`, if the run has one."""
+        """The rows that count for an error: for a task, those within `task_span`, if the run has one."""
         span = self.metadata.get("task_span")
         if span is None or name in self.passive_rows:
             return slice(None)

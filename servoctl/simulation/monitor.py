@@ -106,7 +106,7 @@ class MotionMonitor:
         if not self._loop.system.passive.projection:
             more = "set plant.passive.projection: true"
         return i, (
-            f"t = {rows.t[i]:.6g} s: passive rank {ranks[i]}, but the constraints' geometry allows {allowed}: drift "
+            f"t = {rows.t[i]:.6g} s: mechanism rank {ranks[i]}, but the constraints' geometry allows {allowed}: drift "
             f"makes dependent rows ({self._dependent()}) look independent, so the motion is no longer the plant's "
             f"({more}, or raise plant.passive.rank_tolerance above the drift)"
         )

@@ -217,7 +217,7 @@ REFUSED = [
     ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=-1.0)}, "bounds.wall.rate: expected a positive number [1/s]"),
     ({"j": sc.CoordinateRange.of({"c": (0.0, 1.0)})}, "j: there is no coordinate 'c'"),
     ({"j": sc.CoordinateRange.of({"a": (-1.0, 1.0)})}, "bounds.j.a: no acceleration to brake a with"),
-    ({"rope": sc.ReactionBound("cable", 0.0)}, "bounds.rope.reaction: there is no passive row 'cable'"),
+    ({"rope": sc.ReactionBound("cable", 0.0)}, "bounds.rope.reaction: there is no mechanism row 'cable'"),
     ({"late": sc.Holonomic("1 - t")}, "bounds.late: no input changes the second derivative of late"),
 ]
 

@@ -182,7 +182,7 @@ def test_check_prints_the_cap_and_what_is_guaranteed(spring: Any) -> None:
         ),
         ("law.robust.bound=3", "law.robust: cannot be used with a funnel, which has no constant decay rate (leave one"),
         ("law.correction.funnel.slope=[1, 2]", "law.correction.funnel.slope: expected a positive number"),
-        ("plant.passive.correction={funnel: {P: 1, start: 1, end: 1}}", "funnel: does not fit passive constraints"),
+        ("plant.passive.correction={funnel: {P: 1, start: 1, end: 1}}", "funnel: does not fit mechanism constraints"),
     ],
 )
 def test_a_config_refuses_a_funnel_by_name(change: str, text: str) -> None:

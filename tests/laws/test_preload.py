@@ -269,7 +269,7 @@ def test_a_reaction_that_is_not_unique_is_refused_by_name() -> None:
         case(robot, preload={"grip": {"y": 1.0, "rz": 1.0}})
     # the second loop shares the force, and not the moment
     assert str(error.value) == (
-        "law.preload.grip.y: this reaction is not unique, because passive rows depend on each other "
+        "law.preload.grip.y: this reaction is not unique, because mechanism rows depend on each other "
         "(rank 6 of 9: open a loop, or close it with fewer rows)"
     )
     assert case(robot, preload={"grip": {"rz": 1.0}}).command.status == Status.OK.code

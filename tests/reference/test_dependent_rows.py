@@ -76,7 +76,7 @@ def test_small_gains_end_before_the_motion_is_lost_at_the_flat_pose_and_the_rank
 
 def test_dependent_rows_without_a_correction_are_refused() -> None:
     none = "plant.passive.correction={baumgarte: {alpha: 0, beta: 0}}"
-    with pytest.raises(ConfigError, match=r"plant\.passive.*rank 11 of 12 passive rows, and nothing corrects foot1"):
+    with pytest.raises(ConfigError, match=r"plant\.passive.*rank 11 of 12 mechanism rows, and nothing corrects foot1"):
         sc.load("parallelogram", [none])
 
 

@@ -152,7 +152,7 @@ def test_an_opaque_plant_is_refused_by_name() -> None:
 
 def test_dependent_passive_constraints_are_refused_by_name() -> None:
     with pytest.raises(
-        ConfigError, match=r"input_output needs independent passive constraints, got rank 11 of 12 rows"
+        ConfigError, match=r"input_output needs independent mechanism constraints, got rank 11 of 12 rows"
     ):
         sc.load(
             "parallelogram",

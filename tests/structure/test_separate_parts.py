@@ -89,7 +89,7 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("guided", [False, True], ids=["open", "with passive rows"])
+@pytest.mark.parametrize("guided", [False, True], ids=["open", "with mechanism rows"])
 @pytest.mark.parametrize("name", LAWS)
 def test_the_law_of_each_part_is_the_law_of_the_whole(name: str, guided: bool) -> None:
     divided = loop_of(LAWS[name], plant=TwoArms(guided=guided))

@@ -200,7 +200,7 @@ class PointFollows(Holonomic):
 
     Attributes:
         point: A point that `build` names.
-        x: Equation of the wanted position [m], of time, parameters and coordinates of the plant.
+        x: Equation of the target position [m], of time, parameters and coordinates of the plant.
         y: See x.
     """
 

@@ -228,7 +228,7 @@ class Axis(OneFrame):
     Attributes:
         frame: Its name.
         axis: `x`, `y`, `z`, `-x`, `-y`, `-z`, or three numbers: a direction in the frame's axes.
-        along: The wanted direction, of any length but 0.
+        along: The direction to hold, of any length but 0.
         relative_to: The frame in whose axes `along` is; None: the world.
     """
 
