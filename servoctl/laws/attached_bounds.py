@@ -13,7 +13,7 @@ theta weights the drift by what it adds to `h' + p h` of the next sample. The dr
 now and half a period after the command begins to act, at the state that the last command leads to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -23,13 +23,14 @@ from servoctl.engine.linalg import frobenius
 from servoctl.engine.symbol import above, maximum, minimum, where
 from servoctl.laws import barrier
 from servoctl.laws.active_set import greatest
-from servoctl.laws.law import Acceleration
 from servoctl.laws.limits import Start
 from servoctl.laws.preload import ReactionRows, multiplier_rows
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.types import Array, State
+
+Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
 
 Kind = Literal["barrier", "decay", "stopping", "speed"]
 

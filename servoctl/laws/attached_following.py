@@ -7,85 +7,44 @@ Source: as of `laws.constraint_following`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from servoctl.engine.linalg import product
 from servoctl.engine.products import is_finite, largest
-from servoctl.engine.symbol import where
+from servoctl.engine.symbol import above, where
 from servoctl.expression import Expression
 from servoctl.laws import preload as preloads
 from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers
 from servoctl.laws.funnel import FunnelTerm
-from servoctl.laws.law import Acceleration, AttachedLaw
-from servoctl.laws.limiting import Limiting, limiting
-from servoctl.laws.limits import Start
+from servoctl.laws.law import AttachedLaw
+from servoctl.laws.limits import Start, within_limits
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import RobustNumbers, RobustTerm
 from servoctl.laws.user_function import UserFunction
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.types import Array, Command, State, Status
+from servoctl.types import Array, Command, Status
 
 
-class LawMemory(NamedTuple):
-    """The parts of a law that have memory, in its order."""
+class Limiting(NamedTuple):
+    """The inputs that are left."""
 
-    observer: RowObserver | None  # disturbance observer of the rows; None: none
-    bounds: AttachedBounds | None  # bounds; None: none
-    # robust or adaptive term; None: none. An adaptive one has one state, the last of the memory
-    robust: RobustTerm | None
-
-    @property
-    def start(self) -> Mapping[str, float]:
-        """Name -> initial value of each state."""
-        adaptive = {} if self.robust is None else self.robust.memory
-        return {**self._observer, **self._bounds, **self._active, **adaptive}
-
-    @property
-    def period(self) -> float | None:
-        """Period in which the memory changes once [s]; None: it is integrated, or empty."""
-        if self.observer is not None:
-            return self.observer.timing.period
-        if self.bounds is not None and self.bounds.memory:
-            return self.bounds.timing.period
-        return self.robust.period if self.robust is not None and self.robust.adaptive else None
-
-    def of_observer(self, memory: Array) -> Array:
-        """The states of the observer."""
-        return memory[: len(self._observer)]
-
-    def of_bounds(self, memory: Array) -> Array:
-        """The states of the bounds."""
-        first = len(self._observer)
-        return memory[first : first + len(self._bounds)]
-
-    def of_search(self, memory: Array) -> Array:
-        """What was active in the last answer, as in `Command.active`; empty if it is not kept."""
-        first = len(self._observer) + len(self._bounds)
-        return memory[first : first + len(self._active)]
-
-    def of_robust(self, memory: Array) -> Any:
-        """The estimate of the adaptive term; 0 without one."""
-        return memory[len(self.start) - 1] if self.robust is not None and self.robust.adaptive else 0.0
-
-    @property
-    def _observer(self) -> Mapping[str, float]:
-        return {} if self.observer is None else self.observer.memory
-
-    @property
-    def _bounds(self) -> Mapping[str, float]:
-        return {} if self.bounds is None else self.bounds.memory
-
-    @property
-    def _active(self) -> Mapping[str, float]:
-        return {} if self.bounds is None else self.bounds.active
+    u: Array  # shape (m,)
+    missed: Array  # `rhs - T u`, per row of the task and of reactions
+    status: Any  # `Status.code`
+    binding: Array  # per bound: 1 if it holds the inputs, else 0
+    lack: Array  # per bound: what the inputs cannot give it
+    # active, steps, proven: as in `Command`
+    active: Array
+    steps: Any
+    proven: Any
 
 
 Equations = Mapping[str, str | Expression]  # actuator -> equation
@@ -190,17 +149,37 @@ class AttachedConstraintFollowing(AttachedLaw):
         return [i for i in range(len(self.rows)) if i not in self.low_priority]
 
     @property
-    def _parts(self) -> LawMemory:
-        return LawMemory(self.observer, self.bounds, self.robust)
+    def _memories(self) -> dict[str, Mapping[str, float]]:
+        """Part of the law -> name and initial value of each of its states, in order."""
+        return {
+            "observer": {} if self.observer is None else self.observer.memory,
+            "bounds": {} if self.bounds is None else self.bounds.memory,
+            "active": {} if self.bounds is None else self.bounds.active,
+            "robust": {} if self.robust is None else self.robust.memory,
+        }
 
     @property
     def memory(self) -> Mapping[str, float]:
         """States of observer and bounds, what was active in the last answer, and the estimate of an adaptive term."""
-        return self._parts.start
+        return {name: value for states in self._memories.values() for name, value in states.items()}
+
+    def _of(self, part: str, memory: Array) -> Array:
+        """The states of one of `_memories`."""
+        parts = self._memories
+        first = sum(len(parts[name]) for name in takewhile(part.__ne__, parts))
+        return memory[first : first + len(parts[part])]
+
+    def _estimate(self, memory: Array) -> Any:
+        """The estimate of the adaptive term; 0 without one."""
+        return self._of("robust", memory)[0] if self.robust is not None and self.robust.adaptive else 0.0
 
     @property
     def memory_period(self) -> float | None:
-        return self._parts.period
+        if self.observer is not None:
+            return self.observer.timing.period
+        if self.bounds is not None and self.bounds.memory:
+            return self.bounds.timing.period
+        return self.robust.period if self.robust is not None and self.robust.adaptive else None
 
     @property
     def funnels(self) -> Mapping[str, Mapping[str, float]]:
@@ -213,51 +192,33 @@ class AttachedConstraintFollowing(AttachedLaw):
     def disturbance(self, terms: Terms, memory: Array) -> Array:
         if self.observer is None:
             return np.zeros(0)
-        return self.observer.disturbance(terms.matrices.task, self._parts.of_observer(memory), self.observer_rate)
+        return self.observer.disturbance(terms.matrices.task, self._of("observer", memory), self.observer_rate)
 
     @property
     def searches(self) -> bool:
         return self.limited or self.bounds is not None
 
     @property
-    def predicts(self) -> bool:
-        return self.bounds is not None and self.bounds.sampled
+    def predicted_bounds(self) -> tuple[AttachedBounds, BoundNumbers] | None:
+        return (self.bounds, self.bound_numbers) if self.bounds is not None and self.bounds.sampled else None
 
-    @property
-    def _bounds(self) -> AttachedBounds:
-        assert self.bounds is not None
-        return self.bounds
-
-    def predicted(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
-        return self._bounds.predicted(terms, self._parts.of_bounds(memory), acceleration)
-
-    def last_sent(self, memory: Array) -> Array:
-        return self._bounds.last_sent(self._parts.of_bounds(memory))
-
-    def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]:
-        return self._bounds.rows_of(terms)
-
-    def bound_least(self, of: Rows | None) -> Array:
-        return self._bounds.least(of, self.bound_numbers)
-
-    def mean_bounds(self, change: Array, memory: Array) -> Array:
-        return self._bounds.mean_change(change, self._parts.of_bounds(memory), self.bound_numbers)
+    def memory_of_bounds(self, memory: Array) -> Array:
+        return self._of("bounds", memory)
 
     def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         task, rates = terms.matrices.task, []
         if self.observer is not None:
-            d, own = self.disturbance(terms, memory), self._parts.of_observer(memory)
+            d, own = self.disturbance(terms, memory), self._of("observer", memory)
             after = self.observer.after(task, terms.rhs, command.u, terms.task_map, own, d)
             rates.append((after - own) / self.observer.timing.h)
         if self.bounds is not None and self.bounds.sampled:
-            own = self._parts.of_bounds(memory)
+            own = self._of("bounds", memory)
             rates.append((self.bounds.after(command.u, own) - own) / self.bounds.timing.h)
-            rates.append((command.active - self._parts.of_search(memory)) / self.bounds.timing.h)
+            rates.append((command.active - self._of("active", memory)) / self.bounds.timing.h)
         if self.robust is not None and self.robust.adaptive:
             beta = self.robust.beta(task, self.sliding, self.scale)
-            rates.append(
-                np.array([self.robust.rate(beta, RobustNumbers(*self.robust_numbers), self._parts.of_robust(memory))])
-            )
+            numbers = RobustNumbers(*self.robust_numbers)
+            rates.append(np.array([self.robust.rate(beta, numbers, self._estimate(memory))]))
         return np.concatenate(rates) if rates else np.zeros(len(memory))
 
     def robust_force(self, terms: Terms, memory: Array) -> Array:
@@ -265,7 +226,7 @@ class AttachedConstraintFollowing(AttachedLaw):
         if self.robust is None:
             return np.zeros(len(self.rows))
         beta = self.robust.beta(terms.matrices.task, self.sliding, self.scale)
-        return self.robust.force(beta, self.scale, RobustNumbers(*self.robust_numbers), self._parts.of_robust(memory))
+        return self.robust.force(beta, self.scale, RobustNumbers(*self.robust_numbers), self._estimate(memory))
 
     @property
     def stops_on(self) -> frozenset[int]:
@@ -298,7 +259,7 @@ class AttachedConstraintFollowing(AttachedLaw):
         known = is_finite(rhs, u)  # before limits: clipping would turn an infinite input into a finite one
         left = Limiting(u, missed, status, np.zeros(0), np.zeros(0), np.zeros(0), 0.0, True)
         if self.searches:
-            left = limiting(self, terms, allocator, u, rhs, missed, status, self._search_start(memory))
+            left = self._limiting(terms, allocator, u, rhs, missed, status, self._search_start(memory))
             u, missed, status = left[:3]
         # from the mildest cause to the most severe: the last one that holds is reported
         status = where(known, status, Status.NON_FINITE.code)
@@ -319,11 +280,68 @@ class AttachedConstraintFollowing(AttachedLaw):
             where(nothing, 1.0, left.proven),
         )
 
+    def _limiting(
+        self, terms: Terms, allocator: Allocator, u: Array, rhs: Array, missed: Array, status: Any, start: Start | None
+    ) -> Limiting:
+        """The inputs within their limits and on the inner side of the bounds.
+
+        Inputs that damp meet no task: those next to them that the bounds allow take their place.
+
+        Args:
+            terms: The terms of motion at the state.
+            allocator: T, decomposed.
+            u: The inputs that the law asks for, shape (m,).
+            rhs: What the rows of the task and of reactions ask for.
+            missed: What u gives up of that.
+            status: That of u.
+            start: Where the search for the inputs begins; None: nothing is known.
+        """
+        lower, upper = (np.array(self.lower), np.array(self.upper)) if self.limited else (None, None)
+        levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
+        near = u if self.has_aim or self.allocation not in ("minimum_norm", "weighted") else None
+        if self.on_infeasible == "damp":
+            damps = above(status, Status.DAMPED.code - 0.5)
+            levels = [(where(damps, 0.0, T), where(damps, 0.0, e)) for T, e in levels]
+            near = where(damps, u, 0.0 if near is None else near)
+        weights = np.array(self.weights) if self.allocation == "weighted" else None
+        G, g, scale = (None, None, None) if self.bounds is None else terms.held_rows or self._rows_now(terms)
+        limited = within_limits(
+            levels,
+            lower,
+            upper,
+            near,
+            inequalities=None if G is None or g is None else (G, g),
+            row_scale=scale,
+            weights=weights,
+            rank_tolerance=self.rank_tolerance,
+            scale=allocator.scales(weights),
+            unlimited=u,
+            start=start,
+            rounding=self.rounding,
+        )
+        left = rhs - product(allocator.task_map, limited.u)
+        required = self.required
+        gives_up = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
+        reason: Any = Status.SATURATED.code
+        binding, lack = np.zeros(0), np.zeros(0)
+        if self.bounds is not None:
+            binding, lack = self.bounds.of_names(limited.binding), self.bounds.of_names(limited.slack)
+            reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
+        severe = status >= Status.INFEASIBLE.code
+        status = where(severe, status, where(gives_up, reason, status))
+        return Limiting(limited.u, left, status, binding, lack, limited.active, limited.iterations, limited.converged)
+
+    def _rows_now(self, terms: Terms) -> tuple[Array, Array, Any]:
+        """G, g and the size of G: `G u >= g` keeps the bounds if the command acts at once and in this state alone."""
+        assert self.bounds is not None
+        G, free, scale = self.bounds.rows_of(terms)
+        return G, self.bounds.least(terms.matrices.bounds, self.bound_numbers) - free, scale
+
     def _search_start(self, memory: Array) -> Start | None:
         """Where the search for inputs within limits and bounds begins; None: the law keeps nothing of the last tick."""
-        if not self.predicts:
+        if self.bounds is None or not self.bounds.sampled:
             return None
-        return self._bounds.start(self._parts.of_search(memory), self._parts.of_bounds(memory))
+        return self.bounds.start(self._of("active", memory), self._of("bounds", memory))
 
     def decay(self, row: int) -> float:
         """kappa of a row under a robust or adaptive term: beta decays at this rate without disturbances [1/s]."""

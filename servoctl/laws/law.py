@@ -6,19 +6,16 @@ compiled closed loop), so it is plain NumPy with `servoctl.where` for branches.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
-
-Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
 
 
 class Law(ABC):
@@ -138,29 +135,13 @@ class AttachedLaw(ABC):
         return False
 
     @property
-    def predicts(self) -> bool:
-        """Whether the rows of the bounds are means over the period in which the command acts, which the loop finds."""
-        return False
+    def predicted_bounds(self) -> tuple[AttachedBounds, BoundNumbers] | None:
+        """The bounds whose rows are means over the period in which the command acts, which the loop finds; or None."""
+        return None
 
-    def predicted(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
-        """The state at which the command of this tick acts, and that half a period later, if the law `predicts`."""
-        raise NotImplementedError
-
-    def last_sent(self, memory: Array) -> Array:
-        """The newest command sent, shape (m,), if the law `predicts`."""
-        raise NotImplementedError
-
-    def bound_rows(self, terms: Terms) -> tuple[Array, Array, Any]:
-        """G, free and the size that pivots of G are relative to: `G u + free` is what the bounds limit."""
-        raise NotImplementedError
-
-    def bound_least(self, of: Rows | None) -> Array:
-        """The least of `G u + free` where the model's bounds have these values."""
-        raise NotImplementedError
-
-    def mean_bounds(self, change: Array, memory: Array) -> Array:
-        """What is added to `G u + free` for its mean, from its change up to half a period later; if it `predicts`."""
-        raise NotImplementedError
+    def memory_of_bounds(self, memory: Array) -> Array:
+        """The states of the bounds."""
+        return np.zeros(0)
 
     @property
     def relaxed_rows(self) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, whe
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import PlantFunctions
 from servoctl.laws.active_set import greatest
-from servoctl.laws.law import Acceleration, AttachedLaw
+from servoctl.laws.attached_bounds import Acceleration, AttachedBounds
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System
@@ -43,7 +43,7 @@ The drift within half a period is a smaller share if the period resolves the mot
 
 def predicting(system: System) -> bool:
     """Whether the law looks at its bounds over a period."""
-    return system.law is not None and system.law.predicts
+    return system.law is not None and system.law.predicted_bounds is not None
 
 
 def with_mean_bounds(
@@ -65,7 +65,8 @@ def with_mean_bounds(
         d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
     """
     law, n = system.law, system.model.n
-    assert law is not None
+    assert law is not None and law.predicted_bounds is not None
+    bounds, numbers = law.predicted_bounds
     plant = TracedPlant(system, p, matrices)
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
     moved, more = {**given, **inputs({"u": (system.model.m,)})}, []
@@ -75,23 +76,24 @@ def with_mean_bounds(
         moved, more = {**moved, **inputs({"d": (n,)})}, [d]
         at_middle = trace(disturbed, at_middle, moved["d"])
     sound = where(at_middle.finite, at_middle.positive, 0.0)
-    kernel = called_kernel("bounds", moved, {"values": where(sound, trace(_values, law, at_middle), np.nan)})
+    kernel = called_kernel("bounds", moved, {"values": where(sound, trace(_values, bounds, at_middle), np.nan)})
     rows = at_middle.matrices.bounds
     values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
     at_then = None if values is None else called_kernel("bound_values", given, values)
 
     def held(memory: Array) -> Terms:
-        then, middle = law.predicted(terms, memory, _under(plant, d))
+        own = law.memory_of_bounds(memory)
+        then, middle = bounds.predicted(terms, own, _under(plant, d))
         of, late = terms.matrices.bounds, then is not terms.state
         if late and at_then is not None and of is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
             of = replace(of, violation=h, violation_rate=rate)
-        G, free, scale = law.bound_rows(terms)
-        least, last = law.bound_least(of), law.last_sent(memory)
+        G, free, scale = bounds.rows_of(terms)
+        least, last = bounds.least(of, numbers), bounds.last_sent(own)
         effect = G @ last
         far = 0.0 if late else 1.0 - _near(effect, free, least)
         change = _lazy_change(kernel, far, [np.array([middle.t]), middle.q, middle.v, p, last, *more], effect + free)
-        return replace(terms, held_rows=(G, least - free - law.mean_bounds(change, memory), scale))
+        return replace(terms, held_rows=(G, least - free - bounds.mean_change(change, own, numbers), scale))
 
     found: Terms = trace(held, memory)
     return found
@@ -102,9 +104,9 @@ def _under_command(matrices: Matrices, u: Array) -> Matrices:
     return replace(matrices, B=product(matrices.B, u)[:, None])
 
 
-def _values(law: AttachedLaw, terms: Terms) -> Array:
+def _values(bounds: AttachedBounds, terms: Terms) -> Array:
     """`G u + free` where the only input is 1."""
-    G, free, _ = law.bound_rows(terms)
+    G, free, _ = bounds.rows_of(terms)
     values: Array = G[:, 0] + free
     return values
 
