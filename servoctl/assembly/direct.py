@@ -10,10 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.assembly import start as starts
-from servoctl.assembly.estimation import errors_of, measured_by
-from servoctl.assembly.gains import all_gains
-from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
-from servoctl.assembly.realism import build_machine, build_realism, with_effects
+from servoctl.assembly.estimation import errors_of, measured_by, with_estimator
+from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system
+from servoctl.assembly.realism import build_realism, realistic
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import build_equations, one_per_name
 from servoctl.config.problems import validate_realism
@@ -29,12 +28,9 @@ from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.task_map import TaskMap
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.integrate import too_long
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.rows import METHODS, Integrator, Settings
 from servoctl.simulation.system import System
@@ -73,8 +69,9 @@ class ArgumentCheck:
             self.add(f"expected one of {', '.join(ENGINES)}, got {engine!r}", "engine")
 
     def add(self, what: object, *path: str | int) -> None:
-        """Notes what is wrong with an argument."""
-        self._problems.append(f"simulate: {'.'.join(map(str, path))}: {what}")
+        """Notes what is wrong with an argument, named as itself or by its field in a config, as `run.period`."""
+        field = ".".join(map(str, path)).removeprefix("run.").removeprefix("integrator.")
+        self._problems.append(f"simulate: {field}: {what}")
 
     def check(self) -> None:
         """Raises ConfigError with all problems, if there are any."""
@@ -233,50 +230,22 @@ def simulate(
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
-    if effects is not None:
-        system = _realistic(system, effects, settings, start, arguments)
+    system = realistic(system, effects, settings, Path(), start, arguments)
+    arguments.check()
     if estimation is not None:
         system = _estimating(system, estimation, start, timing)
     loop = make_loop(system, engine)
     task_map = None if law is None else starts.look_at_reach(system, start)
-    if problems := _problems(loop, start, settings, task_map):
-        raise TaskError("\n".join(problems))
-    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
-
-
-def _problems(loop: Loop, start: State, settings: Settings, task_map: TaskMap | None) -> list[str]:
-    """Why the run is impossible, one sentence each."""
-    law, period = loop.system.law, settings.period
-    problems = starts.check_start(loop.system.model, start, np.inf, loop)
-    problems += starts.unreachable(task_map, law) if task_map is not None else []
-    tick = None if law is None else law.memory_period
+    problems = starts.check_start(system.model, start, np.inf, loop)
+    problems += starts.unreachable(task_map, system.law) if task_map is not None else []
+    tick = None if system.law is None else system.law.memory_period
     if tick is not None and tick != period:
         asked = "none" if period is None else f"{period:g} s"
-        problems.append(f"simulate: period: {asked}, but the law's observer has {tick:g} s (give both the same period)")
-    integrator = settings.integrator
-    wrong = too_long(loop, settings.duration, integrator, period, settings.output_step)
-    problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
-    unstable = [gain for gain in all_gains(loop.system, settings) if gain.problem is not None]
-    return problems + [f"simulate: {gain.spacing.word}: {gain.problem}" for gain in unstable]
-
-
-def _realistic(
-    system: System, effects: RealismConfig, settings: Settings, start: State, arguments: ArgumentCheck
-) -> System:
-    """The system with the effects of a real machine.
-
-    Raises:
-        ConfigError: The effects do not fit the plant; lists all problems.
-    """
-    plant, period, how = system.model.plant, settings.period, settings.integrator
-    assert period is not None
-    system = with_effects(system, effects, period, start, arguments)
-    if effects.machine is not None:
-        step = how.step if how.method == "rk4" else None
-        machine = build_machine(effects.machine, Path(), step, plant, arguments)
-        system = dataclasses.replace(system, machine=machine)
-    arguments.check()
-    return system
+        arguments.add(f"{asked}, but the law's observer has {tick:g} s (give both the same period)", "period")
+    check_settings(loop, settings, arguments, on_drives=False)
+    if problems := problems + arguments.found:
+        raise TaskError("\n".join(problems))
+    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
 
 
 def _knowing(
@@ -330,6 +299,4 @@ def _estimating(system: System, estimation: Estimator, start: State, timing: Tim
         raise TaskError(f"simulate: estimation: needs {missing}")
     if estimation.kind == "model" and system.law.observed:
         raise TaskError("simulate: estimation: the law's observer would cancel the same disturbance (leave one out)")
-    passive = system.passive
-    attached = estimation.attach(system.model, start, timing, passive.rank_tolerance, passive.clearance)
-    return dataclasses.replace(system, estimator=attached)
+    return with_estimator(system, estimation, start, timing)

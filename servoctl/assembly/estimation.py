@@ -34,11 +34,22 @@ def estimating(system: System, loaded: LoadedConfig, start: State, problems: Pro
     if estimator is None or system.law is None:
         return system
     try:
-        passive, timing = system.passive, timing_of(loaded, system.model.plant, on_drives)
-        attached = estimator.attach(system.model, start, timing, passive.rank_tolerance, passive.clearance)
+        return with_estimator(system, estimator, start, timing_of(loaded, system.model.plant, on_drives), on_drives)
     except TaskError as error:
         problems.add(str(error).removeprefix("estimation: "), "estimation")
         return system
+
+
+def with_estimator(
+    system: System, estimator: Estimator, start: State, timing: Timing, on_drives: bool = False
+) -> System:
+    """The system with an estimator.
+
+    Raises:
+        TaskError: It does not fit.
+    """
+    passive = system.passive
+    attached = estimator.attach(system.model, start, timing, passive.rank_tolerance, passive.clearance)
     # on drives the resolution of each encoder replaces the noise after the loop is traced: weights stay parameters
     return dataclasses.replace(system, estimator=dataclasses.replace(attached, even=attached.even and not on_drives))
 

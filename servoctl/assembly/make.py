@@ -26,7 +26,7 @@ from servoctl.assembly.realism import check_realism, machine_of, realistic
 from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
-from servoctl.assembly.values import Problems, build_equations
+from servoctl.assembly.values import Collector, Problems, build_equations
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
@@ -205,7 +205,7 @@ def make_run(
         ConfigError: The config is wrong; lists all problems.
     """
     problems = Problems(loaded) if problems is None else problems
-    values = loaded.config
+    values, settings = loaded.config, settings_of(loaded.config.run)
     ground = same_ground(loaded, like) or build_ground(loaded, problems, waiting)
     law = _law(loaded, ground.plant, problems, ground.signals, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
@@ -216,7 +216,7 @@ def make_run(
     check_realism(loaded, ground.plant, problems)
     check_uncertainty(loaded, ground.plant, problems)
     if problems.found:
-        machine_of(loaded, ground.plant, problems)  # its problems belong to the list
+        machine_of(values.realism, settings, loaded.folder, ground.plant, problems)  # its problems belong to the list
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
     if found is not None:
@@ -227,9 +227,9 @@ def make_run(
     if isinstance(ground.plant, Robot) and start is not ground.start:
         ground = replace(ground, start=start, task=held_at(ground.task, ground.plant, start))
         found = _bind(ground, law, inputs, values.plant.passive, problems, found) or found
-    settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
-    found = realistic(found, loaded, start, problems, None if same is None else same.system)
+    like_it = None if same is None else same.system
+    found = realistic(found, values.realism, settings, loaded.folder, start, problems, like_it)
     if found.machine is not None and settings.period is None and not waiting:
         problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
     found = estimating(found, loaded, start, problems, waiting)
@@ -238,7 +238,7 @@ def make_run(
     if loop is None:
         problems.check()
     assert loop is not None
-    _check_settings(loop, settings, problems, waiting)
+    check_settings(loop, settings, problems, waiting)
     if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
         task_map = like.task_map
     else:
@@ -290,7 +290,7 @@ def settings_of(run: RunConfig) -> Settings:
     return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
-def _check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives: bool) -> None:
+def check_settings(loop: Loop, settings: Settings, problems: Collector, on_drives: bool) -> None:
     """Notes a duration and gains that do not fit the loop.
 
     Gains of a law for drives are judged at their period, where the drives are prepared.

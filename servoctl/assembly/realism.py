@@ -11,7 +11,7 @@ import numpy as np
 from servoctl.assembly.values import Collector, Problems, limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import FrictionConfig
-from servoctl.config.realism import MachineConfig, RealismConfig
+from servoctl.config.realism import RealismConfig
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
@@ -25,75 +25,60 @@ from servoctl.simulation.rows import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-
-def build_machine(
-    values: MachineConfig, folder: Path, step: float | None, plant: Plant, problems: Collector
-) -> MujocoMachine | None:
-    """The machine; None if it does not fit the plant.
-
-    Args:
-        values: The section.
-        folder: The folder that its file is relative to.
-        step: Step of rk4 [s]; None: another method.
-        plant: The law's plant.
-        problems: Collects the problems.
-    """
-    try:
-        return MujocoMachine(folder / str(values.file), plant, math.inf if step is None else step)
-    except ServoctlError as error:
-        kind = "urdf" if values.mjcf is None else "mjcf"
-        for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
-            problems.add(problem, "realism", "machine", kind)
-        return None
-
-
 RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-Kutta method is stable
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
 
 
 def realistic(
-    system: System, loaded: LoadedConfig, start: State, problems: Problems, like: System | None = None
+    system: System,
+    values: RealismConfig | None,
+    settings: Settings,
+    folder: Path,
+    start: State,
+    problems: Collector,
+    like: System | None = None,
 ) -> System:
-    """The system with the effects of a config's `realism`; unchanged without `realism`, or if there are problems.
+    """The system with the effects of a real machine; unchanged without any, or if there are problems.
 
     Args:
         system: Law and plant.
-        loaded: The config.
+        values: The section `realism`.
+        settings: How the run is made.
+        folder: The folder that files are relative to.
         start: Initial state.
         problems: Collects the problems.
         like: System of an earlier run with the same plant, start, realism and period.
     """
-    values, period = loaded.config.realism, loaded.config.run.period
     if values is None:
         return system
-    if like is not None and period is not None and like.model.rows_kernel is system.model.rows_kernel:
+    if like is not None and settings.period is not None and like.model.rows_kernel is system.model.rows_kernel:
         parts = {name: getattr(like, name) for name in ("friction", "realism", "simulated", "machine")}
         return dataclasses.replace(system, **parts)
     before = len(problems.found)
-    found = dataclasses.replace(system, machine=machine_of(loaded, system.model.plant, problems))
-    if period is not None:  # else only drives run so
-        found = with_effects(found, values, period, start, problems)
+    found = dataclasses.replace(system, machine=machine_of(values, settings, folder, system.model.plant, problems))
+    if settings.period is not None:  # else only drives run so
+        found = _with_effects(found, values, settings.period, start, problems)
     return system if len(problems.found) > before else found
 
 
-def machine_of(loaded: LoadedConfig, plant: Plant, problems: Problems) -> MujocoMachine | None:
-    """The machine of a config; None without one, or if it does not fit the plant."""
-    realism, how = loaded.config.realism, loaded.config.run.integrator
-    if realism is None or realism.machine is None:
+def machine_of(
+    values: RealismConfig | None, settings: Settings, folder: Path, plant: Plant, problems: Collector
+) -> MujocoMachine | None:
+    """The machine from a scene; None without one, or if it does not fit the plant."""
+    if values is None or values.machine is None:
         return None
-    return build_machine(realism.machine, loaded.folder, how.step if how.method == "rk4" else None, plant, problems)
+    how = settings.integrator
+    try:
+        step = how.step if how.method == "rk4" else math.inf
+        return MujocoMachine(folder / str(values.machine.file), plant, step)
+    except ServoctlError as error:
+        kind = "urdf" if values.machine.mjcf is None else "mjcf"
+        for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
+            problems.add(problem, "realism", "machine", kind)
+        return None
 
 
-def with_effects(system: System, values: RealismConfig, period: float, start: State, problems: Collector) -> System:
-    """The system with the effects of a section, except its machine; unchanged if there are problems.
-
-    Args:
-        system: Law and plant.
-        values: The section.
-        period: Period of the law [s].
-        start: Initial state.
-        problems: Collects the problems.
-    """
+def _with_effects(system: System, values: RealismConfig, period: float, start: State, problems: Collector) -> System:
     before, plant = len(problems.found), system.model.plant
     realism = build_realism(values, plant, period, problems)
     friction = None if values.friction is None else build_friction(values.friction, plant, problems, "realism")
