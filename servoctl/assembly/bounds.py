@@ -9,10 +9,9 @@ from servoctl.assembly.estimation import estimate_errors
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.timing import predicted, timing_of
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, limit_pair
-from servoctl.config.bounds import BoundConfig
+from servoctl.config.bounds import BoundConfig, ShapeConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
-from servoctl.config.shapes import ShapeConfig
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound

@@ -11,17 +11,18 @@ from servoctl.assembly import start as starts
 from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
     build_law,
+    build_levels,
     build_plant,
     build_start,
     build_task,
     check_actuators,
     check_task_classes,
+    place_of,
 )
 from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
-from servoctl.assembly.levels import build_levels, place_of
 from servoctl.assembly.realism import check_realism, machine_of, realistic
 from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import ENGINES, Run

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
+from servoctl.config.bounds import ShapeConfig
 from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
 from servoctl.config.document import in_words
 from servoctl.config.fields import (
@@ -21,7 +22,6 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
-from servoctl.config.shapes import ShapeConfig
 
 
 class FrictionConfig(Section):

@@ -8,14 +8,13 @@ import graphlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from servoctl.config.bounds import bound_problems
+from servoctl.config.bounds import bound_problems, shape_problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem, exactly_one, given, mapping, task_entries
 from servoctl.config.realism import estimation_problems, realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot import robot_problems
 from servoctl.config.schema import ADAPTIVE, LawConfig
-from servoctl.config.shapes import shape_problems
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, row_count, task_problems
 from servoctl.expression.suggest import remedy
 

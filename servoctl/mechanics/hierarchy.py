@@ -17,15 +17,10 @@ number. A step acts only through S, so it cannot disturb earlier levels. The mot
 because the recursion ends at the motion under all constraints. A run therefore takes only the clearances of levels; the
 levels show what each group of constraints adds and how much a clearance yields.
 
+The step `realise` runs on numbers and on symbols; `laws.priorities` takes it with inputs instead of accelerations.
+
 Source: Orsino 2017, (4.14)-(4.18), figure 4. The inverse printed in (4.16) exists only if the rows of H P are
 independent; here K is `(H P)^+ = P H^T (H P H^T)^+`. The algorithm also needs the b of each level.
-
-    x <- x + S (H S)^+ (b - H x),   S <- S (I - (H S)^+ H S),   P = S S^T
-
-In `mechanics.hierarchy` x is a mass-weighted acceleration, in `laws.priorities` it is the inputs. The step runs on
-numbers and on symbols.
-
-Source: Orsino 2017, (4.14), (4.15).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

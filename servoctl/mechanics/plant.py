@@ -5,9 +5,6 @@ parameters: compiled code takes them as inputs. Its `int`, `str` and `bool` fiel
 structural. Methods are pure, so the engine can run them on numbers or on symbols.
 
 Source: Liu et al. 2015, (11)-(14) for Qc, the force of the plant's own constraints.
-
-A cylinder, a rope or a belt is then one line of geometry. The derivative is exact and is compiled once for all plants
-of the same structure.
 """
 
 from abc import ABC, abstractmethod
@@ -28,6 +25,8 @@ from servoctl.types import Array
 
 def dual_actuation(plant: Any, q: Array) -> Array:
     """B(q), shape (n, m): the transposed Jacobian of the plant's `motor_positions`, on numbers or symbols.
+
+    A cylinder, a rope or a belt is one line of geometry. The derivative is exact, and compiled once per structure.
 
     Raises:
         PlantError: `motor_positions` cannot be traced, or does not give one displacement per actuator.

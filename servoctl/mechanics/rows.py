@@ -18,7 +18,7 @@ class Rows:
     violation: Array  # phi or psi, shape (r,); NaN for a row without one
     violation_rate: Array  # phi_q v + phi_t, shape (r,); NaN for a row without one
     # second and higher time derivatives of the violation in which no input appears, shape (r, h), 0 for rows with
-    # fewer; None: there are none. Only differentiated rows (`mechanics.relative_degree`) have them
+    # fewer; None: there are none. Only differentiated rows (`laws.input_output`) have them
     higher: Array | None = None
 
     def dense(self) -> "Rows":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import servoctl
-from servoctl.mechanics.classification import Classification, classify
+from servoctl.check.model import Classification, classify
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, SecondOrder
 from servoctl.types import Array, State
 
