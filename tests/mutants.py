@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from servoctl.cli import main
-from servoctl.config.files import find_config, shipped_configs
+from servoctl.config.load import find_config, shipped_configs
 
 CODES = {0, 2, 3, 4, 130}
 LIMIT = 60.0

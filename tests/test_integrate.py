@@ -15,7 +15,7 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.grid import Grid
+from servoctl.simulation.rows import Grid
 from servoctl.types import Array, Status
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))

@@ -12,9 +12,8 @@ import servoctl
 from servoctl.assembly import simulate
 from servoctl.cli import main
 from servoctl.errors import ConfigError, TaskError
-from servoctl.simulation.grid import Grid
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Integrator
+from servoctl.simulation.rows import Grid, Integrator
 from servoctl.simulation.side_by_side import plan_of
 
 STEP = 2e-4

@@ -8,7 +8,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.cli import main
-from servoctl.config.files import find_config
+from servoctl.config.load import find_config
 
 MUTANTS = int(os.environ.get("SERVOCTL_MUTANTS", "24"))
 

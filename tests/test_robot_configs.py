@@ -7,7 +7,7 @@ import pytest
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
-from servoctl.config.files import find_config
+from servoctl.config.load import find_config
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from tests.faces import exit_code
@@ -123,7 +123,7 @@ def test_the_page_draws_the_efforts_as_limits(config: Path) -> None:
 
 def test_a_config_in_another_folder_leads_to_the_same_file(config: Path) -> None:
     from servoctl.config import load_config
-    from servoctl.config.files import class_files, data_files, moved
+    from servoctl.config.load import class_files, data_files, moved
 
     loaded = load_config(config)
     assert (class_files(loaded.config), data_files(loaded.config)) == ([], ["files/small.urdf"])

@@ -13,8 +13,7 @@ import servoctl as sc
 from servoctl.assembly.timing import run_timing
 from servoctl.cli import main
 from servoctl.errors import TaskError
-from servoctl.laws.gain_limits import RowFeedback, longest_spacing
-from servoctl.laws.hold import close, differences, hold
+from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
 from servoctl.linear import analyse, loop_margins, margins_at
 from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes

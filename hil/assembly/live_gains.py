@@ -19,7 +19,7 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Correction
-from servoctl.laws.gain_limits import RowFeedback, growth
+from servoctl.laws.hold import RowFeedback, growth
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
-from servoctl.assembly.classes import load_class
+from servoctl.assembly.classes import float_fields, instantiate, load_class
 from servoctl.assembly.corrections import build_correction, build_observer, build_robust
 from servoctl.assembly.frame_tasks import FrameTask
-from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
 from servoctl.assembly.timing import correction_timing

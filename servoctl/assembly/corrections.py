@@ -11,8 +11,7 @@ from servoctl.config.schema import LawConfig, ObserverConfig
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
-from servoctl.laws.observer import Observer
-from servoctl.laws.observer_limit import largest_rate, of_one_row
+from servoctl.laws.observer import Observer, largest_rate, of_one_row
 from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.plant import Plant

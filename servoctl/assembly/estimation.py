@@ -12,7 +12,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import EstimationConfig
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
-from servoctl.laws.margin import EstimateErrors
+from servoctl.laws.barrier import EstimateErrors
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Realism

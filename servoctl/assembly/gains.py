@@ -1,6 +1,6 @@
 """Are the gains of a run stable at its period or step, and how far are they from the limit?
 
-Design: this is the one place that compares gains with a period; the limit itself is computed in `laws.gain_limits`. An
+Design: this is the one place that compares gains with a period; the limit itself is computed in `laws.hold`. An
 unstable violation is an error, because such a run shows its period and not its law. From half of the limit on there is
 a warning.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.gain_limits import RowFeedback, growth, longest_spacing, overshoot
+from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import assemble

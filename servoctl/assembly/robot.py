@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from servoctl.assembly.instance import replaced_parameters
+from servoctl.assembly.classes import replaced_parameters
 from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig

@@ -30,7 +30,7 @@ from servoctl.laws import barrier
 from servoctl.laws.attached_bounds import BoundRow, Kind
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.barrier import SHARE
-from servoctl.laws.braking import braking
+from servoctl.laws.bounds import braking
 from servoctl.laws.constraint_following import NEARBY
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest

@@ -16,9 +16,9 @@ from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
+from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
+from servoctl.laws.robust import observed, observer_lag
 from servoctl.laws.robust_design import decay_rates
-from servoctl.laws.ultimate import observed, observer_lag
 from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing

@@ -18,7 +18,7 @@ import numpy as np
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.assembly.start_warnings import UNPROJECTED
-from servoctl.laws.gain_limits import RowFeedback
+from servoctl.laws.hold import RowFeedback
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.types import State

@@ -11,9 +11,8 @@ from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
 from servoctl.errors import ServoctlError
 from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.gain_limits import RowFeedback
-from servoctl.laws.robust import RobustNumbers
-from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
+from servoctl.laws.hold import RowFeedback
+from servoctl.laws.robust import RobustNumbers, dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.uncertainty import ModelError, model_error
 from servoctl.types import State
 

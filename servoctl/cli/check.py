@@ -63,7 +63,7 @@ def check(
 
 def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
     """Prints the classes that a config imports, before they run with the rights of the user."""
-    from servoctl.config.files import class_paths
+    from servoctl.config.load import class_paths
 
     for path in class_paths(values):
         tell(f"imports {path}")

@@ -6,8 +6,7 @@ which builds the plant; `LoadedConfig.where` tells it file and line of each fiel
 """
 
 from servoctl.config.document import FieldPath, Problem
-from servoctl.config.files import first_line, shipped_configs
-from servoctl.config.load import LoadedConfig, dump, load_config
+from servoctl.config.load import LoadedConfig, dump, first_line, load_config, shipped_configs
 from servoctl.config.problems import json_schema, validate
 from servoctl.config.schema import Config
 

@@ -1,20 +1,149 @@
 """Reads and checks a config, from a file or by the name of a shipped config."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from servoctl.config.document import Document, FieldPath
-from servoctl.config.files import find_config, with_absolute_files
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
 from servoctl.config.problems import validate
+from servoctl.config.realism import MachineConfig
+from servoctl.config.robot import RobotConfig
 from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
+from servoctl.expression.suggest import remedy, suggestion
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Name -> file of every shipped config, in alphabetical order.
+
+    In an installation they are inside the package, in a checkout next to it.
+    """
+    package = Path(str(resources.files("servoctl.config"))).parent
+    for folder in (package / "configs", package.parent / "configs"):
+        if folder.is_dir():
+            return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    return {}
+
+
+def first_line(path: Path) -> str:
+    """Description of a config: the comment in its first line, without the name of the file.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open(encoding="utf-8", errors="replace") as file:
+        line = file.readline().strip()
+    if not line.startswith("#"):
+        return ""
+    before, colon, after = line.lstrip("# ").partition(":")
+    return after.strip() if colon and before.endswith(path.name) else line.lstrip("# ")
+
+
+def find_config(source: str | Path) -> Path:
+    """The file of a path, or of the bare name of a shipped config.
+
+    Raises:
+        ConfigError: There is no such file and no such shipped config.
+    """
+    text, shipped = str(source), shipped_configs()
+    path = Path(source)
+    if isinstance(source, str) and source in shipped:
+        return shipped[source]
+    if os.path.lexists(path):
+        return path
+    bare = isinstance(source, str) and path.name == source and path.suffix not in SUFFIXES
+    if bare:
+        raise ConfigError(f"{text!r}: no config has this name ({remedy(text, shipped)}; or give a path)")
+    siblings = [file.name for file in path.parent.glob("*.y*ml")] if os.path.isdir(path.parent) else []
+    hint = suggestion(path.name, siblings) or suggestion(path.stem, shipped) or "check the path"
+    raise ConfigError(f"{text}: no such file ({hint})")
+
+
+ModelFile = TypeVar("ModelFile", RobotConfig, MachineConfig)
+
+
+def class_paths(config: Config) -> list[str]:
+    """Class paths of plant, task and law, each once, in order."""
+    law = None if isinstance(config.law, str) else config.law.class_
+    paths = [config.plant.class_, *(entry.class_ for entry in config.task), law]
+    return list(dict.fromkeys(path for path in paths if path is not None))
+
+
+def class_files(config: Config) -> list[str]:
+    """The Python files among them, as the config names them."""
+    modules = [path.rpartition(":")[0] for path in class_paths(config)]
+    return list(dict.fromkeys(module for module in modules if module.endswith(".py")))
+
+
+def data_files(config: Config) -> list[str]:
+    """Files of robots and of references, each once, as the config names them."""
+    files = [robot.urdf or robot.mjcf for robot in config.plant.every_robot.values()]
+    files += [reference.file for reference in config.references.values()]
+    if config.realism is not None and config.realism.machine is not None:
+        files += [config.realism.machine.file]
+    return list(dict.fromkeys(file for file in files if file is not None))
+
+
+def with_absolute_files(config: Config, folder: Path) -> Config:
+    """The config with absolute paths of its files, for a run folder, which may be anywhere.
+
+    Args:
+        config: The config.
+        folder: The folder that its paths are relative to.
+    """
+    return _with_files(config, lambda file: str((folder / file).absolute()))
+
+
+def moved(config: Config, home: Path, folder: Path) -> Config:
+    """A config in folder `home` as a config in another folder: all paths lead to the same files."""
+
+    def relative(file: str) -> str:
+        if Path(file).is_absolute():
+            return file
+        return os.path.relpath((home / file).resolve(), folder.resolve())
+
+    return _with_files(config, relative)
+
+
+def _with_files(config: Config, change: Callable[[str], str]) -> Config:
+    def class_path(path: str | None) -> str | None:
+        module, _, name = (path or "").rpartition(":")
+        return f"{change(module)}:{name}" if module.endswith(".py") else path
+
+    plant = config.plant.model_copy(update={"class_": class_path(config.plant.class_)})
+    task = tuple(entry.model_copy(update={"class_": class_path(entry.class_)}) for entry in config.task)
+    law = config.law
+    if not isinstance(law, str):
+        law = law.model_copy(update={"class_": class_path(law.class_)})
+    return _with_data(config.model_copy(update={"plant": plant, "task": task, "law": law}), change)
+
+
+def _with_data(config: Config, change: Callable[[str], str]) -> Config:
+    def changed(model: ModelFile) -> ModelFile:
+        named = [key for key in ("urdf", "mjcf") if getattr(model, key) is not None]
+        return model.model_copy(update={key: change(getattr(model, key)) for key in named})
+
+    plant = config.plant
+    robots = plant.robots and {name: changed(robot) for name, robot in plant.robots.items()}
+    references = {
+        name: reference if reference.file is None else reference.model_copy(update={"file": change(reference.file)})
+        for name, reference in config.references.items()
+    }
+    plant = plant.model_copy(update={"robot": plant.robot and changed(plant.robot), "robots": robots})
+    realism = config.realism
+    if realism is not None and realism.machine is not None:
+        realism = realism.model_copy(update={"machine": changed(realism.machine)})
+    return config.model_copy(update={"plant": plant, "references": references, "realism": realism})
 
 
 class _Dumper(yaml.SafeDumper):

@@ -9,8 +9,7 @@ import numpy as np
 import yaml
 
 from servoctl.assembly import Run
-from servoctl.config.files import moved
-from servoctl.config.load import dump
+from servoctl.config.load import dump, moved
 from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
 from servoctl.identification.result import Identification

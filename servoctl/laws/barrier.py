@@ -8,15 +8,30 @@
 `barrier` and `decay` ask that the next sample satisfies the same condition again; with D -> 0 they are
 h'' >= -3 p h' - 2 p^2 h and h' >= -p h. Samples stay at h >= 0 if p D < 2. `stopping` is for a limit of a coordinate.
 
-Source: the exactly sampled form is ours; the continuous one is the exponential barrier of Nguyen, Sreenath 2016.
-`pos` and `via`: Del Prete 2018, with the position bound of his published code; `gentle` is ours.
+The margin of a bound against what an estimator does not know yet:
+
+    per coordinate      e = (q, v, d) - estimate,    e+ = (I - K C) (A e + B w) - K n,   |w| <= s, n of deviation r
+    the row             h'' = -(k1 h' + k0 h) + (k0, k1, 1) e~,    e~: e, predicted to the moment at which u acts
+    margin              sum |A_j| s_j sum |h(w)|  +  3 sqrt(sum A_j^2 r_j^2 sum h(n)^2),   over coordinates and time
+
+h(w) and h(n) are the responses of h to one w or n of size 1; K is the estimator's gain, s how fast the disturbance
+changes, A the row's gradient. The first sum is the largest h that any such w can cause, the second three standard
+deviations.
+
+Source: the exactly sampled form is ours; the continuous one is the exponential barrier of Nguyen, Sreenath 2016. `pos`
+and `via`: Del Prete 2018, with the position bound of his published code; `gentle` is ours. The margin is ours; the
+bound on a response is the l1 norm of its weights.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.symbol import maximum, minimum, where
+from servoctl.types import Array
 
 RATE = 15.0  # [1/s] default of p, at most `SHARE` / period
 SHARE = 0.5  # largest default of p times the period
@@ -101,3 +116,96 @@ def _most_towards(h: Any, v: Any, A: Any, D: float) -> Any:
     root = (-b + np.sqrt(maximum(square, 0.0))) / (2.0 * D * D)
     viable = where(square >= 0.0, maximum(root, stop), stop)
     return minimum(position, viable)
+
+
+SIGMAS = 3.0  # standard deviations of the noise that the margin holds
+
+SMALL, LONGEST = 1e-9, 200_000
+"""A response is over when h is below this share of its largest value; its largest number of periods."""
+
+
+@dataclass(frozen=True)
+class EstimateErrors:
+    """What is known of the errors of an estimator with a model; per coordinate."""
+
+    period: float  # [s] period
+    late: int  # whole periods by which it predicts
+    gains: Sequence[tuple[float, float, float]]  # K: on q [-], v [1/s] and d [1/s^2]
+    change: Sequence[float]  # [unit/s^2 per s] s: how fast the disturbance changes
+    noise: Sequence[float]  # [unit] r: standard deviation of the positions
+
+    def margin(self, kind: str, rate: float, gradient: Array) -> float:
+        """The margin of a row [unit of h].
+
+        Args:
+            kind: Function of `laws.barrier`.
+            rate: p [1/s].
+            gradient: A, shape (n,).
+        """
+        size = np.abs(np.asarray(gradient, dtype=float))
+        responses = [_response(kind, rate, self.period, self.late, gains) for gains in self.gains]
+        changes = sum(a * s * most for a, s, (most, _) in zip(size, self.change, responses, strict=True))
+        noise = sum((a * r) ** 2 * square for a, r, (_, square) in zip(size, self.noise, responses, strict=True))
+        return float(changes + SIGMAS * np.sqrt(noise))
+
+    def largest(self, kinds: Sequence[str], rates: Sequence[float], gradients: Sequence[Array]) -> tuple[float, ...]:
+        """The largest margin of each row over some states.
+
+        Args:
+            kinds: Of each row.
+            rates: p of each row [1/s].
+            gradients: A of all rows at each state, shape (rows, n).
+        """
+        each = enumerate(zip(kinds, rates, strict=True))
+        return tuple(max(self.margin(kind, p, A[i]) for A in gradients) for i, (kind, p) in each)
+
+
+@lru_cache(256)
+def _response(kind: str, p: float, h: float, late: int, gains: tuple[float, float, float]) -> tuple[float, float]:
+    """The sum of |h| after a change w of 1, and the sum of h^2 after a reading that is off by 1."""
+    A = np.array([[1.0, h, h * h / 2.0], [0.0, 1.0, h], [0.0, 0.0, 1.0]])
+    B, K = np.array([h**3 / 6.0, h * h / 2.0, h]), np.array(gains)
+    kept = np.eye(3) - np.outer(K, A[0] * [1.0, 0.0, 0.0])
+    if kind in ("decay", "speed"):  # of degree 1: h' = -k0 h + (k0, 1) (v, d)
+        least = decay if kind == "decay" else speed
+        k0 = -float(least(1.0, p, h))
+        into, loop, push = np.array([0.0, k0, 1.0]), np.array([[1.0 - h * k0]]), np.array([h])
+    else:
+        k0, k1 = (-float(barrier(*x, p, h)) for x in ((1.0, 0.0), (0.0, 1.0)))
+        into = np.array([k0, k1, 1.0])
+        loop = np.array([[1.0, h], [0.0, 1.0]]) - np.outer([h * h / 2.0, h], [k0, k1])
+        push = np.array([h * h / 2.0, h])
+    predicted = np.linalg.matrix_power(A, late)
+    # a change is seen `late` periods later; until then the prediction misses all of it
+    unseen = [np.linalg.matrix_power(A, i) @ B for i in range(late)]
+    moved = B[:2] if len(push) == 2 else B[1:2]
+    of_change = _of(kept @ A, predicted, kept @ B, unseen, into, loop, push, moved)
+    of_reading = _of(kept @ A, predicted, -K, [np.zeros(3)] * late, into, loop, push, np.zeros(len(push)))
+    return float(np.abs(of_change).sum()), float(np.square(of_reading).sum())
+
+
+def _of(
+    F: Array, predicted: Array, e: Array, unseen: list[Array], into: Array, loop: Array, push: Array, x: Array
+) -> Array:
+    """h after each period, until it has decayed.
+
+    Args:
+        F: Of the error from tick to tick.
+        predicted: From an error to that of the predicted state.
+        e: The error after the first update.
+        unseen: Errors of the predicted state before that.
+        into: From an error to what the row asks too little or too much.
+        loop: Of (h, h'), or of h alone.
+        push: From an acceleration, or a rate, to (h, h').
+        x: (h, h') at the first tick.
+    """
+    found, largest = [x[0]], abs(float(x[0]))
+    for k in range(LONGEST):
+        missed = unseen[k] if k < len(unseen) else predicted @ e
+        e = e if k < len(unseen) else F @ e
+        x = loop @ x + push * float(into @ missed)
+        found.append(x[0])
+        largest = max(largest, abs(float(x[0])))
+        if k > len(unseen) + 3 and np.abs(x).max() + np.abs(predicted @ e).max() * len(x) <= SMALL * largest:
+            break
+    return np.array(found)

@@ -29,7 +29,7 @@ import numpy as np
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
-from servoctl.laws.gain_limits import RowFeedback, growth
+from servoctl.laws.hold import RowFeedback, growth
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing

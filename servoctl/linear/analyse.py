@@ -7,11 +7,10 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.errors import TaskError
-from servoctl.linear.box import BoxAnalysis, over_box
+from servoctl.linear.box import CHANGE, BoxAnalysis, Shifted, over_box, robustness
 from servoctl.linear.convert import state_at
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
-from servoctl.linear.robustness import CHANGE, Shifted, robustness
 from servoctl.linear.sampled import timings
 from servoctl.run_folder.values import plain
 from servoctl.types import State

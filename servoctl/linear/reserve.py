@@ -22,10 +22,9 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
-from servoctl.linear.box import box_machines
+from servoctl.linear.box import box_machines, nearest
 from servoctl.linear.convert import settled_memory
 from servoctl.linear.jacobians import local
-from servoctl.linear.robustness import nearest
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
 from servoctl.types import Array, State
 

@@ -22,12 +22,12 @@ import numpy as np
 from servoctl.engine.adaptive_steps import AdaptiveSteps
 from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.grid import Grid
 from servoctl.simulation.rows import (
     CHUNK_TIME,
     FIRST_STRETCH,
     LONGEST_STRETCH,
     Chunk,
+    Grid,
     Integrator,
     RowCollector,
 )

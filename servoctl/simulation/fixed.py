@@ -10,13 +10,13 @@ from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
 from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.grid import Grid
 from servoctl.simulation.realistic import Period, TickNoise
 from servoctl.simulation.rows import (
     CHUNK_TIME,
     FIRST_STRETCH,
     LONGEST_STRETCH,
     Chunk,
+    Grid,
     Integrator,
     RowCollector,
     last_row,

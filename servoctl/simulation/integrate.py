@@ -11,9 +11,8 @@ from servoctl.errors import ServoctlError, TaskError
 from servoctl.simulation.adaptive import adaptive
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import Advance, continuous, fixed, held
-from servoctl.simulation.grid import Grid, too_many
 from servoctl.simulation.realistic import Period, TickNoise
-from servoctl.simulation.rows import METHODS, Chunk, Integrator, RowCollector
+from servoctl.simulation.rows import METHODS, Chunk, Grid, Integrator, RowCollector, too_many
 from servoctl.types import Array
 
 __all__ = [

@@ -19,8 +19,7 @@ from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import Wanted
-from servoctl.simulation.grid import Grid
-from servoctl.simulation.rows import Integrator, stops_of
+from servoctl.simulation.rows import Grid, Integrator, stops_of
 from servoctl.simulation.task_rank import judges_rank
 from servoctl.types import Array, State, Status
 

@@ -1,7 +1,7 @@
 """The stability limit of the gains over the numbers that a sweep varies.
 
     growth = 1,  growth: the largest spectral radius of the map of a violation over one period or step h
-    (`laws.gain_limits`)
+    (`laws.hold`)
 
 Design: nothing is simulated. The gains of the config with other numbers are evaluated on a separate grid, which is
 refined along the limit. Only varied paths on which the gains, the period or the step depend become axes of this grid.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from servoctl.config import dump
-from servoctl.config.files import moved
+from servoctl.config.load import moved
 from servoctl.config.overrides import setting
 from servoctl.config.tune import Range
 from servoctl.report.scales import scale_of

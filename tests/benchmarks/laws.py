@@ -13,7 +13,7 @@ import numpy as np
 
 from servoctl.assembly import load
 from servoctl.assembly.make import make_system
-from servoctl.config.files import find_config
+from servoctl.config.load import find_config
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters

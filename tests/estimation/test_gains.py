@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import solve_discrete_are
 
 from servoctl.errors import TaskError
-from servoctl.estimation.gains import alpha_beta_gains, low_pass_gains, model_gains
+from servoctl.estimation.estimator import alpha_beta_gains, low_pass_gains, model_gains
 
 
 @pytest.mark.parametrize("h", [1e-3, 2.5e-3])

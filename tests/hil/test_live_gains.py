@@ -15,10 +15,10 @@ from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
-from servoctl.config.files import find_config
+from servoctl.config.load import find_config
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.gain_limits import RowFeedback, longest_spacing
+from servoctl.laws.hold import RowFeedback, longest_spacing
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder import load_run
 from tests.hil.rigs import renewed

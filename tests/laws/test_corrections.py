@@ -15,7 +15,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
-from servoctl.laws.gain_limits import RowFeedback, growth, longest_spacing
+from servoctl.laws.hold import RowFeedback, growth, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model

@@ -14,7 +14,7 @@ from servoctl import Baumgarte, ConstraintFollowing, Holonomic, Nonholonomic, PF
 from servoctl.assembly.make import make_system
 from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
-from servoctl.laws.gain_limits import RowFeedback, longest_spacing
+from servoctl.laws.hold import RowFeedback, longest_spacing
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State

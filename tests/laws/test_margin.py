@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from servoctl.estimation.gains import model_gains
+from servoctl.estimation.estimator import model_gains
 from servoctl.laws import barrier
-from servoctl.laws.margin import EstimateErrors
+from servoctl.laws.barrier import EstimateErrors
 from servoctl.types import Array
 
 PERIOD, CHANGE, NOISE = 2e-3, 60.0, 1e-5

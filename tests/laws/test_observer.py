@@ -9,8 +9,7 @@ import pytest
 import servoctl as sc
 from servoctl.check.report import check
 from servoctl.errors import ConfigError, TaskError
-from servoctl.laws.observer import Observer, RowObserver
-from servoctl.laws.observer_limit import largest_rate
+from servoctl.laws.observer import Observer, RowObserver, largest_rate
 from servoctl.mechanics.timing import Timing
 from tests.rail_mass import written
 

@@ -11,9 +11,8 @@ from hil.replay.replay import replay
 from servoctl.check.report import check
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import RobustNumbers, RobustTerm
+from servoctl.laws.robust import RobustNumbers, RobustTerm, dead_zone_time, envelope, leakage_rms, radius, settled
 from servoctl.laws.robust_design import Adaptive
-from servoctl.laws.ultimate import dead_zone_time, envelope, leakage_rms, radius, settled
 from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.run_folder.trajectory import Trajectory

@@ -11,7 +11,7 @@ import servoctl as sc
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.ultimate import observed
+from servoctl.laws.robust import observed
 from servoctl.laws.uncertainty import task_map_error
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State

@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline
 import servoctl as sc
 from servoctl.assembly.make import make_run
 from servoctl.config import dump, load_config
-from servoctl.config.files import moved
+from servoctl.config.load import moved
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.config_texts import plant_text

@@ -8,7 +8,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.check.bound_path import speed_warnings
-from servoctl.config.files import find_config
+from servoctl.config.load import find_config
 
 SLIDES = """<robot name="slides">
   <link name="base"/>
