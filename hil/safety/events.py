@@ -60,8 +60,8 @@ class EventKind(Enum):
         "its positions contradict its speeds: check the resolution of its encoder and the units of the drive",
     )
     UNSTEADY = (Reaction.STOP, Origin.RIG, "it does not stand still in stage zero: check its load and the model")
-    PROVED = (Reaction.NOTE, Origin.NOBODY, "torque and scale are proved")
-    UNPROVED = (Reaction.WARN, Origin.NOBODY, "sign and scale of its torque are not proved")
+    PROVED = (Reaction.NOTE, Origin.NOBODY, "torque and scale agree with the model")
+    UNPROVED = (Reaction.WARN, Origin.NOBODY, "sign and scale of its torque are not confirmed")
     LOAD = (Reaction.WARN, Origin.NOBODY, "the machine carries a load that is not in its model")
     OUTLIER = (Reaction.WARN, Origin.NOBODY, "the estimator left out readings far from their prediction")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")

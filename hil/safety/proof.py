@@ -472,14 +472,16 @@ class TorqueProof:
         """The result for an axis that is not disproved."""
         axis = self.axes[i]
         if axis.state is State.PROVED:
-            scale = "" if axis.position != axis.position else f", by its positions {axis.position:.2f} of its speeds"
-            return Finding(i, EventKind.PROVED, f"{axis.response:.2f} of what the model says{scale}")
+            scale = (
+                "" if axis.position != axis.position else f", positions {axis.position:.2f} of the integrated speeds"
+            )
+            return Finding(i, EventKind.PROVED, f"{axis.response:.2f} of the predicted motion{scale}")
         most = f"{self._most[i]:.3g} more than its holding torque"
         if not np.isfinite(axis.error):
             what = "other motors act together with it"
         elif axis.error < abs(axis.response) / 3.0:
             what = (
-                f"{axis.response:.2g} of what the model says, under {most}: friction, or inertia that it does not know"
+                f"{axis.response:.2g} of the predicted motion, under {most}: friction, or inertia that the model lacks"
             )
         else:
             what = f"it does not move visibly under {most}"

@@ -47,6 +47,8 @@ from servoctl.mechanics.spatial.task import CentreOfMass
 from servoctl.mechanics.terms import assemble
 from servoctl.types import Array, State
 
+ROUNDING = 1e-14  # [units of the row] errors and rates below this are printed as 0
+
 
 def robot_section(run: Run) -> Iterator[Section]:
     """Joints at the start against their limits, and what the files of a robot say."""
@@ -197,10 +199,15 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         if row in wanted:
             unit = units.get(row.name, "")
-            error = "" if np.isnan(violation) else f": error {violation + 0.0:.3g} {unit}".rstrip()  # -0 is 0
-            rated = "" if np.isnan(rate) else f", rate {rate + 0.0:.3g} {per_second(unit)}".rstrip()
+            error = "" if np.isnan(violation) else f": error {_plain(violation):.3g} {unit or '[-]'}"
+            rated = "" if np.isnan(rate) else f", rate {_plain(rate):.3g} {per_second(unit) or '[-]'}"
             lines.append(f"{row.name}: {row.kind}{error}{rated}")
     return shortened(lines)
+
+
+def _plain(value: float) -> float:
+    """The value, 0 where it is rounding."""
+    return 0.0 if abs(value) < ROUNDING else value
 
 
 def task_section(run: Run) -> Iterator[Section]:

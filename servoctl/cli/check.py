@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import ExitCode, note, say, say_json
+from servoctl.cli.console import ExitCode, note, say, say_json, wrapped
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _say_report(report: "CheckReport") -> None:
     for title, lines in report.sections:
         say(f"\n{title}")
         for line in lines:
-            say(f"  {line}")
+            say(wrapped(f"  {line}"))
     for warning in report.warnings:
         note(f"warning: {warning}")
     for error in report.errors:

@@ -7,8 +7,10 @@ inspects a Python object, as it does during a trace, so the request is remembere
 import gc
 import json
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -156,6 +158,15 @@ PATIENCE = 1.0  # [s] the terminal shows what a command does once this takes lon
 def say(text: str = "") -> None:
     """Prints a line of the result on stdout."""
     typer.echo(text)
+
+
+def wrapped(line: str) -> str:
+    """An indented line; on a terminal, lines that are too long for it go on further to the right."""
+    if not sys.stdout.isatty():
+        return line
+    further = " " * (len(line) - len(line.lstrip()) + 4)
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 def say_quiet(text: str) -> None:

@@ -220,13 +220,18 @@ def say_figures(
 
 def _say_times(timing: Mapping[str, Any]) -> None:
     """Prints the times of the loop and the ages of the samples."""
+    from servoctl.check.sections import counted
+
     durations = {name: timing[f"{name}_s"] for name in PARTS}
-    durations |= {f"age of {name}": age for name, age in timing["age_s"].items()}
+    if ages := timing["age_s"]:
+        oldest = max(ages, key=lambda name: ages[name].get("max", 0.0))
+        durations[f"age of samples (oldest: {oldest})"] = ages[oldest]
     rows = [
         [name, *(number(1e6 * times.get(key, 0.0)) for key in TIMES)] for name, times in durations.items() if times["n"]
     ]
     say_table(["time [us]", *(key.replace("_", ".") for key in TIMES)], rows, numbers=len(TIMES))
-    say(f"{timing['skipped_periods']} periods skipped; at most {timing['longest_late_run']} late ticks in a row")
+    skipped, in_a_row = timing["skipped_periods"], timing["longest_late_run"]
+    say(f"{counted(skipped, 'period')} skipped; at most {counted(in_a_row, 'late tick')} in a row")
     say(
         f"{timing['ticks']} ticks, {timing['late_ticks']} of them late by a period or more; "
         f"least time left in a period {1e6 * timing['least_slack_s']:.0f} us"

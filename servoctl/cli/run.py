@@ -110,14 +110,15 @@ def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phas
 
 def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
     """The tables of the errors of tasks, and of the mechanism's own constraints if they are not at round-off."""
+    from servoctl.check.sections import counted
+
     keys = ("max_violation", "rms_violation", "final_violation")
     for title, group in (("task error", "tasks"), ("mechanism constraint", "passive")):
         metrics = summary[group]
         largest = max((each["max_violation"] or 0.0 for each in metrics.values()), default=0.0)
         if group == "passive" and metrics and largest < ROUND_OFF:
-            rows_at = "1 row" if len(metrics) == 1 else f"{len(metrics)} rows"
             units = ", ".join(dict.fromkeys(trajectory.unit_of(name) or "-" for name in metrics))
-            say(f"\nmechanism constraints: {rows_at} within {number(largest)} [{units}]")
+            say(f"\nmechanism constraints: {counted(len(metrics), 'row')} within {number(largest)} [{units}]")
             continue
         rows = []
         for name, each in metrics.items():

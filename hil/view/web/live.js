@@ -60,9 +60,9 @@ function begin() {
   if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {});
   if (named("estimate.sigma.").length) head($("sigmas"), ["disturbance of", "now", "sigma"]);
   $("bounds").hidden = !named("bound.").length;
-  head($("bounds").querySelector("table"), ["bound", "h now", "least", "holds the inputs", "gives up [unit/s²]"]);
+  head($("bounds").querySelector("table"), ["bound", "h now", "smallest h", "holds the inputs", "gives up [unit/s²]"]);
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
-  $("lateness").hidden = about.lockstep;
+  $("lateness").closest("section").hidden = about.lockstep; // virtual time: lateness does not apply
   for (const name of inputs) addGauge($("torques"), name);
   head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
   head($("ages"), ["sample of", "age [ms]"]);
@@ -215,8 +215,7 @@ function paint() {
     name, shown(row[`estimate.disturbance.${name}`]), shown(row[`estimate.sigma.${name}`])]));
   paintBounds(last.bounds || {});
   fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
-  if (about.lockstep) $("late").textContent = "virtual time: lateness does not apply";
-  else if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
+  if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
     `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
   for (const label of $("gains").children) {
     const value = row[`live.${label.dataset.path}`], [slider, field] = label.querySelectorAll("input");
