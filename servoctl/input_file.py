@@ -11,7 +11,6 @@ def read_regular(path: Path, largest: int, expected: str, missing: str = "", lar
     """The content of a file.
 
     Args:
-        path: The file.
         largest: Largest size [bytes].
         expected: What it should be, for messages: "an XML file".
         missing, large: Remedies for a file that is not there, or is larger; "": none.

@@ -1,4 +1,27 @@
-"""Values that all packages share: arrays, the state of a plant, a command and its status."""
+"""Values that all packages share: arrays, the state of a plant, a command and its status.
+
+Inside servoctl these parameters mean the same everywhere, and are explained here alone:
+
+    loaded             the config as it was read; `problems` collects what is wrong in it
+    run, trajectory    a run that is ready, and the result of one
+    plant, tree        the plant; the robots of one
+    task, rows         name -> constraint; the rows of the task
+    model, system      plant and constraints; plant, law and constraints
+    loop, law          the closed loop, and its law; `timing`: period, delay and lag of the loop
+    t, q, v            time [s]; coordinates and their rates, shape (n,); `x` has q, v and the memory of the loop
+    state, start       t, q and v; those at the start of a run
+    terms              the terms of motion at a state
+    settings           how to run; `integrator`: how to step
+    engine             `auto`, `c`, `vm` or `numpy`
+    h                  period [s]
+    rates, jacobian    (t, x) -> x';  (t, x) -> dx'/dx, for an implicit method
+    output_step        spacing of the rows [s]; None: every step
+    substeps           steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously
+    signals            name -> column of a reference
+    problem, trial     a search; one of its trials, which the evaluator evaluates
+    varies, points     the varied numbers; path -> value, one mapping per run
+    progress           called with the fraction that is done, 0 to 1
+"""
 
 from dataclasses import dataclass, field
 from enum import Enum

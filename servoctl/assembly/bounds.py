@@ -71,9 +71,7 @@ def build_clearance(
     Args:
         entry: A bound of kind clearance.
         path: Its path in the config.
-        plant: The plant.
         shapes: Result of `build_shapes`.
-        problems: Takes what is wrong.
     """
     first, second = (shapes.get(name) for name in entry.clearance or ("", ""))
     if first is None or second is None:
@@ -108,10 +106,6 @@ def build_bounds(
     """The bounds of a config, without those that are wrong; None without any.
 
     Args:
-        loaded: The config.
-        plant: The plant.
-        problems: Collects the problems.
-        signals: Name -> signal of the references.
         on_drives: Whether the law runs at the period of `hil`, and its time stands still up to 0.
     """
     shapes = build_shapes(loaded, plant, problems)

@@ -231,10 +231,6 @@ def build_law(
     """The law of a config; None for an open loop, or a class of one's own with problems.
 
     Args:
-        loaded: The config.
-        plant: The plant.
-        problems: Collects the problems.
-        signals: Name -> signal of the references.
         on_drives: Whether the law runs at the period of `hil`; else at that of `run`.
     """
     values = loaded.config.law

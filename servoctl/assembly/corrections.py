@@ -33,7 +33,6 @@ def build_correction(values: CorrectionConfig | None, timing: Timing = CONTINUOU
 
     Args:
         values: The section of the config.
-        timing: Of the loop.
     """
     if values is None:
         return None
@@ -51,8 +50,6 @@ def build_robust(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Robust 
     """The robust or adaptive term of a config; None without.
 
     Args:
-        loaded: The config.
-        plant: The plant.
         on_drives: As of `correction_timing`.
     """
     law = loaded.config.law

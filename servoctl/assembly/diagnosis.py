@@ -139,7 +139,6 @@ def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding
     """Unstable internal dynamics at the first state from which the run can have diverged; empty if there is none.
 
     Args:
-        loop: The closed loop.
         states: In order of time, the start first.
         until: Time at which the run had diverged [s]. A pole with less than one time constant until then is not the
             cause.

@@ -41,10 +41,7 @@ class ArgumentCheck:
     """Checks arguments and collects what is wrong with them.
 
     Args:
-        plant: The plant.
-        task: Name -> constraint.
         law: The law, or None.
-        engine: One of `ENGINES`.
 
     Raises:
         ConfigError: `plant` is not a plant, so that nothing else can be checked.

@@ -38,7 +38,6 @@ def dead_point(model: Model, states: Sequence[State]) -> str | None:
     """The pose of a run where the loops and the task lost a direction, in a sentence; None if there is none.
 
     Args:
-        model: Plant and task.
         states: In order of time, the start first; before the run diverged.
     """
     if not model.passive_rows or len(states) < 2:
@@ -199,8 +198,6 @@ def why_missed(system: System, start: State, task_map: TaskMap | None, missed: C
     """The known cause of missed tasks, else what to do about them.
 
     Args:
-        system: Plant, law and constraints.
-        start: Initial state.
         task_map: What the actuators can do for the task.
         missed: Names of the tasks.
     """

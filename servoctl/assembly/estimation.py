@@ -24,10 +24,6 @@ def estimating(system: System, loaded: LoadedConfig, start: State, problems: Pro
     """The system with the estimator of a config; unchanged without one, or if there are problems.
 
     Args:
-        system: Law and plant.
-        loaded: The config.
-        start: Initial state.
-        problems: Collects the problems.
         on_drives: As of `timing_of`.
     """
     estimator = build_estimator(loaded, system.model.plant, problems, on_drives)
@@ -92,13 +88,7 @@ def estimate_errors(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Esti
 
 
 def errors_of(estimator: Estimator, plant: Plant, timing: Timing) -> EstimateErrors | None:
-    """What is known of the errors of an estimator; None of one without a model.
-
-    Args:
-        estimator: The estimator.
-        plant: The plant.
-        timing: Of the loop, which is sampled.
-    """
+    """What is known of the errors of an estimator; None of one without a model."""
     if estimator.kind != "model":
         return None
     names = list(plant.coordinates)

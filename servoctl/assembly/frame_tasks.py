@@ -32,8 +32,6 @@ class FrameTask:
         path: Its path in the config.
         plant: The robot.
         start: The start, for `posture: initial`.
-        problems: Takes what is wrong.
-        signals: Columns of references, by their names in equations.
     """
 
     def __init__(

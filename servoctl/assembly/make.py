@@ -195,8 +195,6 @@ def make_run(
     """Builds the run of a config.
 
     Args:
-        loaded: The config.
-        engine: `auto`, `c`, `vm` or `numpy`.
         strict: As of `load`.
         like: An earlier run; its compiled functions are used again if only parameters or the start differ.
         waiting: Whether the task stands still at t <= 0, as on drives during bring-up.

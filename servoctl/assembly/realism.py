@@ -41,12 +41,8 @@ def realistic(
     """The system with the effects of a real machine; unchanged without any, or if there are problems.
 
     Args:
-        system: Law and plant.
         values: The section `realism`.
-        settings: How the run is made.
         folder: The folder that files are relative to.
-        start: Initial state.
-        problems: Collects the problems.
         like: System of an earlier run with the same plant, start, realism and period.
     """
     if values is None:
@@ -165,8 +161,6 @@ def retuned_model(
     Args:
         model: The law's model.
         changed: Parameter -> value.
-        start: Initial state.
-        problems: Collects the problems.
         path: Field that gives the parameters.
     """
     plant = model.plant

@@ -18,8 +18,6 @@ def timing_of(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Timing:
     """The timing of a loop.
 
     Args:
-        loaded: The config.
-        plant: The plant.
         on_drives: Whether it is that of `hil`; else of `run` and `realism`.
     """
     run, realism, hil = loaded.config.run, loaded.config.realism, loaded.config.hil
@@ -49,8 +47,6 @@ def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool, trust
     """The timing that a correction counts on; of a continuous law for drives that of the drives.
 
     Args:
-        loaded: The config.
-        plant: The plant.
         on_drives: As of `timing_of`.
         trusting: Whether a predicted state takes the delay back, as it does where the model is right. On drives it
             never does.

@@ -111,11 +111,7 @@ def build_equations(
 
 
 class Problems:
-    """Problems of a config so far: names, files and classes that do not fit, or a start that is impossible.
-
-    Args:
-        loaded: The config.
-    """
+    """Problems of a config so far: names, files and classes that do not fit, or a start that is impossible."""
 
     def __init__(self, loaded: LoadedConfig) -> None:
         self._document = loaded.document

@@ -209,7 +209,6 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     """The rate of the observer of each row against its limit.
 
     Args:
-        run: The run.
         error: Of the model, over the box of `law.uncertainty`; None: no box, the limit for inputs that act twice as
             much as the model says is given too.
     """

@@ -60,7 +60,6 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
     """Corrections for the plant's own rows and for the task.
 
     Args:
-        run: A run.
         spacing: Period and delay of the law; None: those of the run.
     """
     model, motion = run.system.model, fastest_motion(run)

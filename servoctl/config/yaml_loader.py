@@ -304,7 +304,6 @@ def read_document(path: Path, shown: str) -> Document:
     """Read a config file.
 
     Args:
-        path: The file.
         shown: Its name in messages.
 
     Raises:

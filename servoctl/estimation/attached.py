@@ -141,7 +141,6 @@ class AttachedEstimator:
             command: What the drives were sent at the last tick, shape (m,).
             memory: As the last tick left it.
             elapsed: Time since the last tick [s].
-            plant: The model.
         """
         was = self._read(memory)
         t, running = measurement.t, was["running"][0] > 0.5

@@ -55,7 +55,6 @@ def model_gains(h: float, disturbance: float, noise: float) -> Gains:
     """The Kalman gains with a disturbance acceleration.
 
     Args:
-        h: Period [s].
         disturbance: s: how fast the disturbance changes [unit/s^2 per s].
         noise: r: standard deviation of the positions [unit].
 
@@ -88,7 +87,6 @@ def alpha_beta_gains(h: float, acceleration: float, noise: float) -> Gains:
     """The steady Kalman gains without a model.
 
     Args:
-        h: Period [s].
         acceleration: s: standard deviation of the acceleration [unit/s^2].
         noise: r: standard deviation of the positions [unit].
 

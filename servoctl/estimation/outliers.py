@@ -75,7 +75,6 @@ class OutlierBursts:
         """The burst that is over, if any.
 
         Args:
-            t: Time [s].
             innovation: Distance of each reading from its prediction [standard deviations]; NaN: no reading.
             counts: Whether outliers of this tick count.
         """

@@ -191,7 +191,6 @@ def advance(problem: LeastSquaresProblem, x: Array, active: Array) -> tuple[Arra
     """One step of the search.
 
     Args:
-        problem: The problem.
         x: Inputs inside the limits, the active ones at theirs; shape (m,).
         active: Per input as of `solve`, then per row of G -1 if it is active, 0 if it is free; shape (n,).
 

@@ -116,7 +116,6 @@ class AttachedBounds:
         """The state at which the command of this tick acts, and that half a period later under the last command.
 
         Args:
-            terms: The terms of motion now.
             memory: Of the bounds.
             acceleration: (state, inputs) -> q'' of the model.
         """

@@ -288,7 +288,6 @@ class AttachedConstraintFollowing(AttachedLaw):
         Inputs that damp meet no task: those next to them that the bounds allow take their place.
 
         Args:
-            terms: The terms of motion at the state.
             allocator: T, decomposed.
             u: The inputs that the law asks for, shape (m,).
             rhs: What the rows of the task and of reactions ask for.

@@ -240,7 +240,6 @@ def funnels(
     """The funnels of the rows and their numbers; None and empty without any.
 
     Args:
-        rows: The task rows.
         common: Correction of every row whose group has none of its own.
         own: Group -> its own correction.
 

@@ -47,7 +47,6 @@ def differences(position: Array, velocity: Array, h: float, tau: float) -> Estim
         position: Matrix from x to the coordinates, shape (n, states).
         velocity: Matrix from the velocities of the coordinates to x, shape (states, n). The law gets the rest of x
             without an estimate.
-        h: Period [s].
         tau: Time constant of the observer [s].
 
     Source: Benedict, Bordner 1962; alpha = 1 - p^2, beta = (1 - p)^2.

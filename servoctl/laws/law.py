@@ -67,7 +67,6 @@ class AttachedLaw(ABC):
         """The command at a state; pure and traceable.
 
         Args:
-            terms: The terms of motion at the state.
             memory: The law's integrated states, in the order of `memory`.
         """
 

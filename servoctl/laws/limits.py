@@ -95,7 +95,6 @@ def search(problem: LeastSquaresProblem, x: Array, active: Array, done: Any) -> 
     """Steps of `advance` until x is the answer, or `most_steps`.
 
     Args:
-        problem: The problem.
         x: Where the search begins; see `advance`.
         active: What is active there.
         done: 1 if x is the answer already, else 0.

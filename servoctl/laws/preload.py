@@ -98,7 +98,6 @@ def reaction_rows(terms: Terms, wanted: Sequence[ReactionComponent], values: Seq
     """The rows on u that prescribe components of reactions; on numbers or symbols.
 
     Args:
-        terms: The terms of motion at the state.
         wanted: The components.
         values: Their values [N, N m].
     """
@@ -110,7 +109,6 @@ def multiplier_rows(terms: Terms, S: Array, values: Sequence[Any] | Array) -> Re
     """The rows on u that prescribe `S lambda(u) = values`; on numbers or symbols.
 
     Args:
-        terms: The terms of motion at the state.
         S: From the multipliers of the passive rows, shape (k, passive rows).
         values: Shape (k,).
     """
@@ -130,7 +128,6 @@ def out_of_reach(
     """Why components cannot be prescribed, one sentence each; on numbers.
 
     Args:
-        model: Plant and task.
         terms: The terms of motion at the start, then at states near it; empty if they are not finite.
         wanted: The components.
         required: Indices of the task rows of priority 1, which come first.

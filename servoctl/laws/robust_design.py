@@ -83,7 +83,6 @@ class Robust(_Term):
         """The term for these rows.
 
         Args:
-            rows: The task rows.
             members: Indices of those that it acts on.
             kappa: Decay rate of beta of every row.
 
@@ -157,7 +156,6 @@ def unscaled(rows: Sequence[Row], units: Sequence[str | None], members: Sequence
     """Why rows of different units cannot be added; None if their units agree, are not known, or have scales.
 
     Args:
-        rows: The task rows.
         units: Of each row; None: not known.
         members: Indices of the rows that the term acts on.
         term: The term with its scales.
@@ -179,7 +177,6 @@ def row_units(rows: Sequence[Row], A: Sequence[Array], units: Sequence[str]) -> 
     """Unit of each row where it is sure: a sum of coordinates of one unit, or a row of a pose; else None.
 
     Args:
-        rows: The task rows.
         A: Their matrices at some states.
         units: Of the coordinates.
     """

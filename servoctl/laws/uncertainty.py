@@ -49,7 +49,6 @@ def model_error(
     """The worst error of a law's model.
 
     Args:
-        law: The law.
         model: The model that it knows.
         machines: The same with other parameters.
         states: States of the task, without violations.

@@ -124,8 +124,6 @@ def margins_at(
     """The margins at a state with a timing.
 
     Args:
-        run: The run.
-        state: The state.
         memory: Controller memory.
         timing: Period, delay and lag.
         real: Parameters of the plant if they differ from those of the run.

@@ -30,7 +30,6 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
     """Polylines, energy and the path of the task from the rows of a run.
 
     Args:
-        model: Plant and constraints.
         t: Times [s], shape (rows,).
         q: Coordinates, shape (rows, n).
         v: Their rates, shape (rows, n).

@@ -329,8 +329,6 @@ def motions(
     """The motion before any level, then after each level.
 
     Args:
-        model: Plant and constraints.
-        state: The state.
         levels: In the order in which they are enforced.
         u: Inputs, shape (m,); None: no input acts.
         rank_tolerance: The rank tolerance of `enforce`.
@@ -375,8 +373,6 @@ def contradictions(
     This does not depend on masses and forces, so it is computed with the unit mass matrix and no force.
 
     Args:
-        model: Plant and constraints.
-        state: The state.
         levels: In the order in which they are enforced.
         rank_tolerance: The rank tolerance of `enforce`.
         tolerance: The tolerance of `Enforced.contradiction`.

@@ -180,7 +180,6 @@ def nearest(
     """The state that Gauss-Newton finds, and the violations that remain there.
 
     Args:
-        model: Plant and constraints.
         state: The state to begin with.
         fix: Coordinates that keep their values and velocities.
         among: Task rows that count in addition to the passive ones; None: all.
@@ -204,7 +203,6 @@ def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tup
     """The pose that Gauss-Newton finds, shape (n,), and the largest holonomic violation that remains there.
 
     Args:
-        model: Plant and constraints.
         state: The state to begin with; its time is that of the task.
         good_enough: The search ends below this violation [units of the row].
     """

@@ -28,10 +28,6 @@ DIFFERENCES = 1e-6  # the same limit for plants that cannot be traced, where the
 def motor_positions(plant: Plant, q: Array) -> Array:
     """rho(q), shape (m,), on numbers or symbols: the plant's own `motor_positions`, or `B^T q` if it gives None.
 
-    Args:
-        plant: The plant.
-        q: Generalized coordinates, shape (n,).
-
     Raises:
         PlantError: The plant gives None, and B is not constant.
     """
@@ -88,7 +84,6 @@ def check_motor_positions(plant: Plant, around: State) -> None:
     """Checks the motor positions of a plant with actuators: their number, and that their Jacobian is B^T.
 
     Args:
-        plant: The plant.
         around: The check samples random poses near this state.
 
     Raises:

@@ -54,7 +54,6 @@ def value(plant: Plant, name: str, state: State, initial: bool = False) -> Any:
     M and B keep the structure that the plant gives them; the energy and the motor positions may be None.
 
     Args:
-        plant: The plant.
         name: One of `METHODS` with a shape.
         state: Its arguments.
         initial: Whether messages say `the initial state` in place of the state.

@@ -72,7 +72,6 @@ def sample_task_map(
     """The task map at several states; states at which a term is not finite or M not positive definite do not count.
 
     Args:
-        model: Plant and task.
         states: The start first.
         rank_tolerance: A direction of T counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, relative to |Ahat L^-T|_F.
@@ -184,7 +183,6 @@ def shared_inputs(
     """The rows that share inputs at every state.
 
     Args:
-        model: Plant and task.
         states: States to evaluate; those at which a term is not finite do not count.
         rows: Indices of the task rows that count.
         passive_tolerance: Rank tolerance of the passive constraints.

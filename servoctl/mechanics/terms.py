@@ -244,7 +244,6 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     `Ahat M^-1 Ahat^T + R` is formed.
 
     Args:
-        state: The state.
         matrices: Plant and constraints there.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
         clearance: R of each passive row [acceleration of the row / its multiplier], 0: exact; empty: all are exact.

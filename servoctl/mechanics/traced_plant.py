@@ -50,7 +50,6 @@ def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) 
 
     Args:
         key: Under which they are kept in the cache; None: they are not.
-        plant: The plant.
         symbols: t (1,), q, v and p.
 
     Raises:

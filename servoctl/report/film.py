@@ -44,7 +44,6 @@ def film(trajectory: Trajectory, path: Path) -> Path:
     """Writes the animation of the mechanism.
 
     Args:
-        trajectory: The run.
         path: The file, `.gif` or `.mp4`; its folder is created if it is missing.
 
     Returns:

@@ -190,7 +190,6 @@ def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[FixedShape]:
     """What does not move; what several bounds share is there once.
 
     Args:
-        trajectory: The run.
         matrix: The projection, as of `outline`.
     """
     owners = dict[tuple[float, ...], tuple[str, ...]]()

@@ -162,7 +162,6 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
     """Reads a run folder, also one that is incomplete.
 
     Args:
-        folder: The run folder.
         name: Name of the run on the page.
 
     Raises:

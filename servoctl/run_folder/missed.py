@@ -22,7 +22,6 @@ def missed_tasks(trajectory: Trajectory, optional_rows: Collection[str]) -> dict
     """Task -> share of the time in which it was missed, for the tasks that were missed over most of the run.
 
     Args:
-        trajectory: The run.
         optional_rows: Names of the task rows that may be missed.
     """
     if "status" not in trajectory.columns or not len(trajectory):
@@ -74,7 +73,6 @@ def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:
     Violations below a hundredth of `settling_band` count as none.
 
     Args:
-        trajectory: The run.
         spacing: `run.output_step` [s].
     """
     if trajectory.metadata.get("status") != "done":

@@ -115,9 +115,7 @@ def jacobian_of(
     """(t, x) -> dx'/dx, shape (size, size), all finite; None for a method that needs none.
 
     Args:
-        loop: The closed loop.
         rates: (t, x) -> x', to differentiate.
-        integrator: How to step.
         command: The held command; None: the law acts continuously.
     """
     if integrator.method != "radau":
@@ -183,12 +181,9 @@ def solver_of(
     """SciPy's solver, ready to step.
 
     Args:
-        integrator: How to step.
-        rates: (t, x) -> x'.
         t: Time at the start [s].
         x: State there.
         end: Time at the end [s].
-        jacobian: (t, x) -> dx'/dx, for an implicit method.
     """
     from scipy.integrate import DOP853, Radau
 
@@ -316,9 +311,7 @@ def hold(
         t: Time at the start [s].
         x: State there.
         h: Length of the hold [s].
-        integrator: How to step.
         substeps: Steps of rk4; 0: an adaptive method.
-        jacobian: (t, x) -> dx'/dx, for an implicit method.
 
     Raises:
         IntegrationError: An adaptive method does not reach the end.

@@ -260,7 +260,6 @@ def _named(plant: Plant, equations: Any) -> dict[str, Any]:
     """What equations read from a plant by name, parameters and coordinates apart: name -> value.
 
     Args:
-        plant: The plant.
         equations: Name -> equation; anything else reads nothing.
     """
     names: set[str] = set()

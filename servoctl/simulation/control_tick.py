@@ -19,7 +19,6 @@ class Layout:
     """The slices of a row: first the command, then what else is logged.
 
     Args:
-        model: Plant and constraints.
         law: The law; None: an open loop.
         estimate: Part -> size, of an estimator; None: there is none.
         size: Length of the loop's memory; None: that of the law.
@@ -109,7 +108,6 @@ class ControlTick:
             layout: Layout of the loop's rows.
             memory_start: Initial state of the law.
             t: Time, shape (1,).
-            x: q, v and memory.
             parameters: Parameters of the evaluation.
             command: Output of the evaluation.
             evaluate: Computes the command from the other arrays.

@@ -29,7 +29,6 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     """The loop on the engine asked for, or on the fastest one possible; `loop.note` says what runs in NumPy.
 
     Args:
-        system: Plant, law and constraints.
         engine: `auto`, `c`, `vm` or `numpy`; `auto` and `c` start on the virtual machine, see `take_engine`.
 
     Raises:
@@ -48,10 +47,6 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str, wait:
     """Puts a loop on generated C if that is asked for or pays; `loop.note` says why an engine is not available.
 
     Args:
-        loop: From `make_loop`.
-        start: Initial state.
-        settings: How to run.
-        engine: `auto`, `c`, `vm` or `numpy`.
         wait: Whether `auto` waits for the compiler; else the run starts on the virtual machine and goes over to C at a
             moment that differs from run to run, so that two runs may differ by rounding.
     """
@@ -69,10 +64,6 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str, wait:
 
 def take_engine_at_once(loop: Loop, engine: str) -> str:
     """Puts the law of a loop on generated C for a loop in real time, unless `auto` would have to wait long for it.
-
-    Args:
-        loop: From `make_loop`.
-        engine: `auto`, `c`, `vm` or `numpy`.
 
     Returns:
         Why the law runs on the virtual machine instead; empty where nothing else is asked for.
@@ -111,7 +102,6 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
         loop: Loop of one run.
         start: Initial state of that run.
         settings: How to run it.
-        engine: `auto`, `c`, `vm` or `numpy`.
         count: Number of runs.
     """
     s = settings

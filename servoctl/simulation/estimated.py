@@ -64,10 +64,8 @@ def control(t: Any, x: Array, system: System, plant: PlantFunctions, law: LawAt)
     """The command part of a row.
 
     Args:
-        t: Time [s].
         x: Measured q, measured v, and the memory of the loop. A q that is not finite is no reading.
         system: Law and estimator.
-        plant: The model.
         law: The law at the estimated state.
     """
     estimator, n, m = system.estimator, system.model.n, system.model.m

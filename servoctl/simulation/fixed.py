@@ -80,13 +80,10 @@ def fixed(
     """Runs a loop over the times: in C as far as possible, then step by step.
 
     Args:
-        loop: The closed loop.
         collector: Collects the rows.
         x: q, v and memory at the first time.
         times: Start of each step, and the end [s].
         advance: The step.
-        output_step: Spacing of the rows [s]; None: every step.
-        substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
     """
     wanted = Wanted(times, output_step)
     reached: tuple[int, Array] | None = (0, x)
@@ -209,7 +206,6 @@ class Wanted:
 
     Args:
         times: Times of the steps [s].
-        output_step: Spacing of the rows [s]; None: every step.
 
     Attributes:
         every: A row is written at every n-th step, if rows are at steps only.

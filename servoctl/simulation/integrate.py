@@ -50,11 +50,9 @@ def integrate(
     """Runs a closed loop.
 
     Args:
-        loop: The closed loop.
         x: State at the start, from `Loop.vector`.
         start: Time at the start [s].
         duration: Length of the run [s].
-        integrator: How to step.
         period: Period of a sampled law with zero-order hold [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         seed: Seed of the random numbers of a realistic run.

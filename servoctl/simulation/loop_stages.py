@@ -125,8 +125,6 @@ class LoopStages(ABC):
         """Exact dx'/dx, shape (size, size); None if only differences give it.
 
         Args:
-            t: Time [s].
-            x: q, v and memory.
             command: The held command; None: the law acts continuously.
         """
         return None

@@ -59,13 +59,7 @@ def finer_text(integrator: Integrator) -> str:
 
 
 class Repetition:
-    """Compares the rows of a run without law with those of its repetition at a finer setting.
-
-    Args:
-        loop: The loop that runs.
-        start: Its initial state.
-        settings: How it runs.
-    """
+    """Compares the rows of a run without law with those of its repetition at a finer setting."""
 
     def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
         fine = finer(settings.integrator)
@@ -146,13 +140,7 @@ class Moment(NamedTuple):
 
 
 class MotionMonitor:
-    """Checks the rows of one run, in order.
-
-    Args:
-        loop: The loop that runs.
-        start: Its initial state.
-        settings: How it runs.
-    """
+    """Checks the rows of one run, in order."""
 
     def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
         self._loop, self._start, self._integrator = loop, start, settings.integrator
@@ -298,7 +286,6 @@ def conserves_energy(loop: Loop, start: State) -> bool:
 
     Args:
         loop: Without law and inputs.
-        start: Initial state.
     """
     if loop.system.friction is not None:
         return False

@@ -102,7 +102,6 @@ class MujocoMachine:
         """Pairs of bodies that touch at a start, each with the depth.
 
         Args:
-            t: Time [s].
             x: q and v, shape (2n,).
         """
         self.start(t, x)

@@ -65,7 +65,6 @@ class Period:
 
         Args:
             loop: A realistic loop, with the law's parameters; `loop.simulated()` has those of the simulated plant.
-            integrator: How to step.
             substeps: Steps of rk4 in a period; 0: an adaptive method.
             ticks: The random numbers of the run.
         """

@@ -10,7 +10,6 @@ def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
     """x after one step.
 
     Args:
-        rates: (t, x) -> x'.
         t: Time at the start [s].
         x: State there.
         h: Step [s].

@@ -43,8 +43,6 @@ def divergence(start: State, trajectory: Trajectory, optional_rows: Collection[s
     """What has diverged beyond doubt by the end of a run, in words; None if nothing has.
 
     Args:
-        start: Initial state.
-        trajectory: The run.
         optional_rows: Names of task rows that may be missed.
     """
     if not len(trajectory):
@@ -127,7 +125,6 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     that the judges of a single run (`simulation.monitor`, `assembly.ending`) might end or call bad.
 
     Args:
-        loop: The closed loop.
         outcome: Result of the batch.
         run: Number of the run.
         plan: Plan of the batch.

@@ -114,9 +114,6 @@ def simulate_loop(
     """Runs a closed loop and records it.
 
     Args:
-        loop: The closed loop.
-        start: Initial state.
-        settings: How to run.
         metadata: Further metadata of the run.
         out: Run folder to write; None: in memory only.
         config_text: Content of `config.yaml` in the run folder.

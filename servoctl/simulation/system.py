@@ -35,7 +35,6 @@ class Machine(Protocol):
         """State besides q and v at a start, shape (size,).
 
         Args:
-            t: Time [s].
             x: q and v, shape (2n,).
         """
         ...

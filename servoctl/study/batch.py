@@ -82,7 +82,6 @@ def run_all(
     """Yields the metrics of each run, in the order of the points.
 
     Args:
-        run: The config.
         points: Path -> value, a number or a word, one mapping per run.
         jobs: Processes, or threads of generated C, that work at the same time.
         cluster: Makes the runs instead of this machine; the rows are the same.

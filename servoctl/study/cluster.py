@@ -113,9 +113,7 @@ class Cluster:
         """Yields the row of each run, in order.
 
         Args:
-            run: The config.
             backend: How the runs are made.
-            points: Path -> value, one mapping per run.
 
         Raises:
             ClusterError: The cluster is lost. The rows of finished runs have been yielded, with rows of status `lost`

@@ -55,7 +55,6 @@ class Evaluator:
     """Evaluates the trials of a search.
 
     Args:
-        problem: The search.
         runner: Makes the runs; the evaluations do not depend on it.
     """
 
@@ -74,7 +73,6 @@ class Evaluator:
 
         Args:
             trials: Path -> value, one mapping per trial.
-            progress: Called with the fraction that is done, 0 to 1.
         """
         later = self._later_scenarios()
         counted = _counter(len(trials) * (1 + len(later)), progress)

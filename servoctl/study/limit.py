@@ -61,12 +61,7 @@ class Limit:
 
 
 def limits_of(run: Run, varies: Sequence[Vary]) -> tuple[Limit, ...]:
-    """The limits that a picture of the sweep can show: they depend on one varied path, or on two if there are only two.
-
-    Args:
-        run: The config.
-        varies: The varied numbers.
-    """
+    """The limits that a picture of the sweep can show: of one varied path, or of two if there are only two."""
     limits = []
     for name, kind in (("stability limit", _simulated), ("stability limit on drives", _on_drives)):
         axes = [vary for vary in varies if vary.path.startswith(STABILITY_PREFIXES) and _matters(run, vary, kind)]

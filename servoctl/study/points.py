@@ -53,7 +53,6 @@ def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
     Args:
         texts: `PATH=LO:HI:N`, or `PATH=LO:HI` for random points; `:log` at the end gives equal ratios. Bounds may be
             constant expressions.
-        run: The config.
 
     Raises:
         ConfigError: An argument is wrong; lists every mistake.
@@ -118,7 +117,6 @@ def points_of(
     """Path -> value, of every run.
 
     Args:
-        varies: The varied numbers.
         sample: `grid`: every combination, the last path fastest; `lhs`: a Latin hypercube; `monte-carlo`: uniform.
         samples: Number of runs, unless `sample` is `grid`.
         seed: Seed of the random points.

@@ -45,7 +45,6 @@ def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refine
     Args:
         problem: The search, of a single objective.
         start: The trial.
-        evaluator: Evaluates the trials.
     """
     from scipy import optimize
 
@@ -87,11 +86,7 @@ def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refine
 
 
 class Scale:
-    """The numbers that are refined, scaled to 0..1 over their ranges, on a log scale where the range has one.
-
-    Args:
-        problem: The search.
-    """
+    """The numbers that are refined, scaled to 0..1 over their ranges, on a log scale where the range has one."""
 
     def __init__(self, problem: SearchProblem) -> None:
         ranges = {

@@ -42,10 +42,7 @@ def search(
     """Adds trials to a store up to `tune.trials`.
 
     Args:
-        problem: The search.
-        evaluator: Evaluates the trials.
         store: Receives finished trials; trials that it already holds count.
-        progress: Called with the fraction that is done, 0 to 1.
 
     Raises:
         RunFolderError: A trial cannot be stored.
@@ -72,7 +69,6 @@ def ask(problem: SearchProblem, before: Sequence[Trial], generation: int, count:
     """The trials of a generation, not yet evaluated.
 
     Args:
-        problem: The search.
         before: The trials of all earlier generations.
         generation: Number of the generation, from 0.
         count: Number of trials; a smaller count gives the first of the same trials.
@@ -133,7 +129,6 @@ def tune(
     """Searches. On Ctrl-C, or if a worker process dies or the cluster is lost, returns the trials made so far.
 
     Args:
-        problem: The search.
         folder: Folder of the study; created if it is missing.
         jobs: Threads of generated C, or else processes, that work at the same time; the trials do not depend on it.
         resume: Whether to continue an existing study.

@@ -52,7 +52,6 @@ def run_at(run: Run, point: Point, strict: bool = True) -> Run:
     """A run of the config with other values; it reuses the compiled functions of this one if they fit.
 
     Args:
-        run: The config.
         point: Path -> value.
         strict: Whether a problem of the model is an error; False: the run is made all the same.
 
@@ -147,7 +146,6 @@ class Series:
     """Makes runs one after the other; each reuses what the previous one has compiled.
 
     Args:
-        loaded: The config.
         requested: Engine that the user asked for.
         engine: `c`, or `vm` for the engine that the loop starts on.
         first: A run of the config, if there is one.

@@ -156,13 +156,9 @@ def sweep(
     Metrics are those of every step: `run.output_step` has no influence.
 
     Args:
-        run: The config.
-        varies: The varied numbers.
-        points: Path -> value, one mapping per run.
         sample: How the points were chosen: `grid`, `lhs` or `monte-carlo`.
         seed: Seed with which they were drawn.
         jobs: Threads of generated C, or else processes, that work at the same time; the table does not depend on it.
-        progress: Called with the fraction that is done, 0 to 1.
         cluster: Makes the runs instead of this machine; the table does not depend on it.
         store: Keeps each row when its run ends; rows that it already holds are not run again.
 
@@ -210,7 +206,6 @@ def within(
     """The best runs within the bounds of `tune:`, and the stability figures of all runs that were examined for it.
 
     Args:
-        run: The config.
         ranking: Numbers of runs, best first.
         points: Path -> value, by number of run.
         count: Number of runs to select.

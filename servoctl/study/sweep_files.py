@@ -28,7 +28,6 @@ def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
     """The picture of a sweep, as a matplotlib figure without a window.
 
     Args:
-        study: The sweep.
         metric: The metric that is drawn.
         file: Where to write a PNG file; None: it is not written.
 

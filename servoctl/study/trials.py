@@ -114,7 +114,6 @@ class TrialStore:
 
     Args:
         folder: The folder of the study; created if it is missing.
-        problem: The search.
         resume: Whether to continue an existing study; False: an existing study is an error.
 
     Raises:

@@ -41,9 +41,7 @@ def link_poses(
     """Name -> pose of each of the links, on numbers or symbols; not for robots, whose frames have closed forms.
 
     Args:
-        plant: The plant.
         names: Of the links.
-        q: Generalized coordinates, shape (n,).
         links: q -> polylines; None: the plant's own, as they are.
 
     Raises:

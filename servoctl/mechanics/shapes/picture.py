@@ -45,7 +45,6 @@ def shape_picture(plant: Plant, shapes: Sequence[PlacedShape], q: Array) -> dict
     and `enclosure.<name>`, what the machine stays inside of.
 
     Args:
-        plant: The plant.
         shapes: Result of `placed_shapes`.
         q: Coordinates, shape (frames, n).
     """

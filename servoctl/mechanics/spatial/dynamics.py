@@ -26,7 +26,6 @@ def body_moments(tree: RobotTree, links: Sequence[Moments]) -> list[Moments]:
     """Moments of each moving body about the origin of its axes.
 
     Args:
-        tree: The robots.
         links: Moments of each link of the tree, in the link's axes.
     """
     bodies = [Moments() for _ in tree.joints]
@@ -40,9 +39,7 @@ def mass_matrix(tree: RobotTree, bodies: Sequence[Moments], q: Array) -> Array:
     """M(q), shape (n, n).
 
     Args:
-        tree: The robots.
         bodies: Moments of each moving body, see `body_moments`.
-        q: Coordinates, shape (n,).
     """
     chain, composite = steps(tree, q), list(bodies)
     n = len(tree.coordinates)
@@ -64,11 +61,8 @@ def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: 
     """The generalized force that gives `q'' = 0` at a state, shape (n,): Coriolis forces and gravity.
 
     Args:
-        tree: The robots.
         bodies: Moments of each moving body, see `body_moments`.
         gravity: Acceleration of gravity in world axes [m/s^2].
-        q: Coordinates, shape (n,).
-        v: Their rates, shape (n,).
     """
     chain, place, rates = steps(tree, q, v), scalars(q), scalars(v)
     ground = LocalMotion(ZERO, ZERO, ZERO - Triple.of(gravity))

@@ -110,10 +110,7 @@ def frame_motions(tree: RobotTree, names: Sequence[str], q: Array, v: Array) -> 
     """Name -> motion of each of the frames.
 
     Args:
-        tree: The robots.
         names: Names of frames.
-        q: Coordinates, shape (n,).
-        v: Their rates, shape (n,).
 
     Raises:
         PlantError: There is no frame of a name.
@@ -146,7 +143,6 @@ def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, tu
     """Frame -> rotations, shape (states, 3, 3), and positions [m], shape (states, 3), in world axes, for pictures.
 
     Args:
-        tree: The robots.
         names: Names of frames.
         q: Coordinates, shape (states, n): the scalars of the recursion are its columns.
     """
@@ -179,9 +175,7 @@ def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Triple:
     """Mass times centre of mass of all links, in world axes [kg m].
 
     Args:
-        tree: The robots.
         links: Moments of each link of the tree, in the link's axes.
-        q: Coordinates, shape (n,).
     """
     total = _at_rest(tree, links).first
     bodies = body_moments(tree, links)

@@ -170,9 +170,6 @@ IGNORED = {
 def read_mjcf(path: str | PathLike[str]) -> Description:
     """The robot that an MJCF file describes; its base is free if its only root body has a free joint.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigError: The file cannot be read, or it has joints that are not supported; every one is named.
         MissingPackageError: MuJoCo is not installed.

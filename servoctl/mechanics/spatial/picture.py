@@ -49,7 +49,6 @@ def robot_picture(plant: Plant, task: Mapping[str, Constraint], q: Array) -> dic
 
     Args:
         plant: Any plant; what is no robot has none.
-        task: Name -> constraint.
         q: Coordinates, shape (frames, n).
     """
     drawn = surfaces(plant)
@@ -64,7 +63,6 @@ def asked_paths(plant: Robot, task: Mapping[str, Constraint], t: Array, q: Array
 
     Args:
         plant: The robots.
-        task: Name -> constraint.
         t: Times of the task [s], shape (times,).
         q: Coordinates, shape (times, n): where frames are that others follow.
     """

@@ -327,7 +327,6 @@ def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
     A branch has the name of its last frame, and ends with the frames on its last body, in their order.
 
     Args:
-        tree: The robots.
         origins: Position of each frame, shape (frames, 3) [m].
     """
     lines: dict[str, Array] = {}

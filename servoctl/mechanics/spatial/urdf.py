@@ -100,9 +100,6 @@ TEXTS = {"origin": (), "axis": (), "mimic": ("joint",), "mass": (), "inertia": (
 def read_urdf(path: str | PathLike[str]) -> Description:
     """The robot that a URDF describes.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigError: The file cannot be read, or describes no robot; it has every problem of the file.
     """
