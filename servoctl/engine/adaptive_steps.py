@@ -13,8 +13,6 @@ class AdaptiveSteps:
     """A run of adaptive steps, some steps at a time.
 
     Attributes:
-        t: Time reached [s].
-        x: State at t, shape (size,).
         position: Number of outputs done.
         evaluations: Number of evaluations of the rates so far.
     """
@@ -42,6 +40,8 @@ class AdaptiveSteps:
         """
         self._library, self._end = library, float(solver.t_bound)
         self._tolerances = float(solver.rtol), float(solver.atol)
+        # t: time reached [s]
+        # x: state at t, shape (size,)
         self.t, self.x, self._every_step = float(solver.t), np.array(solver.y, dtype=float), outputs is None
         self._progress = np.array(
             [solver.h_abs, 0.0, float(done)]

@@ -73,16 +73,13 @@ class BufferedCall:
 
 
 class Kernel:
-    """A function of named arrays, compiled.
-
-    Attributes:
-        function: The CasADi function, for composition.
-        inputs: Name -> shape, in order.
-        outputs: Name -> shape, in order.
-    """
+    """A function of named arrays, compiled."""
 
     def __init__(self, function: Any, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> None:
         """Names the inputs and outputs of a CasADi function, which must be dense and have these shapes."""
+        # function: the CasADi function, for composition
+        # inputs: name -> shape, in order
+        # outputs: name -> shape, in order
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
         self._library: Library | None = None
         self._call = _Call(self)

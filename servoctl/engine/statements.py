@@ -55,14 +55,7 @@ TOGETHER = 4  # angles whose sines and cosines one call computes, in the time of
 
 
 class Statements:
-    """The statements of one function.
-
-    Attributes:
-        lines: Of C.
-        cost: Of these lines, without the functions that they call.
-        numbers: How many variables they declare.
-        calls: Names of the functions that they call, in order.
-    """
+    """The statements of one function."""
 
     def __init__(self, function: Any, sine_with_cosine: bool = False) -> None:
         """Writes the statements.
@@ -76,7 +69,10 @@ class Statements:
         """
         if not function.is_a("SXFunction"):
             raise CompileError(f"{function.name()}: no C code for a function of matrices (make it of scalars, ca.SX)")
-        self.lines: list[str] = []
+        self.lines: list[str] = []  # of C
+        # cost: of these lines, without the functions that they call
+        # numbers: how many variables they declare
+        # calls: names of the functions that they call, in order
         self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
         self._function = function
         self._instructions = Instructions(function)

@@ -26,14 +26,7 @@ Allocation = Literal["minimum_norm", "weighted", "unprojected", "constraint_forc
 
 
 class Allocator:
-    """`T = A Phi B` at one state, decomposed once and solved for several right-hand sides.
-
-    Attributes:
-        task_map: T, shape (r, m), with the rows of reactions below those of the task.
-        rank: Number of directions counted, all levels of the task together.
-        ranks: Per level: number of directions that it adds to those of the higher levels.
-        pivot_min: Smallest pivot counted, relative to its scale; 0 at rank 0.
-    """
+    """`T = A Phi B` at one state, decomposed once and solved for several right-hand sides."""
 
     def __init__(
         self,
@@ -50,12 +43,16 @@ class Allocator:
             reactions: Rows below those of the task; `levels` has their indices too.
         """
         self._terms, self._rank_tolerance, self._reactions = terms, rank_tolerance, reactions
+        # T, shape (r, m), with the rows of reactions below those of the task
         self.task_map = terms.task_map if reactions is None else np.vstack([terms.task_map, reactions.T])
         self._levels = [list(level) for level in levels] if len(levels) > 1 else []
         if self._levels:
             inputs = self._prioritised(np.zeros(len(self.task_map)), None)
+            # ranks: per level: number of directions that it adds to those of the higher levels
+            # pivot_min: smallest pivot counted, relative to its scale; 0 at rank 0
             self.pivot_min, self._free, self.ranks = inputs.pivot_min, inputs.free, inputs.ranks
             of_task = [level[0] < len(terms.rows) for level in self._levels]
+            # number of directions counted, all levels of the task together
             self.rank = sum(rank for rank, counts in zip(self.ranks, of_task, strict=True) if counts)
         else:
             self._split = decompose(self.task_map, rank_tolerance, terms.scale)

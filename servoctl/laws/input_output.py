@@ -49,16 +49,13 @@ HIGHEST = 8  # largest relative degree that is tried
 
 
 class DifferentiatedRow(Constraint):
-    """One row of a constraint, differentiated up to its relative degree.
-
-    Attributes:
-        inner: The constraint.
-        row: Index of the row in the constraint.
-        degree: Relative degree r: the inputs appear in the r-th derivative.
-        rank_tolerance: Rank tolerance of the passive constraints.
-    """
+    """One row of a constraint, differentiated up to its relative degree."""
 
     def __init__(self, inner: Constraint, row: int, degree: int, rank_tolerance: float) -> None:
+        # inner: the constraint
+        # row: index of the row in the constraint
+        # degree: relative degree r: the inputs appear in the r-th derivative
+        # rank_tolerance: rank tolerance of the passive constraints
         self.inner, self.row, self.degree, self.rank_tolerance = inner, row, degree, rank_tolerance
         self.kind = inner.kind  # type: ignore[misc]
 

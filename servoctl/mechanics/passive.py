@@ -16,12 +16,7 @@ from servoctl.types import Array, State
 
 
 class PassiveGroup(Constraint):
-    """One named group of a plant's own constraints.
-
-    Attributes:
-        group: Name of the group.
-        method: `passive_constraints` or `passive_rates`.
-    """
+    """One named group of a plant's own constraints."""
 
     def __init__(self, group: str, method: str, value: Any, written: "_Written") -> None:
         """Names a group.
@@ -32,6 +27,8 @@ class PassiveGroup(Constraint):
             value: What it returns: values, or a `Constraint`.
             written: What the method returned last on symbols, for all groups.
         """
+        # group: name of the group
+        # method: `passive_constraints` or `passive_rates`
         self.group, self.method, self._written = group, method, written
         derived = "nonholonomic" if method == "passive_rates" else "holonomic"
         self._units = value.row_units if isinstance(value, Constraint) else super().row_units

@@ -108,12 +108,11 @@ class RunFolder:
 
     Attributes:
         path: The folder, where it lies now.
-        moved_to: Where an earlier run at this path was moved to; None: there was none.
     """
 
     def __init__(self, path: Path, metadata: dict[str, Any], units: dict[str, str], clock: Callable[[], float]) -> None:
         self._place = Place(path)
-        self.moved_to: Path | None = None
+        self.moved_to: Path | None = None  # where an earlier run at this path was moved to; None: there was none
         self._metadata = metadata | {"status": "running"}
         self._units = dict(units)
         self._clock = clock

@@ -22,13 +22,6 @@ class Layout:
         law: The law; None: an open loop.
         estimate: Part -> size, of an estimator; None: there is none.
         size: Length of the loop's memory; None: that of the law.
-
-    Attributes:
-        command: Name -> size, of the command part.
-        log: Name -> size, of the rest.
-        slices: Name -> slice of the row.
-        size: Length of a row.
-        command_size: Length of its command part.
     """
 
     def __init__(
@@ -54,14 +47,16 @@ class Layout:
 
     def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
         """Puts the parts one after the other: name -> size."""
+        # command: name -> size, of the command part
+        # log: name -> size, of the rest
         self.command, self.log = command, log
-        self.slices: dict[str, slice] = {}
+        self.slices: dict[str, slice] = {}  # name -> slice of the row
         position = 0
         for name, size in {**command, **log}.items():
             self.slices[name] = slice(position, position + size)
             position += size
-        self.size = position
-        self.command_size = sum(command.values())
+        self.size = position  # length of a row
+        self.command_size = sum(command.values())  # length of its command part
 
 
 class ControlTick:
@@ -75,21 +70,6 @@ class ControlTick:
             tick.t[0], tick.q[:], tick.v[:] = clock, positions, velocities
             tick()
             if tick.status[0] == Status.OK.code: drives.write(tick.u)
-
-    Attributes:
-        t: Time [s], shape (1,).
-        q: Generalized coordinates, shape (n,).
-        v: Their time derivatives, shape (n,).
-        memory: State of the law; at first where the law starts.
-        parameters: Parameters of plant, law and stabilisation; gains may be changed in place. Empty on an engine
-            without such a vector.
-        command: The command part of a row, as `Layout` orders it; the following are parts of it.
-        u: Control inputs in actuator units, shape (m,).
-        rank: Rank of the task, shape (1,).
-        residual: Largest part of a task row that no input reaches, shape (1,).
-        pivot_min: Smallest pivot that counted, shape (1,).
-        status: `Status.code`, shape (1,).
-        memory_rate: Time derivative of the memory.
     """
 
     def __init__(
@@ -113,11 +93,24 @@ class ControlTick:
             evaluate: Computes the command from the other arrays.
         """
         n = (len(x) - len(memory_start)) // 2
+        # t: time [s], shape (1,)
+        # parameters: parameters of plant, law and stabilisation; gains may be changed in place. Empty on an engine
+        # without such a vector.
+        # command: the command part of a row, as `Layout` orders it; the following are parts of it
         self.t, self.parameters, self.command, self.evaluate = t, parameters, command, evaluate
+        # q: generalized coordinates, shape (n,)
+        # v: their time derivatives, shape (n,)
+        # memory: state of the law; at first where the law starts
         self.q, self.v, self.memory = x[:n], x[n : 2 * n], x[2 * n :]
         self.memory[:] = memory_start
         parts = {name: command[layout.slices[name]] for name in layout.command}
+        # u: control inputs in actuator units, shape (m,)
+        # rank: rank of the task, shape (1,)
+        # residual: largest part of a task row that no input reaches, shape (1,)
         self.u, self.rank, self.residual = parts["u"], parts["rank"], parts["residual"]
+        # pivot_min: smallest pivot that counted, shape (1,)
+        # status: `Status.code`, shape (1,)
+        # memory_rate: time derivative of the memory
         self.pivot_min, self.status, self.memory_rate = parts["pivot_min"], parts["status"], parts["memory_rate"]
         self.command.fill(np.nan)
 

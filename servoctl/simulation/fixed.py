@@ -206,12 +206,10 @@ class Wanted:
 
     Args:
         times: Times of the steps [s].
-
-    Attributes:
-        every: A row is written at every n-th step, if rows are at steps only.
     """
 
     def __init__(self, times: Grid, output_step: float | None) -> None:
+        # every: a row is written at every n-th step, if rows are at steps only
         self._times, self.every, self._output = times, 1, None
         if output_step is None:
             return

@@ -32,13 +32,7 @@ DRAWN = "mjWARN_VGEOMFULL"
 
 
 class MujocoMachine:
-    """A scene of MuJoCo as the machine of a run; see `Machine`.
-
-    Attributes:
-        size: Length of the state besides q and v: MuJoCo's own state.
-        path: The scene.
-        notes: What of the scene the law's plant does not have, one sentence each.
-    """
+    """A scene of MuJoCo as the machine of a run; see `Machine`."""
 
     def __init__(self, path: Path, plant: Plant, step: float = math.inf) -> None:
         """Loads a scene and matches it with a plant.
@@ -53,10 +47,12 @@ class MujocoMachine:
             MissingPackageError: MuJoCo is not installed.
         """
         self._mujoco, self._model = load_scene(path)
+        # path: the scene
         self.path, self._plant, self._n = path, plant, len(plant.coordinates)
         mujoco, model = self._mujoco, self._model
         self._data = mujoco.MjData(model)
         self._parts = mujoco.mjtState.mjSTATE_INTEGRATION
+        # length of the state besides q and v: MuJoCo's own state
         self.size = int(mujoco.mj_stateSize(model, self._parts))
         self._step = min(step, float(model.opt.timestep))
         if path.suffix == ".urdf":  # it names neither step nor method
@@ -73,7 +69,7 @@ class MujocoMachine:
         self._place_actuators(problems)
         if problems:
             raise ConfigError([f"{path.name}: {problem}" for problem in problems])
-        self.notes = tuple(self._notes())
+        self.notes = tuple(self._notes())  # what of the scene the law's plant does not have, one sentence each
 
     def start(self, t: float, x: Array) -> Array:
         self._mujoco.mj_resetData(self._model, self._data)

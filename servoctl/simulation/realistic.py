@@ -53,12 +53,7 @@ class TickNoise:
 
 
 class Period:
-    """One period of a realistic run: (t, x, h) -> x after h, row at t.
-
-    Attributes:
-        ticks: The random numbers of the run.
-        at: Time and finite state at which the rates were last not finite.
-    """
+    """One period of a realistic run: (t, x, h) -> x after h, row at t."""
 
     def __init__(self, loop: Loop, integrator: Integrator, substeps: int, ticks: TickNoise) -> None:
         """Prepares the period.
@@ -70,9 +65,10 @@ class Period:
         """
         assert loop.system.realism is not None
         self._loop, self._plant, self._realism = loop, loop.simulated(), loop.system.realism
+        # ticks: the random numbers of the run
         self._integrator, self._substeps, self.ticks = integrator, substeps, ticks
         self._timing = self._realism.timing
-        self.at: tuple[float, Array] | None = None
+        self.at: tuple[float, Array] | None = None  # time and finite state at which the rates were last not finite
         self._u, self._machine = loop.layout.slices["u"], loop.system.machine
 
     def __call__(self, t: float, x: Array, h: float) -> tuple[Array, Array]:
