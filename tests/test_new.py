@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from servoctl.cli.new import write_starter
+from servoctl.cli.listing import write_starter
 from servoctl.errors import ConfigError, WriteError
 
 

@@ -13,7 +13,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
 from servoctl.study.batch import batch
-from servoctl.study.side_by_side import plan_for, random_of
+from servoctl.study.series import plan_for, random_of
 
 compiled = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
 

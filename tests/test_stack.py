@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from servoctl.study.side_by_side import STACK, _deep_threads
+from servoctl.study.series import STACK, _deep_threads
 
 SMALL = 256 * 1024
 

@@ -34,7 +34,7 @@ from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import nearest, pose_inside
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.reference.speed import too_fast
+from servoctl.reference.curve import too_fast
 from servoctl.types import Array, State
 
 LOST = 1e-3  # [units of the row] a larger violation means that the machine cannot follow from there on

@@ -26,8 +26,7 @@ from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shorte
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import consistency
-from servoctl.reference.curve import Signal
-from servoctl.reference.speed import jumps, peak_rate
+from servoctl.reference.curve import Signal, jumps, peak_rate
 from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.types import Status

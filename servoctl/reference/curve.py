@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -199,3 +199,58 @@ def _shares(profile: Profile, blend: float) -> list[tuple[float, Array]]:
     if blend < 0.5:
         pieces.append((blend, np.array([speed * blend / 2.0, speed, 0.0])))
     return [*pieces, (1.0 - blend, np.array([1.0 - speed * blend / 2.0, speed, -bend]))]
+
+
+SAMPLES = 16  # times in each piece of a curve at which its rate is taken
+STILL = 1e-3  # rates below this share of the largest one count as rest
+
+
+class PeakRate(NamedTuple):
+    """The largest rate of a signal."""
+
+    rate: float  # [unit/s] its magnitude
+    t: float  # [s] when
+
+
+def peak_rate(signal: Signal) -> PeakRate:
+    """The largest rate between the first and the last knot, from samples of each piece."""
+    knots = signal.curve.knots
+    times = np.append((knots[:-1, None] + np.diff(knots)[:, None] * np.arange(SAMPLES) / SAMPLES).ravel(), knots[-1])
+    rates = np.abs(signal.rate(times))
+    fastest = int(np.argmax(rates))
+    return PeakRate(float(rates[fastest]), float(times[fastest]))
+
+
+def too_fast(signals: Mapping[str, Signal], limits: Mapping[str, float]) -> list[str]:
+    """Sentences about signals that are faster than their limits.
+
+    Args:
+        signals: Name of a joint -> the signal that it follows.
+        limits: Name of a joint -> its speed limit [unit/s]; joints without one are skipped.
+    """
+    sentences = []
+    for joint, signal in signals.items():
+        peak = peak_rate(signal)
+        if joint in limits and peak.rate > limits[joint]:
+            asked = f"reference '{signal.reference}' asks for {peak.rate:.4g} of {joint} at t = {peak.t:.4g} s"
+            sentences.append(f"{asked}, its speed limit is {limits[joint]:.4g} (slow the reference down)")
+    return sentences
+
+
+def jumps(signal: Signal, start: float) -> list[str]:
+    """Sentences about a velocity that begins or ends at once because the signal holds its end values.
+
+    Args:
+        signal: The signal.
+        start: Time at which the run starts [s].
+    """
+    curve, still = signal.curve, STILL * peak_rate(signal).rate
+    if curve.extrapolate != "hold":
+        return []
+    sentences = []
+    for t, what in ((curve.start, "starts"), (curve.end, "ends")):
+        rate = float(signal.rate(t))
+        if abs(rate) > still and t > start:
+            then = "it holds its value before" if what == "starts" else "it holds its value from then on"
+            sentences.append(f"{signal.name} {what} at t = {t:.6g} s with the rate {rate:.4g}, but {then}")
+    return sentences

@@ -3,7 +3,7 @@
 Four signs end a run, each with a message that says what to do:
 
 - the passive rank exceeds the rank that the constraints' geometry allows: drift makes dependent rows look independent;
-- the rank of the task rises by drift alone (see `task_rank`);
+- the rank of the task rises by drift alone (see `TaskRank`);
 - the energy is conserved, but has drifted by `DRIFT` of the largest kinetic energy so far. The last second is then
   repeated at half the step, or a tenth of the tolerances: if the drift falls, the step is too long; if it does not, the
   equations are the cause;
@@ -17,27 +17,96 @@ neither the violation nor the energy shows it: on the shipped parallelogram, a d
 is off by 0.02 rad. The difference from a run at half the step, or at a tenth of the tolerances, estimates the error of
 the coarser run (Hairer, Norsett, Wanner 1993, II.4). The repetition takes twice the time of the run or more, so only
 such runs are repeated.
+
+Rows that depend on each other only where the task holds, such as `c = 0` and `(1 + y) c = 0`, look independent as soon
+as drift has moved the state off the task. Their pivot is then as small as the drift, so the inputs that it asks for are
+drift divided by drift. The rank at the nearest state that satisfies the task tells the two cases apart.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from servoctl.engine.linalg import decompose
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_rank import dependent_rows
 from servoctl.mechanics.plant_values import kinetic_energy
+from servoctl.mechanics.terms import Terms, assemble
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Chunk, Integrator, Settings
 from servoctl.simulation.runge_kutta import hermite
-from servoctl.simulation.task_rank import TaskRank
 from servoctl.types import Array, State
+
+ROW_DRIFT = (
+    1e-3  # a state is on the task but for drift where the nearest one is at most this far away, relative to 1 + |q|
+)
+SATISFIED = 1e-8  # [units of the row] largest violation that the nearest state may keep
+CHECKS = 20  # rises of the rank that are looked at in one run: each takes some milliseconds
+
+
+def judges_rank(loop: Loop) -> bool:
+    """Whether a rise of the rank is looked at: not of derived rows (no violation to project), nor with noise."""
+    system = loop.system
+    return hasattr(system.law, "rank_tolerance") and system.model.plain is system.model and system.realism is None
+
+
+class TaskRank:
+    """Looks at the rank of the task, row by row of one run."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._system, self._last, self._left = loop.system, np.inf, CHECKS
+        self._tolerance: float | None = getattr(loop.system.law, "rank_tolerance", None) if judges_rank(loop) else None
+
+    def look(self, rows: Trajectory) -> tuple[int, str] | None:
+        """The first row at which drift has raised the rank, and why the run ends there; None where there is none."""
+        ranks = rows.columns.get("rank")
+        if self._tolerance is None or ranks is None or not len(ranks):
+            return None
+        before = np.concatenate([[self._last], ranks[:-1]])
+        self._last = float(ranks[-1])
+        for i in np.flatnonzero(ranks > before):
+            if self._left == 0:
+                return None
+            self._left -= 1
+            sentence = self._sentence(State(float(rows.t[i]), rows.q[i], rows.v[i]), int(ranks[i]), self._tolerance)
+            if sentence is not None:
+                return int(i), sentence
+        return None
+
+    def _sentence(self, state: State, rank: int, tolerance: float) -> str | None:
+        model = self._system.model
+        try:
+            near, left = nearest(model, state)
+            at = assemble(near, model.matrices(near), self._system.passive.rank_tolerance)
+        except ServoctlError:
+            return None
+        away = float(np.max(np.abs(near.q - state.q) / (1.0 + np.abs(state.q))))
+        if not away <= ROW_DRIFT or not float(np.nanmax(np.abs(left.violation), initial=0.0)) <= SATISFIED:
+            return None
+        there = decompose(at.task_map, tolerance, at.scale).rank
+        if there >= rank:
+            return None
+        return (
+            f"t = {state.t:.6g} s: task rank {rank}, but {there} at the nearest state that satisfies the task, "
+            f"{away:.1e} away: drift makes dependent rows ({', '.join(_dependent(model, at, tolerance))}) look "
+            "independent, so the inputs follow the drift (leave out the rows that the others imply, or raise "
+            "law.rank_tolerance above the drift)"
+        )
+
+
+def _dependent(model: Model, at: Terms, tolerance: float) -> Sequence[str]:
+    """Names of the rows that add no direction to the rows above them."""
+    ranks = [decompose(at.task_map[: i + 1], tolerance, at.scale).rank for i in range(len(at.task_map))]
+    return [row.name for row, step in zip(model.task_rows, np.diff(ranks, prepend=0), strict=True) if step == 0]
+
 
 LIMIT = 1e-3  # largest difference of a coordinate: in rad, or relative to the largest coordinate of the same unit
 SPACING = 0.01  # [s] longest time between two rows of an adaptive repetition: mechanisms move little in it

@@ -19,8 +19,8 @@ from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import Wanted
+from servoctl.simulation.monitor import judges_rank
 from servoctl.simulation.rows import Grid, Integrator, stops_of
-from servoctl.simulation.task_rank import judges_rank
 from servoctl.types import Array, State, Status
 
 RUNAWAY = 1e6

@@ -10,9 +10,8 @@ from hil.loop.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
-from servoctl.reference.curve import Curve, Signal, waypoint_curve
+from servoctl.reference.curve import Curve, Signal, peak_rate, too_fast, waypoint_curve
 from servoctl.reference.load import spline
-from servoctl.reference.speed import peak_rate, too_fast
 from servoctl.study.cluster import pack, unpack
 
 CONFIG = """\

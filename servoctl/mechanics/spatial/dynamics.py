@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
-from servoctl.mechanics.spatial.moments import Moments
+from servoctl.mechanics.spatial.placement import Moments
 from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Triple, as_array, minus, plus, scalars, times
 from servoctl.mechanics.spatial.steps import JointStep, combined, spin_columns, steps
 from servoctl.types import Array

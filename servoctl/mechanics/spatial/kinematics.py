@@ -18,7 +18,7 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.dynamics import body_moments
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeFrame
-from servoctl.mechanics.spatial.moments import Moments
+from servoctl.mechanics.spatial.placement import Moments
 from servoctl.mechanics.spatial.scalars import UNIT, ZERO, Matrix, Triple, as_array, plus, scalars
 from servoctl.mechanics.spatial.steps import JointStep, combined, steps, world_spin_columns
 from servoctl.types import Array

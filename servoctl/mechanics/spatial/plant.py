@@ -30,8 +30,7 @@ from servoctl.mechanics.spatial import dynamics, kinematics
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
-from servoctl.mechanics.spatial.moments import Moments
-from servoctl.mechanics.spatial.placement import IDENTITY, Placement
+from servoctl.mechanics.spatial.placement import IDENTITY, Moments, Placement
 from servoctl.mechanics.spatial.scalars import Triple, scalars, times
 from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf

@@ -28,10 +28,10 @@ from servoctl.mechanics.spatial.description import (
     JointKind,
     LinkDescription,
     Shape,
+    in_order,
     inertial_in_link,
 )  # fmt: skip
 from servoctl.mechanics.spatial.placement import SNAP, Inertial, Placement, Vector3
-from servoctl.mechanics.spatial.tree_order import in_order
 from servoctl.mechanics.spatial.xml_file import read_xml
 
 OTHER_FORMATS = {
