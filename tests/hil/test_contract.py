@@ -1,0 +1,222 @@
+"""What every protocol promises, of our own and of a package: its ids, its torques, its bring-up, and its table.
+
+The judges are the physics of the simulated machine, the bits on the emulated wire, and the reader of the protocol,
+which shares no code with the driver.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from emulation import MILLISECOND, Bench, bench, drive_settings
+from packages import Install, install  # noqa: F401
+from test_own_protocol import acme  # noqa: F401
+
+from hil.bus.load import FrameTraffic, worst_load
+from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Steps
+from hil.drives.settings import DriveSettings
+from hil.drives.wire import Message, bits_in
+from hil.emulator.commands import CommandFindings
+from hil.emulator.wire import EmulatedBus
+from hil.frame import Frame
+from hil.loop import nanoseconds
+from hil.protocols.registry import build, node_class, twins
+from hil.rig.dispatch import Dispatch
+from hil.rig.handshake import Handshake
+
+PERIOD = 0.002  # [s]
+DAMIAO = {"motor": "dm4310", "status": "damiao", "drive_watchdog": True, "host": 0x11}
+CASES: dict[str, DriveSettings] = {
+    "cia402": drive_settings("cia402"),
+    "odrive": drive_settings("odrive", speed_limit=1.0),
+    "mit": drive_settings("mit", options={"motor": "ak80-9"}),
+    "cubemars": drive_settings("mit", options={"motor": "ak80-9", "status": "cubemars"}),
+    "damiao": drive_settings("mit", options=DAMIAO),
+    "moteus": drive_settings("moteus"),
+    "robstride": drive_settings("robstride"),
+    "acme": replace(drive_settings("mit"), protocol="acme", node=3, options={}),
+}
+
+
+@pytest.fixture(params=CASES)
+def settings(request: pytest.FixtureRequest) -> DriveSettings:
+    """Settings of a drive with a gear of 2 and an inverted sign; the package is installed where they need it."""
+    if request.param == "acme":
+        request.getfixturevalue("acme")
+    return CASES[request.param]
+
+
+def driver(settings: DriveSettings) -> Drive:
+    drive = build(settings, PERIOD)
+    assert isinstance(drive, Drive)
+    return drive
+
+
+class Host:
+    """A loop without a law: it brings an emulated drive up and commands one torque."""
+
+    def __init__(self, settings: DriveSettings) -> None:
+        self.bench: Bench = bench(settings, period=PERIOD)
+        self.drive, self.sent, self.received = driver(settings), list[Frame](), list[Frame]()
+        bus: EmulatedBus = self.bench.bus
+        self.clock = self.bench.emulator.clock
+        self.dispatch = Dispatch({"main": bus}, [self.drive], self.clock, self._record)
+        self.clock.sleep_until(100 * MILLISECOND)
+
+    def _record(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
+        (self.sent if sent else self.received).append(frame)
+
+    def perform(self, steps: Steps) -> None:
+        """Runs a handshake to its end."""
+        handshake = Handshake({self.drive: steps}, self.dispatch.send, self.clock, 5.0)
+        while not handshake.advance():
+            self.tick()
+
+    def tick(self, torque: float | None = None) -> None:
+        """One period: SYNC, a command where there is a torque, what feeds the watchdog, and the answers."""
+        end = self.clock.now() + nanoseconds(PERIOD)
+        self.dispatch.synchronise()
+        if torque is not None:
+            self.dispatch.send("main", self.drive.command(torque))
+        self.dispatch.keep_alive()
+        self.dispatch.wait(end, lambda: "main")
+
+    def bring_up(self, torque: float = 0.0) -> None:
+        drive = self.drive
+        for steps in (drive.identify, drive.configure, drive.test_watchdog, drive.rearm):
+            self.perform(steps())
+        drive.enable_requested = True
+        self.perform(_fresh(drive))
+        self.perform(drive.enable(torque))
+
+    def until(self, done: Callable[[], bool], each: Callable[[], None]) -> int:
+        """Periods until a condition holds."""
+        for count in range(500):
+            if done():
+                return count
+            each()
+        raise AssertionError("never came true")
+
+
+def _fresh(drive: Drive) -> Steps:
+    before = drive.sample
+    yield HandshakeStep([], lambda: drive.sample is not before, 0.5, "a sample")
+
+
+def test_ids_are_reserved_and_read(settings: DriveSettings) -> None:
+    drive, ids = driver(settings), node_class(settings).reserved_ids(settings)
+    assert not ids.exclusive & ids.shared
+    reserved, bits = ids.exclusive | ids.shared, drive.command_bits
+    assert drive.command(0.0).id & bits in {identity & bits for identity in reserved}
+    assert drive.identities <= reserved
+    wire = drive.wire()
+    assert wire is None or all(drive.takes(message.id) for message in wire.messages)
+
+
+def torques(limit: float) -> list[float]:
+    return [limit * share / 20 for share in range(-20, 21)]
+
+
+def test_a_torque_is_sent_as_asked_but_for_a_step_and_never_above_its_limit(settings: DriveSettings) -> None:
+    drive, limit = driver(settings), settings.torque_limit
+    step = 1.01 * max(drive.quantum()[2], 1e-6 * limit)
+    carried = [drive.carried(torque) for torque in torques(limit)]
+    for torque, each in zip(torques(limit), carried, strict=True):
+        assert abs(each - torque) <= step and abs(each) <= max(abs(torque), step)
+        assert drive.torque_bytes(drive.command(torque)) is not None
+    assert all(before < after for before, after in pairwise(carried))
+    for wrong in (math.nan, math.inf, -math.inf, 1.001 * limit, -1.001 * limit):
+        with pytest.raises(ValueError):
+            drive.command(wrong)
+
+
+def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None:
+    drive, limit = driver(settings), settings.torque_limit
+    drive.take_as_enabled()
+    for torque in torques(limit):
+        findings = CommandFindings(largest={settings.name: 0.0})
+        reader = twins([settings])[settings.protocol].reader(findings, replace(settings, torque_rate_limit=math.inf))
+        reader.enable()
+        reader.read(drive.command(torque))
+        assert not findings.violations and findings.commands == 1
+        assert findings.largest[settings.name] == pytest.approx(abs(drive.carried(torque)), abs=1e-6 * limit)
+
+
+def test_a_drive_comes_up_makes_its_torque_and_goes_off(settings: DriveSettings) -> None:
+    host = Host(settings)
+    drive, torque = host.drive, 0.03 * settings.torque_limit
+    (motor,) = host.bench.emulator.motors
+    host.bring_up(torque)
+    assert drive.condition is Condition.ENABLED and not drive.fault and motor.enabled
+    for share in (1.0, -1.0, 0.5):
+        for _ in range(6):
+            host.tick(share * torque)
+        assert motor.joint_torque() == pytest.approx(drive.carried(share * torque), rel=1e-5)
+    sample, (q, v) = drive.sample, host.bench.emulator.state
+    assert sample is not None and sample.position == pytest.approx(q[0], abs=max(2 * drive.quantum()[0], 1e-2))
+    assert sample.velocity == pytest.approx(v[0], abs=max(2 * drive.quantum()[1], 1e-2))
+
+    def stop() -> None:
+        for frame in drive.disable_frames():
+            host.dispatch.send("main", frame)
+        host.tick()
+
+    host.until(lambda: drive.confirmed_off, stop)
+    assert not motor.enabled and motor.joint_torque() == 0.0
+    assert host.bench.emulator.observer.report() == []
+
+
+def test_a_drive_with_a_watchdog_stops_by_itself_in_its_time(settings: DriveSettings) -> None:
+    host = Host(settings)
+    if not host.drive.watchdog:
+        pytest.skip("it has none")
+    host.bring_up()
+    for _ in range(5):
+        host.tick(0.0)
+    (motor,), begun = host.bench.emulator.motors, host.clock.now()
+    host.until(lambda: not motor.enabled, lambda: host.clock.sleep_until(host.clock.now() + nanoseconds(PERIOD)))
+    elapsed = (host.clock.now() - begun) * 1e-9
+    assert settings.watchdog / 2 < elapsed < settings.watchdog + 1.1  # a CiA 402 drive brakes for a second at most
+
+
+def working(settings: DriveSettings, seconds: float = 0.5) -> tuple[Host, list[Frame], float]:
+    """A drive that works: what it sent in a time, and the share of the time for which the bus was busy."""
+    host = Host(settings)
+    host.bring_up()
+    for _ in range(20):
+        host.tick(0.0)
+    wire = host.bench.emulator.wires["main"]
+    since, busy = host.clock.now(), wire.busy
+    host.received.clear()
+    for _ in range(round(seconds / PERIOD)):
+        host.tick(0.0)
+    return host, host.received, wire.load(since, busy)
+
+
+def fits(message: Message, frame: Frame) -> bool:
+    conditions = (*message.selects, *message.expects)
+    return (message.id, message.length) == (frame.id, len(frame.data)) and all(
+        bits_in(frame, each.field) & each.mask == each.value for each in conditions
+    )
+
+
+def test_what_a_working_drive_sends_is_in_its_table(settings: DriveSettings) -> None:
+    host, received, _ = working(settings)
+    wire = host.drive.wire()
+    if wire is None:
+        pytest.skip("its package gives no table: its ticks run in Python")
+    assert len(received) > 100
+    assert [str(frame) for frame in received if not any(fits(message, frame) for message in wire.messages)] == []
+    kinds = {message for frame in received for message in wire.messages if fits(message, frame)}
+    assert any(message.sample for message in kinds) and any(message.alive for message in kinds)
+
+
+def test_the_bus_is_no_busier_than_the_protocol_says(settings: DriveSettings) -> None:
+    host, _, load = working(settings)
+    kind = node_class(settings)
+    traffic = [*kind.traffic(settings, PERIOD)]
+    traffic += [FrameTraffic(0, 1 / PERIOD)] if kind.feedback is Feedback.SYNC else []
+    declared = worst_load(traffic, host.bench.emulator.wires["main"].rates)
+    assert 0.5 * declared < load < 1.02 * declared
