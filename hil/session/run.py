@@ -45,7 +45,6 @@ from hil.session.reporter import (
     timing_figures,
 )
 from hil.tick.rig import TickRig
-from hil.tick.sockets import Stretch
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.estimation.attached import OUTLIER
@@ -132,7 +131,7 @@ class HilRun:
         self.rig = TickRig(setup, environment, self.dispatch, stage, self.controller.estimating)
         limits = Limits(settings.drives, settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
-        self.facts["tick"] = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)
+        why = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)
         self._outliers = OutlierReports(setup.loop, self.reporter)
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self.logbook = Logbook(
@@ -142,19 +141,12 @@ class HilRun:
             setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep, signals
         )
         self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
-        self._take_ticks_ahead()
-
-    def _take_ticks_ahead(self) -> None:
-        """Lets C do several ordinary ticks in one call where it does the ticks, sockets and rows included."""
         rig, log = self.rig, self.logbook.in_c
-        if rig.machine is None or rig.sockets is None or rig.feeds is None or log is None:
-            return
-        if isinstance(self.recorder, Recorder):
-            rig.stretch = Stretch(
-                rig.machine, rig.sockets, log, self.recorder.rings, self.setup.drives, rig.feeds, self._period,
-                self._wait, self.stages.duration,
-            )  # fmt: skip
-            rig.stretch.report(sorted(self._missed.codes), self._outliers.innovation, OUTLIER)
+        if log is not None and isinstance(self.recorder, Recorder):
+            rig.use_sockets(log, self.recorder.rings, self._period, self._wait)
+        if rig.sockets is not None:
+            rig.sockets.report(sorted(self._missed.codes), self._outliers.innovation, OUTLIER)
+        self.facts["tick"] = f"Python, {why}" if why else "C" if rig.sockets is None else "C, sockets included"
 
     def not_granted(self, grants: Iterable[Grant]) -> None:
         """Reports the real-time rights that the system did not grant; called before the run begins."""
@@ -221,7 +213,7 @@ class HilRun:
                     reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
             self.monitor.watch(gauge_rules(drives))
             loop = TickLoop(rig, clock, self._period, self._wait)
-            noticed: AbstractContextManager[None] = nullcontext() if rig.stretch is None else rig.stretch.awake()
+            noticed: AbstractContextManager[None] = nullcontext() if rig.sockets is None else rig.sockets.awake()
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
                 # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
@@ -265,7 +257,7 @@ class HilRun:
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
         rig, most, live_gains = self.rig, 1 + -number % CHECK_EVERY, self.setup.live_gains
-        if rig.stretch is None:
+        if rig.sockets is None:
             return Ahead()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
@@ -273,7 +265,7 @@ class HilRun:
             most = 1
         ahead = rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
         if ahead.ticks:
-            last = rig.stretch.last(number + ahead.ticks - 1)
+            last = rig.sockets.last(number + ahead.ticks - 1)
             self._missed.met(ahead.ticks - 1)
             self._outliers.met(ahead.ticks - 1)
             self.stages.follow(last, rig.clamped, ahead.ticks)

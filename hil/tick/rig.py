@@ -6,22 +6,22 @@ the same tick from the same frames: its reaction is that of a run without C, in 
 know cannot be wrong there. Stages, stop, heartbeats and records are Python's in any case.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from hil.assembly.setup import RigSetup
 from hil.drives.settings import GAUGES
-from hil.drives.wire import Feeds
 from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
 from hil.loop.controller import Controller
+from hil.recorder.memory import Ring
 from hil.rig.rig import CanRig
 from hil.safety.limits import Limits
 from hil.safety.rules import Rule
 from hil.safety.stages import Stages
 from hil.tick import handover
 from hil.tick.machine import CompiledTick, frame_reader, machine_of
-from hil.tick.sockets import BETWEEN, READ, Stretch, TickSockets, socket_buses
+from hil.tick.sockets import BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 
@@ -36,11 +36,10 @@ class TickRig(CanRig):
     ticks = 0  # number of ticks that C did
     given_back: Mapping[str, int] = MappingProxyType({})  # why C gave ticks back -> how often
     machine: CompiledTick | None = None  # tables and state of the tick in C; None: ticks do not run in C
-    sockets: TickSockets | None = None  # the buses in C; None: Python sends and receives
+    sockets: SocketTicks | None = None  # the buses in C, and ticks on them; None: Python sends and receives
     # decided: whether C has decided the present tick
     # complete: whether C has done a tick since it got the state
     decided = complete = _loaded = False
-    stretch: Stretch | None = None  # does several ticks in one call; None: there is none
     _left: int | None = None
     _pause = 0
     _rules: tuple[Rule, ...] = ()
@@ -53,7 +52,7 @@ class TickRig(CanRig):
         limits: Limits,
         record: Callable[[memoryview], None],
     ) -> str:
-        """Lets ordinary ticks run in C if the config and the machine allow it; returns what does them, in words.
+        """Lets ordinary ticks run in C if the config and the machine allow it; returns why they do not, or nothing.
 
         Args:
             stages: Decides whether a tick is an ordinary one.
@@ -65,12 +64,12 @@ class TickRig(CanRig):
         """
         tick = setup.settings.values.tick
         if tick == "python":
-            return "Python, as the config says"
+            return "as the config says"
         machine, why = machine_of(setup, controller)
         if why and tick == "c":
             raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
         if machine is None:
-            return f"Python, because {why}"
+            return f"because {why}"
         wires = machine.wires
         self.machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
         self._record = record
@@ -85,11 +84,22 @@ class TickRig(CanRig):
         self._now = self._dispatch.clock.now
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
-        clock, buses = self.clock, socket_buses(self._dispatch.buses, self.clock)
-        if buses and isinstance(clock, WallClock):
-            pairs = [(d, w.command) for d, w in zip(self._drives, wires, strict=False) if w.command is not None]
-            self.sockets = TickSockets(machine, buses, self._nodes, pairs, clock)
-        return "C" if self.sockets is None else "C, sockets included"
+        return ""
+
+    def use_sockets(self, log: TickLog, rings: Sequence[Ring], period: int, wait: int) -> None:
+        """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
+
+        Args:
+            log: Row and durations of a tick.
+            rings: Rings of rows and of frames.
+            period: Period of the ticks [ns].
+            wait: Longest time after the beginning of a tick to wait for samples [ns].
+        """
+        clock, buses, machine = self.clock, socket_buses(self._dispatch.buses, self.clock), self.machine
+        known = machine is not None and all(wire.feeds is not None for wire in machine.wires if wire.command)
+        if machine is not None and known and buses and isinstance(clock, WallClock):
+            duration = self._stages.duration
+            self.sockets = SocketTicks(machine, buses, self._nodes, clock, log, rings, period, wait, duration)
 
     def read(self, due: int, wait: int) -> Reading:
         self.decided = False
@@ -106,13 +116,6 @@ class TickRig(CanRig):
             self.true = self._truth()
         return self._read_frames(self._began + wait)
 
-    @property
-    def feeds(self) -> list[tuple[Feeds, ...]] | None:
-        """Frames other than commands that feed the watchdog of each drive; None: those of a drive are not known."""
-        wires = () if self.machine is None else self.machine.wires
-        feeds = [wire.feeds for wire in wires if wire.command is not None]
-        return None if None in feeds else [each or () for each in feeds]
-
     def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
         """Does ordinary ticks in C, each at its deadline, as far as they go.
 
@@ -121,18 +124,18 @@ class TickRig(CanRig):
             deadline: Deadline of the first one [ns].
             live: Values of the gains that may change.
         """
-        stretch, stages = self.stretch, self._stages
-        if stretch is None or self.sockets is None or not self._goes_in_c():
+        sockets = self.sockets
+        if sockets is None or not self._goes_in_c():
             return Ahead()
-        end = stretch.run(most, deadline, nanoseconds(stages.next_task_time), live)
-        ticks, last = stretch.struct.ticks, stretch.struct.last
+        end = sockets.run(most, deadline, nanoseconds(self._stages.next_task_time), live)
+        ticks, last = sockets.struct.ticks, sockets.struct.last
         if ticks:
             self._command, self._written = self._arrays["carried"].copy(), int(self._arrays["written"][0])
-            self._dispatch.unknown += stretch.struct.unknown
+            self._dispatch.unknown += sockets.struct.unknown
             self.ticks += ticks
             self.complete = True
         if end == BETWEEN:
-            self._fail(self.sockets)
+            self._fail(sockets)
             return Ahead(ticks)
         self._began, self._left = last.began, end
         return Ahead(ticks, last.began)
@@ -154,11 +157,11 @@ class TickRig(CanRig):
         changed: list[bool] = self._clamped.astype(bool).tolist()
         return changed
 
-    def _fail(self, sockets: TickSockets) -> None:
+    def _fail(self, sockets: SocketTicks) -> None:
         for number, error in sockets.failures():
             self._dispatch.failed(self._names[number], error)
 
-    def _read_again(self, sockets: TickSockets, deadline: int) -> Reading:
+    def _read_again(self, sockets: SocketTicks, deadline: int) -> Reading:
         """A read that C gave back, from the frames that C has received."""
         dispatch = self._dispatch
         self._count()
@@ -306,7 +309,7 @@ class TickRig(CanRig):
         self._loaded = False
         if self.sockets is not None:
             self.sockets.end()
-            self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last())}
+            self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
         handover.store_positions(self.machine, self._nodes)
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)

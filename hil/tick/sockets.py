@@ -18,7 +18,6 @@ import numpy as np
 from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.drives.base import Drive, Feedback, Node
-from hil.drives.wire import Encoding, Feeds
 from hil.frame import SENT, Frame
 from hil.loop import Clock, Tick, WallClock
 from hil.loop.controller import Controller
@@ -33,104 +32,6 @@ from servoctl.types import Array
 
 ROOM = 4096  # largest number of frames of one tick
 MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
-
-
-class TickSockets:
-    """A `tick_sockets` of `c/sockets.h` with its arrays.
-
-    Args:
-        buses: Name -> bus, in the order of their numbers.
-        commands: How each drive is commanded.
-    """
-
-    def __init__(
-        self,
-        machine: CompiledTick,
-        buses: Mapping[str, PythonCanBus],
-        nodes: Sequence[Node],
-        commands: Sequence[tuple[Drive, Encoding]],
-        clock: WallClock,
-    ) -> None:
-        self.buses = list(buses.values())  # in the order of their numbers
-        self.names = list(buses)  # names of the buses
-        self._machine = machine
-        ffi = self._ffi = machine.ffi
-        # struct: the struct in C
-        self.struct = struct = ffi.new("tick_sockets *")
-        messages = max(1, machine.tick.messages)
-        arrays: dict[str, Any] = {
-            "bus": ffi.new("tick_bus[]", len(buses)),
-            "frames": ffi.new("tick_frame[]", ROOM),
-            "number": ffi.new("int[]", ROOM),
-            "command": ffi.new("tick_frame[]", max(1, len(commands))),
-            "last": ffi.new("tick_frame[]", messages),
-            "order": ffi.new("long long[]", messages),
-        }
-        self._kept = arrays
-        for name, array in arrays.items():
-            setattr(struct, name, array)
-        struct.buses, struct.room, struct.commands, struct.origin = len(buses), ROOM, len(commands), clock.origin
-        numbers = {name: i for i, name in enumerate(buses)}
-        for node in nodes:
-            if node.feedback is Feedback.SYNC:
-                arrays["bus"][numbers[node.settings.bus]].synced = 1
-        for place, (drive, encoding) in zip(arrays["command"], commands, strict=False):
-            frame_record(place, encoding.frame, numbers[drive.settings.bus])
-        self._view = ffi.buffer(arrays["frames"])
-
-    def begin(self) -> None:
-        """C has the buses from now on."""
-        for i, bus in enumerate(self.buses):
-            place = self._kept["bus"][i]
-            place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
-        for i in range(self._machine.tick.messages):
-            self._kept["order"][i] = 0
-        self.struct.turn = 0
-
-    def end(self) -> None:
-        """Python has the buses again."""
-        for i, bus in enumerate(self.buses):
-            place = self._kept["bus"][i]
-            bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
-            place.sent = place.received = place.invalid = 0
-
-    @property
-    def records(self) -> memoryview:
-        """The frames of the last read or write as the recorder has them."""
-        view: memoryview = self._view[0 : FRAME.size * self.struct.count]
-        return view
-
-    def received(self) -> Iterator[tuple[int, Frame]]:
-        """Number of the bus and frame, for each frame that the last read has received; error frames included."""
-        return self._frames(FRAME.iter_unpack(self.records))
-
-    def last(self) -> Iterator[tuple[int, Frame]]:
-        """The last frame of each message since `begin`, in the order of their arrival."""
-        order = [(self._kept["order"][i], i) for i in range(self._machine.tick.messages) if self._kept["order"][i]]
-        last = self._ffi.buffer(self._kept["last"])
-        return self._frames(FRAME.unpack_from(last, FRAME.size * i) for _, i in sorted(order))
-
-    @staticmethod
-    def _frames(values: Iterator[tuple[Any, ...]]) -> Iterator[tuple[int, Frame]]:
-        for each in values:
-            if not each[3] & SENT:
-                bus, _, frame, _ = unpacked(*each)
-                yield bus, frame
-
-    def failures(self) -> Iterator[tuple[int, BusError]]:
-        """Number of a bus and its failure, for each bus that failed in the last read or write."""
-        if self.struct.failed:
-            for i, bus in enumerate(self.buses):
-                place = self._kept["bus"][i]
-                if place.error:
-                    yield i, bus.failed(place.error, place.refused)
-                    place.error = place.refused = 0
-
-
-def frame_record(target: Any, frame: Frame, bus: int) -> None:
-    """Writes a `tick_frame` that is to be sent."""
-    target.id, target.bus, target.flags, target.length = frame.id, bus, frame.flags, len(frame.data)
-    target.data = frame.data.ljust(64, b"\0")
 
 
 def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanBus]:
@@ -208,12 +109,13 @@ NEVER = 1 << 62
 BETWEEN, READ = 0, 1  # where a stretch ends: between two ticks, or in a tick that was given back while it read
 
 
-class Stretch:
-    """A `tick_stretch` of `c/stretch.h` with its arrays.
+class SocketTicks:
+    """The buses as a `tick_sockets` of `c/sockets.h`, and ticks on them as a `tick_stretch` of `c/stretch.h`.
 
     Args:
+        buses: Name -> bus, in the order of their numbers.
+        log: Row and durations of a tick.
         rings: Rings of rows and of frames.
-        feeds: What feeds the watchdog of each.
         period: Period of the ticks [ns].
         wait: Longest time after the beginning of a tick to wait for samples [ns].
         duration: Time of the task [s].
@@ -222,31 +124,104 @@ class Stretch:
     def __init__(
         self,
         machine: CompiledTick,
-        sockets: TickSockets,
+        buses: Mapping[str, PythonCanBus],
+        nodes: Sequence[Node],
+        clock: WallClock,
         log: TickLog,
         rings: Sequence[Ring],
-        drives: Sequence[Drive],
-        feeds: Sequence[Sequence[Feeds]],
         period: int,
         wait: int,
         duration: float,
     ) -> None:
-        self._machine, self._sockets, self._log, self._rings = machine, sockets, log, rings
-        self.struct: Any = machine.ffi.new("tick_stretch *")  # the struct in C
-        struct = self.struct
-        struct.period, struct.wait, struct.duration, struct.wake = period, wait, duration, -1
-        for ring, place in zip(rings, (struct.rows, struct.frames), strict=True):
+        self.buses, self.names = list(buses.values()), list(buses)  # in the order of their numbers
+        self._machine, self._log, self._rings = machine, log, rings
+        ffi, messages = machine.ffi, max(1, machine.tick.messages)
+        pairs = list(zip(nodes, machine.wires, strict=True))
+        drives = [(node, wire, wire.command) for node, wire in pairs if isinstance(node, Drive) and wire.command]
+        self._struct = ffi.new("tick_sockets *")
+        self._kept: dict[str, Any] = {
+            "bus": ffi.new("tick_bus[]", len(buses)),
+            "frames": ffi.new("tick_frame[]", ROOM),
+            "number": ffi.new("int[]", ROOM),
+            "command": ffi.new("tick_frame[]", len(drives)),
+            "last": ffi.new("tick_frame[]", messages),
+            "order": ffi.new("long long[]", messages),
+        }
+        for name, array in self._kept.items():
+            setattr(self._struct, name, array)
+        self._struct.buses, self._struct.room, self._struct.commands = len(buses), ROOM, len(drives)
+        self._struct.origin = clock.origin
+        for node in nodes:
+            if node.feedback is Feedback.SYNC:
+                self._kept["bus"][self.names.index(node.settings.bus)].synced = 1
+        for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):
+            self._write(place, encoding.frame, drive)
+        self._view, self._last = ffi.buffer(self._kept["frames"]), ffi.buffer(self._kept["last"])
+        self.struct: Any = ffi.new("tick_stretch *")  # the ticks in C
+        self.struct.period, self.struct.wait, self.struct.duration, self.struct.wake = period, wait, duration, -1
+        for ring, place in zip(rings, (self.struct.rows, self.struct.frames), strict=True):
             counts, slots = ring.addresses
-            place.counts = machine.ffi.cast("unsigned long long *", counts)
-            place.slots = machine.ffi.cast("unsigned char *", slots)
+            place.counts, place.slots = ffi.cast("unsigned long long *", counts), ffi.cast("unsigned char *", slots)
             place.size, place.capacity = ring.size, ring.capacity
-        fed = [(drive, each) for bus in sockets.names for drive, of_drive in zip(drives, feeds, strict=True)
-               for each in of_drive if drive.settings.bus == bus]  # fmt: skip
-        self._feed = machine.ffi.new("tick_feed[]", max(1, len(fed)))
-        self._fed = [(drive, each, each in drive.polls) for drive, each in fed]
-        struct.feeds, struct.feed = len(fed), self._feed
-        for place, (drive, each) in zip(self._feed, fed, strict=False):
-            frame_record(place.frame, each.frame, sockets.names.index(drive.settings.bus))
+        fed = [(drive, feed) for bus in buses for drive, wire, _ in drives for feed in wire.feeds or ()
+               if drive.settings.bus == bus]  # fmt: skip
+        self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
+        self._feed = ffi.new("tick_feed[]", max(1, len(fed)))
+        self.struct.feeds, self.struct.feed = len(fed), self._feed
+        for place, (drive, feed) in zip(self._feed, fed, strict=False):
+            self._write(place.frame, feed.frame, drive)
+
+    def _write(self, target: Any, frame: Frame, drive: Drive) -> None:
+        """Writes a `tick_frame` that is to be sent to a drive."""
+        target.id, target.bus, target.flags = frame.id, self.names.index(drive.settings.bus), frame.flags
+        target.length, target.data = len(frame.data), frame.data.ljust(64, b"\0")
+
+    def begin(self) -> None:
+        """C has the buses from now on."""
+        for i, bus in enumerate(self.buses):
+            place = self._kept["bus"][i]
+            place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
+        for i in range(self._machine.tick.messages):
+            self._kept["order"][i] = 0
+        self._struct.turn = 0
+
+    def end(self) -> None:
+        """Python has the buses again."""
+        for i, bus in enumerate(self.buses):
+            place = self._kept["bus"][i]
+            bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
+            place.sent = place.received = place.invalid = 0
+
+    @property
+    def records(self) -> memoryview:
+        """The frames of the last read or write as the recorder has them."""
+        view: memoryview = self._view[0 : FRAME.size * self._struct.count]
+        return view
+
+    def received(self) -> Iterator[tuple[int, Frame]]:
+        """Number of the bus and frame, for each frame that the last read has received; error frames included."""
+        return self._frames(FRAME.iter_unpack(self.records))
+
+    def last_frames(self) -> Iterator[tuple[int, Frame]]:
+        """The last frame of each message since `begin`, in the order of their arrival."""
+        order = [(self._kept["order"][i], i) for i in range(self._machine.tick.messages) if self._kept["order"][i]]
+        return self._frames(FRAME.unpack_from(self._last, FRAME.size * i) for _, i in sorted(order))
+
+    @staticmethod
+    def _frames(values: Iterator[tuple[Any, ...]]) -> Iterator[tuple[int, Frame]]:
+        for each in values:
+            if not each[3] & SENT:
+                bus, _, frame, _ = unpacked(*each)
+                yield bus, frame
+
+    def failures(self) -> Iterator[tuple[int, BusError]]:
+        """Number of a bus and its failure, for each bus that failed in the last read or write."""
+        if self._struct.failed:
+            for i, bus in enumerate(self.buses):
+                place = self._kept["bus"][i]
+                if place.error:
+                    yield i, bus.failed(place.error, place.refused)
+                    place.error = place.refused = 0
 
     def report(self, statuses: Sequence[float], innovation: slice | None, outlier: float) -> None:
         """After which ticks Python looks at them.
@@ -294,7 +269,7 @@ class Stretch:
             place.every, place.ticks = each.every, drive.fed + each.every - each.at
             if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
                 place.every, place.ticks = NEVER, 1
-        end: int = machine.functions.stretch_run(machine.tick, self._sockets.struct, self._log.struct, struct, most)
+        end: int = machine.functions.stretch_run(machine.tick, self._struct, self._log.struct, struct, most)
         for drive in {drive for drive, _, _ in self._fed}:
             drive.fed += struct.ticks
         for ring in self._rings:

@@ -138,9 +138,8 @@ class Checked(HilRun):
         super().__init__(*args)
         rig = self.rig
         assert rig.sockets is not None and rig.machine is not None
-        assert rig.stretch is not None
-        self.machine, self.checked, self._run = rig.machine, 0, rig.stretch.run
-        rig.stretch.run = self._checks  # type: ignore[method-assign]
+        self.machine, self.checked, self._run = rig.machine, 0, rig.sockets.run
+        rig.sockets.run = self._checks  # type: ignore[method-assign]
 
     def _state(self) -> list[bytes]:
         tick, ffi = self.machine.tick, self.machine.ffi
@@ -161,7 +160,7 @@ class Checked(HilRun):
         _, frames = self.recorder.rings
         before, first = self._state(), frames.head
         end = self._run(1, deadline, task_time, live)
-        if self.rig.stretch.struct.ticks:
+        if self.rig.sockets.struct.ticks:
             self._again(before, first, task_time / SECOND)
         return end
 
@@ -177,7 +176,7 @@ class Checked(HilRun):
         self._restore(before)
         times["due"][0] = due
         frames, count = machine.ffi.from_buffer("tick_frame[]", received), len(received) // FRAME.size
-        elapsed = self.rig.stretch.struct.period / SECOND
+        elapsed = self.rig.sockets.struct.period / SECOND
         answer = machine.functions.tick_frames(machine.tick, frames, count, *moments, elapsed, task_time)
         assert not answer, machine.trouble
         times["written"][0] = written
@@ -265,7 +264,7 @@ class Later(HilRun):
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.timer is None and self.rig.stretch is not None and self.rig.ticks:
+        if self.timer is None and self.rig.sockets is not None and self.rig.ticks:
             self.timer = threading.Timer(0.25, self.act)
             self.timer.start()
 
