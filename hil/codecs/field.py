@@ -4,6 +4,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Literal, NamedTuple
 
+from hil.frame import Frame
+
 
 class Field(NamedTuple):
     """An integer, or a float of single precision, in a payload."""
@@ -42,6 +44,19 @@ class Field(NamedTuple):
     @property
     def _order(self) -> Literal["big", "little"]:
         return "big" if self.big else "little"
+
+
+ID_BYTES = 4  # bytes of the id before a payload, where a field may lie too
+
+
+def bytes_of(frame: Frame) -> bytes:
+    """Id and payload of a frame."""
+    return frame.id.to_bytes(ID_BYTES, "big") + frame.data
+
+
+def bits_in(frame: Frame, field: Field) -> int:
+    """The bits of a field in the id or in the payload of a frame, as an unsigned integer."""
+    return field._replace(first=field.first + ID_BYTES).read(bytes_of(frame))
 
 
 _SINGLE, _WORD = Struct("<f"), Struct("<I")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
+from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives import damiao
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.damiao import DamiaoRegisters
 from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent

@@ -12,7 +12,7 @@ from enum import IntEnum
 from math import ceil, floor, isfinite, pi, trunc, ulp
 from typing import NamedTuple
 
-from hil.codecs.field import Field, single_towards_zero
+from hil.codecs.field import ID_BYTES, Field, bytes_of, single_towards_zero
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
 from hil.frame import Frame
 
@@ -139,9 +139,9 @@ class Encoding(NamedTuple):
         """
         zero, number = self.frame, self._number(torque)
         bits = single_towards_zero(number) if self.rounding is Rounding.SINGLE else int(number)
-        data = self._place.written(_bytes_of(zero), bits)
-        identity = int.from_bytes(data[:_ID], "big")
-        return Frame(identity, data[_ID:], extended=zero.extended, fd=zero.fd, brs=zero.brs)
+        data = self._place.written(bytes_of(zero), bits)
+        identity = int.from_bytes(data[:ID_BYTES], "big")
+        return Frame(identity, data[ID_BYTES:], extended=zero.extended, fd=zero.fd, brs=zero.brs)
 
     def carried(self, torque: float) -> float:
         """The torque in the frame that sends this one; raises as `frame_of`."""
@@ -151,7 +151,7 @@ class Encoding(NamedTuple):
 
     def torque_bits(self, frame: Frame) -> bytes | None:
         """The bits of the torque in a frame; None if anything else in it differs from the frame of zero torque."""
-        data, zero, place = _bytes_of(frame), _bytes_of(self.frame), self._place
+        data, zero, place = bytes_of(frame), bytes_of(self.frame), self._place
         if len(data) != len(zero) or place.written(data, 0) != place.written(zero, 0):
             return None
         return place.read(data).to_bytes(place.size, "little")
@@ -159,7 +159,7 @@ class Encoding(NamedTuple):
     @property
     def _place(self) -> Field:
         """Where the torque is in id and payload."""
-        return self.field._replace(first=self.field.first + _ID)
+        return self.field._replace(first=self.field.first + ID_BYTES)
 
     def _number(self, torque: float) -> float:
         """The number that goes into the frame; a float is not in single precision yet."""
@@ -173,18 +173,6 @@ class Encoding(NamedTuple):
         if not self.lowest <= number <= self.highest:  # NaN fails both comparisons
             raise ValueError(f"torque {torque} is not finite, or too large for a frame of the drive")
         return number
-
-
-_ID = 4  # bytes of the id before a payload, where a field may lie too
-
-
-def _bytes_of(frame: Frame) -> bytes:
-    return frame.id.to_bytes(_ID, "big") + frame.data
-
-
-def bits_in(frame: Frame, field: Field) -> int:
-    """The bits of a field in the id or in the payload of a frame, as an unsigned integer."""
-    return field._replace(first=field.first + _ID).read(_bytes_of(frame))
 
 
 class Feeds(NamedTuple):

@@ -1,22 +1,15 @@
-"""The controller of drives that follow position and velocity with commanded gains; ranges of MIT frames."""
+"""The controller of drives that follow position and velocity with commanded gains."""
 
-from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from math import isfinite
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-import yaml
-
-from hil.codecs.field import Field, LinearFields
-from hil.drives.linear_ranges import linear
-from hil.drives.wire import bits_in, chained
+from hil.codecs.field import Field, LinearFields, bits_in
 from hil.emulator.node import EmulatedDrive
+from hil.emulator.readers import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
 from hil.loop.virtual_time import Event, cancel
-from servoctl.expression import constant
 
 
 class ImpedanceCommand(NamedTuple):
@@ -109,34 +102,9 @@ class ImpedanceDrive(EmulatedDrive):
 
 def _number_in(field: Field, frame: Frame, largest: float) -> float:
     """The number in a field that spans the range from -largest to largest."""
-    return chained(linear(largest, field), bits_in(frame, field))
+    return bits_in(frame, field) * 2 * largest / field.mask - largest
 
 
 def written(field: Field, data: bytes, number: float, largest: float) -> bytes:
     """The payload with a number in such a field, rounded down and cut off at the ends of the range."""
     return field.written(data, min(field.mask, max(0, int((number + largest) * field.mask / (2 * largest)))))
-
-
-MINI_CHEETAH = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500.0, "kd": 5.0}
-"""Default ranges: those of the Mini Cheetah's drive."""
-
-
-@cache
-def _table() -> Mapping[str, Mapping[str, Any]]:
-    table: dict[str, Mapping[str, Any]] = yaml.safe_load(
-        (resources.files("hil") / "drives/mit_ranges.yaml").read_text()
-    )
-    return table
-
-
-def ranges_of(options: Mapping[str, Any]) -> dict[str, float]:
-    """Largest position [rad], velocity [rad/s], torque [N m], kp [N m/rad] and kd [N m s/rad].
-
-    Args:
-        options: Options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
-
-    Raises:
-        KeyError: The table has no such motor.
-    """
-    given = options.get("ranges") or (_table()[options["motor"]] if options.get("motor") else MINI_CHEETAH)
-    return {name: float(constant(given[name])) for name in MINI_CHEETAH}

@@ -9,10 +9,11 @@ Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8
 import struct
 from collections.abc import Callable, Mapping
 
+from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.drives import damiao
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import ImpedanceCommand, ImpedanceDrive, ranges_of
+from hil.emulator.impedance import ImpedanceCommand, ImpedanceDrive
+from hil.emulator.readers import ranges_of
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 

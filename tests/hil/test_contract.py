@@ -15,9 +15,10 @@ from packages import Install, install  # noqa: F401
 from test_own_protocol import acme  # noqa: F401
 
 from hil.bus.load import FrameTraffic, worst_load
+from hil.codecs.field import bits_in
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Steps
 from hil.drives.settings import DriveSettings
-from hil.drives.wire import Message, bits_in
+from hil.drives.wire import Message
 from hil.emulator.commands import CommandFindings
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame

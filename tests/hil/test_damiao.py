@@ -13,7 +13,7 @@ from interfaces import BITRATE, EACH, keys_of
 from test_drive_mit import Motor, conversation
 from test_emulator_process import serving
 
-from hil.drives import damiao as codec
+from hil.codecs import damiao as codec
 from hil.drives.base import DriveError
 from hil.drives.mit import MitDrive
 from hil.emulator.mit import Mit

@@ -13,7 +13,7 @@ from hil.codecs import moteus as registers
 from hil.drives.base import Condition, DriveError
 from hil.drives.moteus import MoteusDrive
 from hil.drives.settings import DriveSettings
-from hil.frame import Frame
+from hil.frame import FD_SIZES, Frame
 from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
 
@@ -53,7 +53,7 @@ class Axis(Peer):
 
     def take(self, frame: Frame, now: int) -> Iterable[Frame]:
         assert frame.extended and frame.fd and frame.brs and frame.id == 0x8000 | NODE
-        assert len(frame.data) in registers.SIZES and len(frame.data) <= 64
+        assert len(frame.data) in FD_SIZES and len(frame.data) <= 64
         answer, command = io.BytesIO(), {}
         writer = protocol.Writer(answer)
         for part in multiplex.parse_frame(frame.data):

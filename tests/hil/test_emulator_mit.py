@@ -7,8 +7,9 @@ import pytest
 from emulation import Bench, bench, drive_settings
 
 from hil.codecs import mit as codec
-from hil.emulator.impedance import ranges_of, written
+from hil.emulator.impedance import written
 from hil.emulator.mit import Mit
+from hil.emulator.readers import ranges_of
 from hil.frame import Frame
 
 NODE = 4
