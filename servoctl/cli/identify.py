@@ -66,6 +66,10 @@ def identify(
 
 
 def _say(result: "Identification") -> None:
+    for kind, where, text in result.finding_groups:
+        say(f"finding: {kind} of {where}: {text}")
+    if result.findings:
+        say("the values below are those of the mended log\n")
     together = {name for group in result.unidentifiable for name in group}
     known = [
         [name, f"{entry['value']:.6g}", f"{entry['sigma']:.2g}", f"{entry['before']:.6g}"]

@@ -17,13 +17,14 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
+from servoctl.identification.findings import Finding, delay_findings, findings_of
 from servoctl.identification.log import Log, read_logs, simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import FitRows, Raw, cutoff_of, raw_rows, thinned
 from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit, Solved
 from servoctl.identification.table import read_tables
-from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.identification.unknowns import Unknowns, sizes
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature
 from servoctl.types import Array
 
@@ -38,26 +39,6 @@ ROWS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
 PER_UNKNOWN = 4  # fewest rows per unknown
 COARSER = 0.7  # cut-off frequency, relative to its own, at which the fit is repeated to see what the filter costs
 STANDSTILL = 0.01  # changes of torque below this share of the torque are no excitation
-
-
-def sizes(unknowns: Unknowns, rows: FitRows) -> Array:
-    """Size of each unknown, for the prior: its value before, and for zeros the value that would explain all torque."""
-    before = np.abs(unknowns.before)
-    column = np.sqrt(np.mean(rows.regressor**2, axis=(0, 1)))
-    force = np.sqrt(np.mean(rows.residual**2)) + np.sqrt(
-        np.mean(np.einsum("kij,j->ki", rows.regressor, unknowns.before) ** 2)
-    )
-    explains = np.where(column > 0.0, force / np.where(column > 0.0, column, 1.0), 1.0)
-    found = np.where(before > 0.0, before, explains)
-    for number in range(len(unknowns.links)):
-        first = len(unknowns.single) + len(MOMENTS) * number
-        m, about = before[first], before[first + 4 : first + 7].max()
-        length = np.sqrt(about / m) if m > 0.0 else 0.0
-        found[first : first + 10] = np.maximum(found[first : first + 10], [m, *3 * [m * length], *6 * [about]])
-        found[first + 1 : first + 10] = np.minimum(
-            found[first + 1 : first + 10], [*3 * [m * length + 1e-300], *6 * [about + 1e-300]]
-        )
-    return found
 
 
 def fit(
@@ -87,7 +68,7 @@ def fit(
     at = unknowns.before.copy()
     raw = evaluate(at, delays, cutoff)
     rows, width = _best_rows(unknowns, raw, cutoff, freedom(), free)
-    size = sizes(unknowns, rows)
+    size = sizes(unknowns, rows.residual, rows.regressor)
     for _ in range(ITERATIONS):
         solved = Solved(unknowns, rows, at, size, free)
         step = float(np.max(np.abs(solved.x - at) / size, initial=0.0))
@@ -142,7 +123,7 @@ def _best_rows(
             break
         if best is not None and rows.fitted.sum() * freedom < PER_UNKNOWN * len(unknowns.names):
             break
-        size = sizes(unknowns, rows)
+        size = sizes(unknowns, rows.residual, rows.regressor)
         if best is None:
             _require_motion(unknowns, rows)
         solved = Solved(unknowns, rows, unknowns.before, size, free)
@@ -210,17 +191,21 @@ def identify(
         PlantError: The plant's code cannot be differentiated.
     """
     paths = [Path(path) for path in ([runs] if isinstance(runs, str | PathLike) else runs)]
-    run, logs = _read(paths, None if classes is None else Path(classes), config)
+    run, logs, columns = _read(paths, None if classes is None else Path(classes), config)
     machine = run.system.model.plant
-    if config is not None and parameters is None and armature_of(machine) is None and machine.actuators:
-        machine = with_armature(machine, [0.0] * len(machine.actuators))
+    cutoff = cutoff_of(logs) if bandwidth is None else bandwidth
+    if not 0.0 < cutoff < 0.5 / logs[0].h:
+        raise ConfigError(f"--bandwidth {cutoff:g}: expected a frequency from 0 to {0.5 / logs[0].h:g} Hz")
+    findings: list[Finding] = []
+    if columns is not None:
+        if armature_of(machine) is None:
+            machine = with_armature(machine, [0.0] * len(machine.actuators))
+        findings, machine, mended = findings_of(machine, logs, cutoff, columns)
+        logs, cutoff = mended, cutoff * logs[0].h / mended[0].h
     unknowns, left_out = select(machine, parameters)
     plant = unknowns.plant
     if not unknowns.names:
         raise ConfigError(f"{type(plant).__name__} has no parameter that a log can identify")
-    if bandwidth is not None and not 0.0 < bandwidth < 0.5 / logs[0].h:
-        raise ConfigError(f"--bandwidth {bandwidth:g}: expected a frequency from 0 to {0.5 / logs[0].h:g} Hz")
-    cutoff = cutoff_of(logs) if bandwidth is None else bandwidth
     equations = Equations(unknowns)
 
     def evaluate(x: Array, delays: Array, cutoff: float) -> Sequence[Raw]:
@@ -233,23 +218,27 @@ def identify(
         )  # fmt: skip
     except np.linalg.LinAlgError as error:
         raise ServoctlError(f"{paths[0]}: the fit failed: {error}") from error
+    if columns is not None and all(one.kind != "delay" for one in findings):
+        findings += delay_findings(found, logs, list(plant.actuators))
     shown = set(found.unknowns.names)
     missing = tuple(name for name in unknowns.names if name not in shown)
     return Identification(
         run.name, tuple(map(str, paths)), plant, found, left_out, missing, cutoff,
-        None if config is not None else simulated_machine(run),
+        None if columns is not None else simulated_machine(run), tuple(findings),
     )  # fmt: skip
 
 
-def _read(paths: Sequence[Path], classes: Path | None, config: str | PathLike[str] | None) -> tuple[Run, list[Log]]:
-    """The run and the logs of run folders, or of tables."""
+def _read(
+    paths: Sequence[Path], classes: Path | None, config: str | PathLike[str] | None
+) -> tuple[Run, list[Log], dict[str, str] | None]:
+    """The run and the logs of run folders, or of tables with the columns that they use."""
     tables = [path for path in paths if not path.is_dir()]
     if config is None and tables:
-        raise ConfigError(
-            [f"{path}: not a run folder (name the config of a table: --config CONFIG)" for path in tables]
-        )
+        raise ConfigError([
+            f"{path}: not a run folder (name the config of a table: --config CONFIG)" for path in tables
+        ])  # fmt: skip
     if config is None:
-        return read_logs(paths, classes)
+        return *read_logs(paths, classes), None
     if len(tables) < len(paths):
         folder = next(path for path in paths if path.is_dir())
         raise ConfigError(f"{folder}: a folder beside --config, which is for tables (a run folder has its own config)")

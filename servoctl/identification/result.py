@@ -7,6 +7,7 @@ import numpy as np
 
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
+from servoctl.identification.findings import Finding
 from servoctl.identification.log import SimulatedMachine
 from servoctl.identification.solution import FLOOR, Fit, is_physical
 from servoctl.identification.unknowns import MOMENTS
@@ -37,6 +38,7 @@ class Identification:
         not_significant: Names of friction that the logs do not show.
         bandwidth: Cut-off frequency of the positions [Hz].
         machine: What moved in the logs, if it was simulated; None: the law's own plant, or a real machine.
+        findings: What does not fit the plant in tables; the fit is that of the mended tables.
     """
 
     config: str
@@ -47,6 +49,7 @@ class Identification:
     not_significant: tuple[str, ...]
     bandwidth: float
     machine: SimulatedMachine | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def values(self) -> dict[str, float]:
@@ -185,16 +188,32 @@ class Identification:
         return None
 
     @property
+    def finding_groups(self) -> list[tuple[str, str, str]]:
+        """Kind, places and text of the findings, those of one text together."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for one in self.findings:
+            groups.setdefault((one.kind, one.text.removeprefix(f"{one.where}: ")), []).append(one.where)
+        return [(kind, ", ".join(places), text) for (kind, text), places in groups.items()]
+
+    @property
     def good(self) -> bool:
         """Whether the values should be used."""
         share = self.validation_rms / self.torque_rms
-        return self.unphysical is None and share < USABLE and self.validation_rms < self.torque_rms_before
+        return (
+            not self.findings
+            and self.unphysical is None
+            and share < USABLE
+            and self.validation_rms < self.torque_rms_before
+        )
 
     @property
     def verdict(self) -> str:
         """Whether to use the values, and why, in words."""
         share, was = (100.0 * x / self.torque_rms for x in (self.validation_rms, self.torque_rms_before))
         figures = f"{share:.2g} % of the torque stays unexplained on rows that were not used ({was:.2g} % before)"
+        if self.findings:
+            named = "; ".join(f"{kind} of {where}" for kind, where, _ in self.finding_groups)
+            return f"do not use them until the log is mended: {named}; mended, {figures}"
         if self.unphysical is not None:
             return f"do not use them: {self.unphysical}; {figures}"
         if self.validation_rms >= self.torque_rms_before:
@@ -211,7 +230,9 @@ class Identification:
         """The content of `identification.json`."""
         return dict(plain({
             "schema": SCHEMA, "config": self.config, "servoctl": VERSION, "runs": self.runs, "verdict": self.verdict,
-            "good": self.good, "parameters": self.parameters, "unidentifiable": self.unidentifiable, "base": self.base,
+            "good": self.good,
+            "findings": [one.to_dict() for one in self.findings], "parameters": self.parameters,
+            "unidentifiable": self.unidentifiable, "base": self.base,
             "left_out": self.left_out, "not_significant": self.not_significant,
             "torque_rms": self.torque_rms, "torque_rms_before": self.torque_rms_before,
             "torque_rms_after": self.torque_rms_after, "validation_rms": self.validation_rms,

@@ -10,6 +10,7 @@ Source: Gautier 1997 (parallel filtering and decimation); Gautier, Khalil 1992.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import signal
@@ -57,11 +58,18 @@ def low_pass(x: Array, cutoff: float, h: float) -> Array:
         cutoff: Cut-off frequency [Hz].
         h: Spacing [s].
     """
-    sections = signal.butter(ORDER, 2.0 * h * cutoff, output="sos")
+    sections = _sections(2.0 * h * cutoff)
     pad = min(len(x) - 1, round(2.0 / (cutoff * h)))
     # mirrored ends: an odd continuation would turn the noise of the last sample into an offset of all that follows
     filtered: Array = signal.sosfiltfilt(sections, x, axis=0, padtype="even", padlen=pad)
     return filtered
+
+
+@lru_cache(maxsize=64)
+def _sections(relative: float) -> Array:
+    """Second-order sections of the filter, whose design takes longer than its use."""
+    sections: Array = signal.butter(ORDER, relative, output="sos")
+    return sections
 
 
 def bandwidth(q: Array, h: float) -> float:

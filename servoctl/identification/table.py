@@ -26,8 +26,8 @@ GAP = 10.0  # rows further apart than so many usual spacings are a gap
 SECTION = "log: {time: time, q: [q1, q2], u: [tau1, tau2], scale: {q1: deg}}"
 
 
-def read_tables(paths: Sequence[Path], config: str | Path) -> tuple[Run, list[Log]]:
-    """The run of a config, and the logs of all tables.
+def read_tables(paths: Sequence[Path], config: str | Path) -> tuple[Run, list[Log], dict[str, str]]:
+    """The run of a config, the logs of all tables, and the column of each coordinate, each actuator and `time`.
 
     Args:
         paths: CSV or Parquet files of one machine.
@@ -52,7 +52,8 @@ def read_tables(paths: Sequence[Path], config: str | Path) -> tuple[Run, list[Lo
             problems += [one if one.startswith(f"{path}: ") else f"{path}: {one}" for one in named]
     if problems:
         raise ConfigError(problems)
-    return run, logs
+    names = {"q": plant.coordinates, "u": plant.actuators, "time": ["time"]}
+    return run, logs, {name: column for key in columns for name, column in zip(names[key], columns[key], strict=True)}
 
 
 def _columns(loaded: LoadedConfig, values: LogConfig, plant: Plant) -> dict[str, dict[str, float]]:

@@ -64,6 +64,13 @@ class Unknowns:
         return [k for k, i in enumerate(self.single) if field_of(names[i]) == FIELD]
 
     @property
+    def turning(self) -> list[int]:
+        """Indices of the actuators of these rotors."""
+        names = parameter_names(self.plant)
+        of_actuator = {f"{FIELD}.{actuator}": j for j, actuator in enumerate(self.plant.actuators)}
+        return [of_actuator[names[self.single[k]]] for k in self.rotors]
+
+    @property
     def before(self) -> Array:
         """The values that the plant has, shape (unknowns,)."""
         values = parameter_values(self.plant)
@@ -140,6 +147,29 @@ def link_of(x: Array) -> tuple[Any, list[Any], list[Any]]:
 def _steiner(x: Any, y: Any, z: Any) -> Any:
     """Inertia of a unit mass at a point, (ixx, iyy, izz, ixy, ixz, iyz) [m^2]."""
     return np.array([y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z])
+
+
+def sizes(unknowns: Unknowns, residual: Array, regressor: Array) -> Array:
+    """Size of each unknown, for the prior: its value before, and for zeros the value that would explain all torque.
+
+    Args:
+        unknowns: What is unknown.
+        residual, regressor: Rows as of `FitRows`.
+    """
+    before = np.abs(unknowns.before)
+    column = np.sqrt(np.mean(regressor**2, axis=(0, 1)))
+    force = np.sqrt(np.mean(residual**2)) + np.sqrt(np.mean(np.einsum("kij,j->ki", regressor, unknowns.before) ** 2))
+    explains = np.where(column > 0.0, force / np.where(column > 0.0, column, 1.0), 1.0)
+    found = np.where(before > 0.0, before, explains)
+    for number in range(len(unknowns.links)):
+        first = len(unknowns.single) + len(MOMENTS) * number
+        m, about = before[first], before[first + 4 : first + 7].max()
+        length = np.sqrt(about / m) if m > 0.0 else 0.0
+        found[first : first + 10] = np.maximum(found[first : first + 10], [m, *3 * [m * length], *6 * [about]])
+        found[first + 1 : first + 10] = np.minimum(
+            found[first + 1 : first + 10], [*3 * [m * length + 1e-300], *6 * [about + 1e-300]]
+        )
+    return found
 
 
 def whole_links(plant: Plant, chosen: Iterable[str]) -> list[str]:

@@ -90,7 +90,7 @@ def test_separators_are_found_and_names_may_be_missing(separator: str, named: bo
     if not named:
         log.write_text(log.read_text().lstrip())
     config = config_of(tmp_path, "" if named else "log: {time: 1, q: [2, 3], u: [4, 5]}")
-    _, [read] = read_tables([log], config)
+    _, [read], _ = read_tables([log], config)
     assert np.allclose(read.q, table[:, 1:3], atol=1e-8)
     assert np.allclose(read.u, table[:, 3:], rtol=1e-7)
     assert read.h == pytest.approx(0.005)
@@ -102,7 +102,7 @@ def test_parquet_units_factors_and_a_rate(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "log.parquet")
     scale = "scale: {q1: deg, i1: 14.87, tau2: mN m}"
     config = config_of(tmp_path, f"log: {{rate: 200, q: {{q2: q2, q1: q1}}, u: [i1, tau2], {scale}}}")
-    _, [read] = read_tables([tmp_path / "log.parquet"], config)
+    _, [read], _ = read_tables([tmp_path / "log.parquet"], config)
     assert np.allclose(read.q, table[:, 1:3], atol=1e-12)
     assert np.allclose(read.u, table[:, 3:], rtol=1e-12)
     assert read.h == pytest.approx(0.005, rel=1e-12)

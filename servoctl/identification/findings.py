@@ -1,0 +1,352 @@
+"""Findings about a log: signs, orders, units, zeros, axes and times that do not fit the plant.
+
+Design: each finding is a hypothesis that is tested against the log. It is accepted if the plant explains clearly more
+torque with it than without, by `Evidence`, on rows that the fit does not use. The best one is applied and the search
+goes on, so that several are found. Hypotheses that the log cannot tell apart from the best are named with it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from servoctl.identification.equations import Equations
+from servoctl.identification.evidence import Evidence
+from servoctl.identification.log import Log
+from servoctl.identification.selection import select
+from servoctl.identification.solution import Fit
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.placement import Placement, rotation_to
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.types import Array
+
+MOST = 4  # findings that are searched, one after the other
+FITS = 0.06  # a log that leaves less than this share has a delay or a common factor at most
+GAIN = 0.03  # share that a finding explains at least
+RATIO = 0.75  # largest share that a finding leaves, relative to that without it
+ALIKE = 0.004  # hypotheses whose shares differ by less are not told apart
+POOR = 0.1  # axes are tried where nothing else leaves less than this share
+SCALE = 1.25  # a factor on one torque is a finding beyond this, or below one over it
+COMMON = 1.5  # likewise a factor on all torques, which masses of the file that are wrong may cause
+LATE = 0.04  # [s] shortest delay that is searched here; the fit finds shorter ones
+LATE_IN_FIT = 0.015, 0.005  # [s] a delay of the fit beyond this is a finding, if it explains this share of the torque
+LATER = 0.9, 0.01  # largest share that a delay leaves, relative to that without it, and share that it explains at least
+TURNED = 0.05  # [rad or m] smallest zero that is a finding
+COARSE, FINE = 320, 800  # rows for a first look at all hypotheses, and for the best of them
+BEST = 8  # hypotheses that get a second look
+
+TIMES = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9, 60.0, 1 / 60, 100.0, 0.01, 10.0, 0.1, 2.0, 0.5)
+"""Factors on the times: ms, us, ns and minutes, and rates that are wrong by a factor."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a log that does not fit the plant."""
+
+    kind: str
+    where: str  # coordinate or actuator; two of an order joined by `,`; `time` for the times
+    text: str  # the finding in words, with the remedy
+    cost: float  # share of the torque that is explained only with it [-]
+
+    def to_dict(self) -> dict[str, str | float]:
+        """As in `identification.json`."""
+        return {"kind": self.kind, "where": self.where, "text": self.text, "cost": self.cost}
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A change of the log, or of the plant's axes, that may explain more torque."""
+
+    kind: str
+    where: tuple[str, ...]  # one finding for each
+    remedy: str
+    # torques as sums of those logged, shape (m, m), and their delays [s], shape (m,); None: as logged
+    mix: Array | None = None
+    delays: Array | None = None
+    change: Callable[[Log], Log] | None = None  # change of positions or times
+    plant: Plant | None = None  # the plant with another axis
+
+    def applied(self, log: Log) -> Log:
+        """The log with the change."""
+        if self.change is not None:
+            log = self.change(log)
+        u = log.u
+        if self.delays is not None:
+            index = np.arange(len(u), dtype=float)
+            shifted = zip(self.delays, u.T, strict=True)
+            u = np.column_stack([np.interp(index - d / log.h, index, x) for d, x in shifted])
+        return replace(log, u=u if self.mix is None else u @ self.mix.T)
+
+
+Judge = Callable[[Hypothesis, int], float]  # hypothesis and number of rows -> share that is left
+
+
+def findings_of(
+    plant: Plant, logs: Sequence[Log], cutoff: float, columns: Mapping[str, str]
+) -> tuple[list[Finding], Plant, list[Log]]:
+    """The findings, and plant and logs as they are when all of them are mended.
+
+    Args:
+        plant: The plant with rotors.
+        logs: The logs.
+        cutoff: Cut-off frequency of the positions [Hz].
+        columns: Coordinate or actuator, and `time` -> column of the table.
+
+    Raises:
+        ConfigError: A log is too short.
+    """
+    found: list[Finding] = []
+    for _ in range(MOST):
+        accepted, cost = _accepted(plant, logs, cutoff, columns)
+        if not accepted:
+            break
+        best = accepted[0]
+        for one in accepted:
+            alike = sorted({other.kind for other in accepted} - {one.kind})
+            more = f"; this log cannot tell it from {', '.join(alike)}" if alike else ""
+            found += [Finding(one.kind, name, f"{name}: {one.remedy}{more}", cost) for name in one.where]
+        changed = [best.applied(log) for log in logs]
+        plant, cutoff, logs = best.plant or plant, cutoff * logs[0].h / changed[0].h, changed
+    unique = {(one.kind, one.where): one for one in reversed(found)}
+    return list(reversed(unique.values())), plant, list(logs)
+
+
+def delay_findings(fit: Fit, logs: Sequence[Log], actuators: Sequence[str]) -> list[Finding]:
+    """The delay of all torques that the fit has found, if it is a long one."""
+    late = fit.rows.late * fit.delays[fit.rows.log][:, None]
+    norms = [_norm(fit.rows.to_torque, error) for error in (fit.residual(fit.x), fit.residual(fit.x) - late)]
+    cost = (norms[1] - norms[0]) / float(np.linalg.norm(fit.rows.torque))
+    longest = float(fit.delays[np.argmax(np.abs(fit.delays))])
+    if abs(longest) < max(LATE_IN_FIT[0], 3.0 * logs[0].h) or cost < LATE_IN_FIT[1]:
+        return []
+    return [Finding("delay", name, f"{name}: {_late_text(longest)}", min(cost, 1.0)) for name in actuators]
+
+
+def _norm(to_torque: Array, force: Array) -> float:
+    return float(np.linalg.norm(np.einsum("kij,kj->ki", to_torque, force)))
+
+
+def _late_text(delay: float) -> str:
+    when = "after" if delay > 0.0 else "before"
+    return (
+        f"the torque acts {1e3 * abs(delay):.3g} ms {when} its row (shift its column against the positions, or log "
+        "both with one clock)"
+    )
+
+
+def _accepted(
+    plant: Plant, logs: Sequence[Log], cutoff: float, columns: Mapping[str, str]
+) -> tuple[list[Hypothesis], float]:
+    """The best hypothesis if it explains clearly more, with those that are as good; and its cost."""
+    equations = Equations(select(plant, None)[0])
+    plain = {rows: Evidence(equations, logs, cutoff, rows) for rows in (COARSE, FINE)}
+    before = {rows: evidence.share() for rows, evidence in plain.items()}
+
+    def judge(one: Hypothesis, rows: int) -> float:
+        if one.change is None and one.plant is None:
+            return plain[rows].share(one.mix, one.delays)
+        own = equations if one.plant is None else Equations(select(one.plant, None)[0])
+        changed = [one.applied(log) for log in logs]
+        return Evidence(own, changed, cutoff * logs[0].h / changed[0].h, rows).share()
+
+    tried = [*_torques(plant, columns), *_factors(plant, columns, judge), *_delays(plant, cutoff, logs, judge)]
+    if before[FINE] > FITS:
+        tried += [*_positions(plant, columns), *_zeros(plant, columns, judge, before[COARSE]), *_times(columns)]
+    shares = {i: judge(one, COARSE) for i, one in enumerate(tried)}
+    if before[FINE] > FITS and min(shares.values()) > POOR:
+        for one in _axes(plant):
+            shares[len(tried)] = judge(one, COARSE)
+            tried.append(one)
+    ranked = sorted(shares, key=shares.__getitem__)[:BEST]
+    fine = {i: judge(tried[i], FINE) for i in ranked}
+    kept = [
+        i for i in sorted(fine, key=fine.__getitem__) if _clear(tried[i], fine[i], before[FINE], len(plant.actuators))
+    ]
+    if not kept:
+        return [], 0.0
+    best = fine[kept[0]]
+    alike = [tried[i] for i in kept if fine[i] - best < ALIKE]
+    return alike, float(np.clip(before[FINE] - best, 0.0, 1.0))
+
+
+def _clear(one: Hypothesis, share: float, before: float, actuators: int) -> bool:
+    if one.kind == "delay" and len(one.where) == actuators:
+        return share < LATER[0] * before and share < before - LATER[1]
+    return share < RATIO * before and share < before - GAIN
+
+
+def _torques(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]:
+    """Signs and orders of torques."""
+    names = list(plant.actuators)
+    for at in [[j] for j in range(len(names))] + ([list(range(len(names)))] if len(names) > 1 else []):
+        signs = np.ones(len(names))
+        signs[at] = -1.0
+        text = "the torque has the other sign than in the plant (multiply log.scale of its column by -1)"
+        yield Hypothesis("torque_sign", tuple(names[j] for j in at), text, mix=np.diag(signs))
+    for i, j in combinations(range(len(names)), 2):
+        text = f"the columns {columns[names[i]]} and {columns[names[j]]} are exchanged (exchange them under log.u)"
+        yield Hypothesis("torque_order", (f"{names[i]},{names[j]}",), text, mix=_swapped(len(names), i, j))
+
+
+def _swapped(count: int, i: int, j: int) -> Array:
+    matrix = np.eye(count)
+    matrix[[i, j]] = matrix[[j, i]]
+    return matrix
+
+
+def _factors(plant: Plant, columns: Mapping[str, str], judge: Judge) -> Iterator[Hypothesis]:
+    """Factors on one torque, and on all."""
+    names = list(plant.actuators)
+    for at in [[j] for j in range(len(names))] + ([list(range(len(names)))] if len(names) > 1 else []):
+        common = len(at) > 1
+
+        def scaled(exponent: float, at: list[int] = at, common: bool = common) -> Hypothesis:
+            factors = np.ones(len(names))
+            factors[at] = np.exp(exponent)
+            also = ", or masses of the file that are wrong by it" if common else ""
+            text = (
+                f"the torque is {np.exp(exponent):.3g} times the column (multiply log.scale of the column by it: unit, "
+                f"torque per current, gear{also})"
+            )
+            return Hypothesis("torque_scale", tuple(names[j] for j in at), text, mix=np.diag(factors))
+
+        best = _searched(scaled, np.linspace(-10.0, 10.0, 33), judge)
+        assert best.mix is not None
+        factor = float(best.mix[at[0], at[0]])
+        if abs(np.log(factor)) > np.log(COMMON if common else SCALE):
+            yield best
+
+
+def _delays(plant: Plant, cutoff: float, logs: Sequence[Log], judge: Judge) -> Iterator[Hypothesis]:
+    """A delay of all torques, and of one against the others."""
+    names = list(plant.actuators)
+    for at in [list(range(len(names)))] + ([[j] for j in range(len(names))] if len(names) > 1 else []):
+
+        def late(delay: float, at: list[int] = at) -> Hypothesis:
+            delays = np.zeros(len(names))
+            delays[at] = delay
+            return Hypothesis("delay", tuple(names[j] for j in at), _late_text(delay), delays=delays)
+
+        best = _searched(late, np.linspace(-1.0, 1.0, 21) / cutoff, judge)
+        assert best.delays is not None
+        if abs(best.delays[at[0]]) > max(LATE, 3.0 * logs[0].h):
+            yield best
+
+
+def _searched(make: Callable[[float], Hypothesis], grid: Array, judge: Judge) -> Hypothesis:
+    """The best hypothesis of a family with one number: the best of a grid, and then between its neighbours."""
+    shares = [judge(make(float(x)), COARSE) for x in grid]
+    best = int(np.argmin(shares))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    done = minimize_scalar(
+        lambda x: judge(make(float(x)), COARSE), bounds=(low, high), method="bounded", options={"maxiter": 12}
+    )
+    return make(float(done.x if done.fun < shares[best] else grid[best]))
+
+
+def _positions(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]:
+    """Signs, units and orders of positions."""
+    names, units = list(plant.coordinates), list(plant.coordinates.values())
+    for j, name in enumerate(names):
+        text = "the position counts the other way round than in the plant (multiply log.scale of its column by -1)"
+        yield Hypothesis("position_sign", (name,), text, change=_times_columns([j], -1.0))
+    for unit, words in (
+        ("rad", {"deg": np.pi / 180, "turns": 2 * np.pi, "rad": 180 / np.pi}),
+        ("m", {"mm": 1e-3, "m": 1e3}),
+    ):
+        every = [j for j, own in enumerate(units) if own == unit]
+        groups = [[j] for j in every] + ([every] if len(every) > 1 else [])
+        for at, (word, factor) in product(groups, words.items()):
+            text = f"the position is in {word} (give log.scale of its column so that {unit} comes out)"
+            yield Hypothesis("position_unit", tuple(names[j] for j in at), text, change=_times_columns(at, factor))
+    for i, j in combinations(range(len(names)), 2):
+        order = np.arange(len(names))
+        order[[i, j]] = order[[j, i]]
+        text = f"the columns {columns[names[i]]} and {columns[names[j]]} are exchanged (exchange them under log.q)"
+        yield Hypothesis("position_order", (f"{names[i]},{names[j]}",), text, change=_ordered(order))
+
+
+def _ordered(order: Array) -> Callable[[Log], Log]:
+    return lambda log: replace(log, q=log.q[:, order])
+
+
+def _slower(factor: float) -> Callable[[Log], Log]:
+    return lambda log: replace(log, h=log.h * factor)
+
+
+def _times_columns(at: list[int], factor: float) -> Callable[[Log], Log]:
+    def changed(log: Log) -> Log:
+        q = log.q.copy()
+        q[:, at] *= factor
+        return replace(log, q=q)
+
+    return changed
+
+
+def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: float) -> Iterator[Hypothesis]:
+    """Zeros of positions that are elsewhere."""
+    for j, (name, unit) in enumerate(plant.coordinates.items()):
+
+        def moved(offset: float, j: int = j, name: str = name, unit: str = unit) -> Hypothesis:
+            text = (
+                f"the zero of the position is elsewhere: the plant's coordinate is the column plus {offset:.4g} {unit} "
+                f"(add it to column {columns[name]}, or turn the joint's frame in the file by it)"
+            )
+            return Hypothesis("position_zero", (name,), text, change=lambda log: _plus(log, j, offset))
+
+        grid = np.array([-1.0, -0.5, -0.15, 0.0, 0.15, 0.5, 1.0]) * (np.pi if unit == "rad" else 1.0)
+        shares = [before if x == 0.0 else judge(moved(float(x)), COARSE) for x in grid]
+        best = int(np.argmin(shares))
+        if shares[best] > 0.9 * before and grid[best] != 0.0:
+            continue
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        done = minimize_scalar(
+            lambda x, moved=moved: judge(moved(float(x)), COARSE), bounds=(low, high), method="bounded",
+            options={"maxiter": 8},
+        )  # fmt: skip
+        if abs(done.x) > TURNED:
+            yield moved(float(done.x))
+
+
+def _plus(log: Log, j: int, offset: float) -> Log:
+    q = log.q.copy()
+    q[:, j] += offset
+    return replace(log, q=q)
+
+
+def _times(columns: Mapping[str, str]) -> Iterator[Hypothesis]:
+    """Units of the times, or a rate that is wrong by a factor."""
+    for factor in TIMES:
+        where = f"column {columns['time']}: log.scale" if "time" in columns else "log.rate"
+        text = f"the log takes {factor:.4g} times as long as its times say ({where})"
+        yield Hypothesis("time_unit", ("time",), text, change=_slower(factor))
+
+
+def _axes(plant: Plant) -> Iterator[Hypothesis]:
+    """Other axes of a robot's joints."""
+    if not isinstance(plant, Robot):
+        return
+    for i, joint in enumerate(plant.tree.joints):
+        if joint.kind == "free" or joint.follows is not None:
+            continue
+        for axis in ((0.0, 0.0, -1.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -1.0, 0.0)):
+            text = "the joint moves along another axis than in the file (correct its axis there)"
+            if axis[2] < 0.0:
+                text = "the joint's axis points the other way than in the file (reverse it there: position and torque)"
+            yield Hypothesis("axis", (joint.name,), text, plant=_with_axis(plant, i, axis))
+
+
+def _with_axis(plant: Robot, i: int, axis: tuple[float, float, float]) -> Plant:
+    """The robot with another axis of joint i, given in the joint's own axes; its links stay where they are at q = 0."""
+    turn = Placement.of(rotation_to(axis), (0.0, 0.0, 0.0))
+    back, tree = turn.inverse, plant.tree
+
+    def turned(parts: tuple) -> tuple:  # type: ignore[type-arg]
+        return tuple(replace(x, placement=back.then(x.placement)) if x.body == i else x for x in parts)
+
+    joints = [replace(x, placement=back.then(x.placement)) if x.parent == i else x for x in tree.joints]
+    joints[i] = replace(joints[i], placement=tree.joints[i].placement.then(turn))
+    other = replace(tree, joints=tuple(joints), links=turned(tree.links), frames=turned(tree.frames))
+    return replace(plant, tree=other)

@@ -1,0 +1,133 @@
+"""Findings about logs: planted faults are named, clean logs have none."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recorded
+from test_tables import config_of, done, rows, written
+
+import servoctl as sc
+from servoctl.types import Array
+
+Fault = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
+
+
+def position(j: int, change: Callable[[Array], Array]) -> Fault:
+    def planted(t: Array, q: Array, u: Array) -> tuple[Array, Array, Array]:
+        return t, np.column_stack([change(x) if i == j else x for i, x in enumerate(q.T)]), u
+
+    return planted
+
+
+def torque(j: int, factor: float) -> Fault:
+    return lambda t, q, u: (t, q, u * np.where(np.arange(u.shape[1]) == j, factor, 1.0))
+
+
+def swapped(x: Array, i: int, j: int) -> Array:
+    order = np.arange(x.shape[1])
+    order[[i, j]] = order[[j, i]]
+    return x[:, order]
+
+
+def every(scale_t: float = 1.0, scale_q: float = 1.0, scale_u: float = 1.0) -> Fault:
+    return lambda t, q, u: (scale_t * t, scale_q * q, scale_u * u)
+
+
+def reversed_axis(j: int) -> Fault:
+    return lambda t, q, u: torque(j, -1.0)(*position(j, np.negative)(t, q, u))
+
+
+FAULTS: list[tuple[str, str, Fault]] = [
+    ("torque_sign", "joint1", torque(0, -1.0)),
+    ("torque_sign", "joint4", torque(3, -1.0)),
+    ("torque_sign", "joint7", every(scale_u=-1.0)),
+    ("torque_scale", "joint2", torque(1, 0.5)),
+    ("torque_scale", "joint6", torque(5, 1 / 14.87)),
+    ("torque_scale", "joint3", every(scale_u=1e3)),
+    ("torque_order", "joint2,joint4", lambda t, q, u: (t, q, swapped(u, 1, 3))),
+    ("torque_order", "joint6,joint7", lambda t, q, u: (t, q, swapped(u, 5, 6))),
+    ("position_unit", "joint5", every(scale_q=180.0 / np.pi)),
+    ("position_unit", "joint3", position(2, np.degrees)),
+    ("position_unit", "joint6", position(5, lambda x: x / (2.0 * np.pi))),
+    ("position_zero", "joint2", position(1, lambda x: x + np.pi / 2)),
+    ("position_zero", "joint4", position(3, lambda x: x - 0.4)),
+    ("position_sign", "joint2", position(1, np.negative)),
+    ("position_sign", "joint5", position(4, np.negative)),
+    ("position_order", "joint1,joint2", lambda t, q, u: (t, swapped(q, 0, 1), u)),
+    ("position_order", "joint5,joint6", lambda t, q, u: (t, swapped(q, 4, 5), u)),
+    ("time_unit", "time", every(scale_t=1e3)),
+    ("delay", "joint2", lambda t, q, u: (t[15:], q[15:], u[:-15])),
+    ("axis", "joint3", reversed_axis(2)),
+]
+
+
+def found_in(folder: Path, seed: int, fault: Fault | None, spread: float = 0.2) -> list[tuple[str, str]]:
+    """Kinds and places of the findings about a log of an arm whose bodies differ from its file."""
+    t, q, u = recorded.record(seed, robot=recorded.true_arm(seed, spread))
+    log, config = recorded.write(folder, *(fault(t, q, u) if fault else (t, q, u)))
+    result = sc.identify(log, ["friction"], config=config)
+    assert result.verdict.startswith("do not use them until the log is mended") == bool(result.findings)
+    return [(one.kind, one.where) for one in result.findings]
+
+
+@pytest.mark.slow
+def test_of_twenty_planted_faults_nineteen_are_named(tmp_path: Path) -> None:
+    """Prints the faults that are not named; `pytest -m slow -s -k twenty tests/identification/test_findings.py`."""
+    named = 0
+    for number, (kind, where, fault) in enumerate(FAULTS):
+        found = found_in(tmp_path, number, fault)
+        kinds = {found_kind for found_kind, _ in found}
+        # at joint 7, behind which nothing moves, signs of position and torque are told apart by friction alone
+        named += (kind, where) in found and len(kinds) <= 2
+        if (kind, where) not in found or len(kinds) > 1:
+            print(f"fault {number}, {kind} of {where}: {found}")
+    assert named >= 19
+
+
+@pytest.mark.slow
+def test_twenty_clean_logs_have_no_finding(tmp_path: Path) -> None:
+    assert [seed for seed in range(20) if found_in(tmp_path, 100 + seed, None)] == []
+
+
+def test_a_clean_log_has_no_finding_and_a_planted_sign_is_named_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, table, out = config_of(tmp_path), rows(), tmp_path / "found"
+    assert sc.identify(written(tmp_path / "clean.csv", table), config=config).findings == ()
+    table[:, 4] *= -1.0
+    done("identify", str(written(tmp_path / "log.csv", table)), "--config", config, "--out", str(out))
+    said = capsys.readouterr().out
+    assert said.startswith("finding: torque_sign of u2: the torque has the other sign than in the plant (multiply log.")
+    written_result = json.loads((out / "identification.json").read_text())
+    [finding] = [one for one in written_result["findings"] if one["kind"] == "torque_sign"]
+    assert finding["where"] == "u2"
+    assert 0.03 < finding["cost"] <= 1.0
+    assert finding["text"].startswith("u2: the torque has the other sign")
+    assert written_result["verdict"].startswith("do not use them until the log is mended: torque_sign of u2")
+    assert not written_result["good"]
+    assert written_result["parameters"]["friction.coulomb.u2"]["value"] == pytest.approx(0.8, rel=0.01)  # mended
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "change"),
+    [
+        ("position_unit", ["q1", "q2"], lambda x: x * [1.0, 180 / np.pi, 180 / np.pi, 1.0, 1.0]),
+        ("position_sign", ["q1"], lambda x: x * [1.0, -1.0, 1.0, 1.0, 1.0]),
+        ("position_zero", ["q1"], lambda x: x + np.array([0.0, np.pi / 2, 0.0, 0.0, 0.0])),
+        ("time_unit", ["time"], lambda x: x * [1e3, 1.0, 1.0, 1.0, 1.0]),
+        ("torque_scale", ["u2"], lambda x: x * [1.0, 1.0, 1.0, 1.0, 1 / 14.87]),
+        ("torque_order", ["u1,u2"], lambda x: x[:, [0, 1, 2, 4, 3]]),
+        ("position_order", ["q1,q2"], lambda x: x[:, [0, 2, 1, 3, 4]]),
+        ("delay", ["u1", "u2"], lambda x: np.hstack([x[10:, :3], x[:-10, 3:]])),
+    ],
+)
+def test_faults_of_an_arm_with_two_joints_are_named(
+    kind: str, where: list[str], change: Callable[[Array], Array], tmp_path: Path
+) -> None:
+    log = written(tmp_path / "log.csv", change(rows()))
+    found = sc.identify(log, config=config_of(tmp_path)).findings
+    assert [one.where for one in found if one.kind == kind] == where
+    assert len({one.kind for one in found}) <= 2  # two where the log cannot tell them apart
