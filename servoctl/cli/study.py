@@ -361,7 +361,8 @@ def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -
 
     bound = tuning.problem.bounds.get(name)
     side = "at least" if greatest_is_best(name) else "at most"
-    change = f"{100 * (after / before - 1):+.3g} %" if before and isfinite(before + after) else ""
+    ratio = after / before if before and isfinite(before + after) else None
+    change = "" if ratio is None else f"{100 * (ratio - 1):+.3g} %" if ratio < 10 else f"{ratio:.3g} times"
     unit = tuning.unit(name)
     if name == RESERVES["share"]:  # of the gains that are stable
         unit, bound, before, after = "%", *(None if x is None else 100.0 * x for x in (bound, before)), 100.0 * after

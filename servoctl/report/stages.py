@@ -54,7 +54,7 @@ def shade_stages(axes: "Axes", trajectory: Trajectory) -> None:
         axes.axvspan(begin, end, color=BANDS[name], linewidth=0, zorder=0, gid=f"stage {name}")
         if end - begin >= NAMED * duration:
             axes.text(
-                (begin + end) / 2, 0.985, name, transform=axes.get_xaxis_transform(), ha="center", va="top",
+                (begin + end) / 2, 0.9, name, transform=axes.get_xaxis_transform(), ha="center", va="top",
                 fontsize=7, color=QUIET,
             )  # fmt: skip
     stop = first_stop(trajectory)
