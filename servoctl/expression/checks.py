@@ -1,6 +1,7 @@
 """Checks an expression against the names of a plant, and reads constants such as `60*deg`; the unit of an equation."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Real
 from typing import Any
@@ -9,6 +10,8 @@ from servoctl.errors import ExpressionError
 from servoctl.expression.parser import parse
 from servoctl.expression.suggest import remedy
 from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, Apply, Expression, Index, Name, Number, Rate
+
+_UNIT_AFTER_NUMBER = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s+([A-Za-z]\w*)\s*")  # `5 s`
 
 
 def check_names(
@@ -75,6 +78,11 @@ def constant(value: Any) -> float:
         ExpressionError: The value is of another kind, or not finite.
     """
     if isinstance(value, str):
+        unit = _UNIT_AFTER_NUMBER.fullmatch(value)
+        if unit is not None and unit[2] not in CONSTANTS:
+            raise ExpressionError(
+                f"{unit[2]!r} is no unit word (write {unit[1]} alone, in the unit of the key)", unit.start(2)
+            )
         expression = parse(value)
         words = sorted(expression.names | ({"t"} if expression.uses_time else set()))
         if words:
