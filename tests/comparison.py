@@ -187,7 +187,7 @@ def draw(results: dict[str, Result], path: Path) -> None:
 
 def main(folder: Path) -> None:
     results = compared()
-    print(f"{'controller':22}{'tip error rms':>15}{'largest torque':>16}{'elbow at least':>16}")
+    print(f"{'controller':22}{'tip error rms':>15}{'largest torque':>16}{'lowest elbow':>16}")
     for name, result in results.items():
         rms, torque, height = result.figures
         print(f"{name:22}{1000 * rms:12.2f} mm{torque:12.1f} N m{1000 * height:13.0f} mm")
