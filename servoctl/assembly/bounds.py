@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.assembly.estimation import estimate_errors
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.timing import predicted, timing_of
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, limit_pair
+from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation
 from servoctl.config.bounds import BoundConfig, ShapeConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
@@ -18,7 +18,7 @@ from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
-from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed
+from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed, limit_pair
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere
 from servoctl.mechanics.shapes.link_poses import link_problems

@@ -11,7 +11,7 @@ from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
 from servoctl.assembly.timing import correction_timing
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, limit_pair, one_per_name
+from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig
 from servoctl.config.robot import PoseConfig
@@ -30,6 +30,7 @@ from servoctl.laws.law import Law
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature, with_friction
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
+from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.hierarchy import PassiveLevel, declared_levels
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from servoctl.assembly.values import Collector, Problems, limit_pair, one_per_name
+from servoctl.assembly.values import Collector, Problems, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import FrictionConfig
 from servoctl.config.realism import RealismConfig
@@ -16,6 +16,7 @@ from servoctl.engine.parameters import field_of, parameter_fields, parameter_nam
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.actuator_parameters import FIELDS, Friction, friction_of
+from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing

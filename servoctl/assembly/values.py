@@ -70,12 +70,6 @@ def one_per_name(
     return np.broadcast_to(values, len(names)).copy()
 
 
-def limit_pair(limit: Any) -> tuple[float, float]:
-    """(lower, upper) of a symmetric limit, or of a pair."""
-    lower, upper = (-limit, limit) if isinstance(limit, (int, float)) else limit
-    return float(lower), float(upper)
-
-
 def build_equation(
     text: str, plant: Plant, problems: Collector, *path: str | int, signals: Mapping[str, Signal] = NO_SIGNALS
 ) -> Expression | None:

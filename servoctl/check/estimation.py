@@ -16,6 +16,7 @@ from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.hold import last_stable
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import observed, observer_lag
 from servoctl.laws.robust_design import decay_rates
@@ -189,11 +190,7 @@ def _largest_gain(one: AttachedEstimator, damping: float, stiffness: float) -> f
         low = float(high)
     else:
         return float("inf")
-    high = low * MOST ** (1 / 11)
-    for _ in range(12):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if stable(middle) else (low, middle)
-    return low
+    return last_stable(stable, low, low * MOST ** (1 / 11), 12)[0]
 
 
 def _slowest(matrix: Array, h: float) -> float:

@@ -16,12 +16,12 @@ import numpy as np
 from scipy.linalg import qr
 
 from servoctl.assembly import Run
-from servoctl.assembly.values import limit_pair
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.selection import select
 from servoctl.identification.solution import base
+from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant_values import dense_actuation

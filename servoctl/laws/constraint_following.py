@@ -38,8 +38,9 @@ from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units
 from servoctl.laws.user_function import UserFunction, user_function
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import assemble
+from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 
 
@@ -149,14 +150,21 @@ class ConstraintFollowing(Law):
                 raise TaskError(wrong_units)
         if self.preload and not preloads.problems(self.preload, model.plant):
             wanted = preloads.components(self.preload, model.passive_rows, model.plant)
-            required = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) == 1]
-            states = [around, *model.samples(around, NEARBY)]
-            terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
-            known = [at for at in terms if at.finite and at.positive]
+            known, required = self._terms_near(model, around), self._required(model.task_rows)
             wrong = preloads.out_of_reach(model, known, wanted, required, self.rank_tolerance)
             if wrong:
                 raise TaskError("\n".join(wrong))
         return model
+
+    def _terms_near(self, model: Model, around: State) -> list[Terms]:
+        """The terms of motion at the start and at states near it, without those that are not finite."""
+        states = [around, *model.samples(around, NEARBY)]
+        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        return [at for at in terms if at.finite and at.positive]
+
+    @property
+    def _limits(self) -> dict[str, tuple[float, float]]:
+        return {name: limit_pair(limit) for name, limit in (self.limits or {}).items()}
 
     @property
     def bound_constraints(self) -> Mapping[str, Constraint]:
@@ -165,17 +173,12 @@ class ConstraintFollowing(Law):
     def fitted(self, model: Model, around: State) -> "ConstraintFollowing":
         if self.bounds is None or self.bounds.problems(model):
             return self
-        states = [around, *model.samples(around, NEARBY)]
-        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
-        known = [at for at in terms if at.finite and at.positive]
-        limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
-        tolerances = self.rank_tolerance, self.passive_rank_tolerance
-        return replace(self, bounds=self.bounds.fitted(model, known, limits, *tolerances))
+        tolerances, terms = (self.rank_tolerance, self.passive_rank_tolerance), self._terms_near(model, around)
+        return replace(self, bounds=self.bounds.fitted(model, terms, self._limits, *tolerances))
 
     def attach(self, model: Model) -> "AttachedConstraintFollowing":
         actuators = list(model.plant.actuators)
-        levels = _levels(model.task_rows, self.priorities or {})
-        limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
+        levels, limits = _levels(model.task_rows, self.priorities or {}), self._limits
         problems = self._problems(model, limits)
         if len(levels) > 1 and self.allocation == "unprojected":
             problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
@@ -194,13 +197,12 @@ class ConstraintFollowing(Law):
         problems += [] if self.bounds is None else self.bounds.problems(model)
         if problems:
             raise TaskError("\n".join(problems))
-        low_priority = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1]
+        required = self._required(model.task_rows)
         reactions = preloads.components(self.preload, model.passive_rows, model.plant) if self.preload else ()
-        required = len(model.task_rows) - len(low_priority)
         lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
         return AttachedConstraintFollowing(
             rows=tuple(model.task_rows),
-            low_priority=tuple(low_priority),
+            low_priority=tuple(i for i in range(len(model.task_rows)) if i not in required),
             optional=tuple(i for i, row in enumerate(model.task_rows) if _is_of(row, self.optional)),
             levels=_with_reactions(levels, len(model.task_rows), len(reactions), 1 if required else 0),
             reactions=reactions,
@@ -323,14 +325,6 @@ def _null_space(s: Equations | Callable[[State], Any] | None, model: Model) -> E
 
     kept: UserFunction = model.once("null_space", s, made)
     return kept
-
-
-def _interval(limit: Any) -> tuple[float, float]:
-    """Lower and upper limit from a pair, or from one number for both sides."""
-    if isinstance(limit, (int, float)):
-        return -float(limit), float(limit)
-    lower, upper = limit
-    return float(lower), float(upper)
 
 
 def priority_of(row: Row, priorities: Mapping[str, int]) -> int:

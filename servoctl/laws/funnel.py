@@ -29,7 +29,7 @@ import numpy as np
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
-from servoctl.laws.hold import RowFeedback, growth
+from servoctl.laws.hold import RowFeedback, growth, last_stable
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
@@ -150,11 +150,7 @@ class Funnel(Correction):
         def stable(slope: float) -> bool:
             return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), self.timing, period) < 1.0
 
-        low, high = 0.0, 4.0 / period
-        for _ in range(50):
-            middle = (low + high) / 2.0
-            low, high = (middle, high) if stable(middle) else (low, middle)
-        return low
+        return last_stable(stable, 0.0, 4.0 / period, 50)[0]
 
     def _fits(self, rows: Sequence[Row]) -> None:
         for row in rows:

@@ -19,7 +19,7 @@ cycles late, is stable for `kappa h < 2 sin(pi / (2 (2 d + 1)))`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -351,3 +351,11 @@ def _swing(step: Array) -> float:
 
 SAMPLE = 0.05  # sampling interval of a response in continuous time, in units of 1 / |fastest pole|
 SETTLED, LONGEST = 12.0, 1 << 17  # length of a response in slowest time constants, and its largest number of samples
+
+
+def last_stable(stable: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
+    """`low`, which is stable, and `high`, which is not, after so many bisections of the interval between them."""
+    for _ in range(halvings):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if stable(middle) else (low, middle)
+    return low, high

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.errors import TaskError
+from servoctl.laws.hold import last_stable
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing, UnderWay
@@ -189,10 +190,7 @@ def largest_rate(
         low = rate
     if high == float("inf"):
         return high
-    for _ in range(40):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if stable(middle) else (low, middle)
-    return low
+    return last_stable(stable, low, high, 40)[0]
 
 
 def _step(

@@ -22,6 +22,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
+from servoctl.laws.hold import last_stable
 from servoctl.linear.box import box_machines, nearest
 from servoctl.linear.convert import settled_memory
 from servoctl.linear.jacobians import local
@@ -112,18 +113,12 @@ def _margin(linear: Linear) -> float:
     for high in FACTORS:
         unstable = _grows(linear, linear.A + (high - 1.0) * opened)
         if unstable.any():
-            return _halved(linear, opened[unstable], low, high)
+            break
         low = high
-    return math.inf
-
-
-def _halved(linear: Linear, opened: Array, low: float, high: float) -> float:
-    """The factor between `low` (stable) and `high` (unstable) from which one of the loops is unstable, by bisection."""
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        unstable = _grows(linear, linear.A + (middle - 1.0) * opened).any()
-        low, high = (low, middle) if unstable else (middle, high)
-    return high
+    else:
+        return math.inf
+    opened = opened[unstable]
+    return last_stable(lambda k: not _grows(linear, linear.A + (k - 1.0) * opened).any(), low, high, HALVINGS)[1]
 
 
 def _grows(linear: Linear, A: Array) -> Array:

@@ -40,7 +40,7 @@ class CoordinateLimits(Constraint):
         Raises:
             TaskError: A lower limit is not below its upper one; the message names the coordinate.
         """
-        pairs = {name: _pair(limit) for name, limit in limits.items()}
+        pairs = {name: limit_pair(limit) for name, limit in limits.items()}
         for name, (lower, upper) in pairs.items():
             if not lower < upper:
                 raise TaskError(f"{name}: expected lower < upper, got [{lower:g}, {upper:g}]")
@@ -105,7 +105,8 @@ class CoordinateSpeed(CoordinateLimits):
     rate = True
 
 
-def _pair(limit: float | Sequence[float]) -> tuple[float, float]:
+def limit_pair(limit: Any) -> tuple[float, float]:
+    """(lower, upper) of a pair, or of one number for both sides."""
     if isinstance(limit, (int, float)):
         return -float(limit), float(limit)
     lower, upper = limit
