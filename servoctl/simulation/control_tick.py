@@ -4,7 +4,7 @@ Design: all arrays are made once, so that a tick allocates, copies and checks no
 says what happened.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from servoctl.engine.ccode import Entry
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
+from servoctl.run_folder.trajectory import SEARCH
 from servoctl.types import Array
 
 
@@ -20,43 +21,29 @@ class Layout:
 
     Args:
         law: The law; None: an open loop.
-        estimate: Part -> size, of an estimator; None: there is none.
-        size: Length of the loop's memory; None: that of the law.
+        estimate: Parts of an estimator, each with a number per coordinate.
+        memory: Names of the states in the loop's memory.
     """
 
-    def __init__(
-        self, model: Model, law: AttachedLaw | None, estimate: Mapping[str, int] | None = None, size: int | None = None
-    ) -> None:
-        n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
-        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
-        relaxed_rows, observed, memory = ((), (), {}) if law is None else (law.relaxed_rows, law.observed, law.memory)
-        bounds = 0 if law is None else len(law.bounded)
-        command |= {"given_up": len(relaxed_rows), "bound_active": bounds, "bound_lack": bounds}
-        command |= {"search": 2 if law is not None and law.searches else 0, "disturbance": len(observed)}
-        command |= dict(estimate or {}) | {"memory_rate": len(memory) if size is None else size}
-        log = {
-            "violation": r,
-            "violation_rate": r,
-            "passive": p,
-            "passive_rank": min(p, 1),
-            "passive_force": n,
-            "servo_force": n,
-            "bound": bounds,
-        }
-        self._place(command, log)
-
-    def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
-        """Puts the parts one after the other: name -> size."""
-        # command: name -> size, of the command part
-        # log: name -> size, of the rest
-        self.command, self.log = command, log
-        self.slices: dict[str, slice] = {}  # name -> slice of the row
-        position = 0
-        for name, size in {**command, **log}.items():
-            self.slices[name] = slice(position, position + size)
-            position += size
-        self.size = position  # length of a row
-        self.command_size = sum(command.values())  # length of its command part
+    def __init__(self, model: Model, law: AttachedLaw | None, estimate: Iterable[str], memory: Sequence[str]) -> None:
+        coordinates, actuators, one = list(model.plant.coordinates), list(model.plant.actuators), [""]
+        task, passive = [row.name for row in model.task_rows], [row.name for row in model.passive_rows]
+        bounds = [] if law is None else list(law.bounded)
+        command = {"u": actuators, "rank": one, "residual": one, "pivot_min": one, "status": one}
+        command |= {"given_up": [] if law is None else [task[i] for i in law.relaxed_rows]}
+        command |= {"bound_active": bounds, "bound_lack": bounds}
+        command |= {"search": list(SEARCH) if law is not None and law.searches else []}
+        command |= {"disturbance": [] if law is None else list(law.observed)}
+        command |= dict.fromkeys(estimate, coordinates) | {"memory_rate": list(memory)}
+        log = {"violation": task, "violation_rate": task, "passive": passive, "passive_rank": one[: len(passive)]}
+        log |= {"passive_force": coordinates, "servo_force": coordinates, "bound": bounds}
+        self.names = command | log  # part of a row -> names of its members
+        self.slices: dict[str, slice] = {}  # part -> slice of the row
+        self.size = 0  # length of a row
+        for part, names in self.names.items():
+            self.slices[part] = slice(self.size, self.size + len(names))
+            self.size += len(names)
+        self.command_size = self.slices["violation"].start  # length of its command part
 
 
 class ControlTick:
@@ -103,7 +90,11 @@ class ControlTick:
         # memory: state of the law; at first where the law starts
         self.q, self.v, self.memory = x[:n], x[n : 2 * n], x[2 * n :]
         self.memory[:] = memory_start
-        parts = {name: command[layout.slices[name]] for name in layout.command}
+        parts = {
+            name: command[layout.slices[name]]
+            for name in layout.names
+            if layout.slices[name].stop <= layout.command_size
+        }
         # u: control inputs in actuator units, shape (m,)
         # rank: rank of the task, shape (1,)
         # residual: largest part of a task row that no input reaches, shape (1,)

@@ -31,7 +31,7 @@ class LoopStages(ABC):
         self.system = system  # plant, law and realism
         memory = loop_memory(system)
         self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), len(memory))  # slices of a row
+        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), list(memory))  # slices of a row
         self.size = 2 * system.model.n + len(memory)
         self.note: str | None = None  # remark for the user about the choice of engine; None: nothing unusual
         self.evaluations = 0  # number of evaluations so far

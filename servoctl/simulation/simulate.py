@@ -19,7 +19,7 @@ from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import bound_events, funnel_events
-from servoctl.run_folder.trajectory import SEARCH, Trajectory, search_events
+from servoctl.run_folder.trajectory import Trajectory, search_events
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, outlier_events, shown_parts
 from servoctl.simulation.integrate import integrate
@@ -39,14 +39,7 @@ class Columns:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        model = loop.system.model
-        self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
-        self._has_law = loop.system.law is not None
-        relaxed_rows = () if loop.system.law is None else loop.system.law.relaxed_rows
-        self._relaxed_rows = [model.task_rows[i].name for i in relaxed_rows]
-        self._bounds = [] if loop.system.law is None else list(loop.system.law.bounded)
-        self._searches = loop.system.law is not None and loop.system.law.searches
-        self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
+        self._coordinates = dict(loop.system.model.plant.coordinates)
 
     def units(self) -> dict[str, str]:
         """Column -> unit; columns without a unit are left out."""
@@ -57,44 +50,33 @@ class Columns:
             units |= {f"passive_force.{name}": force, f"servo_force.{name}": force}
             for part in shown_parts(self._loop.system.estimator):
                 units[f"{part}.{name}"] = estimate_unit(part, unit)
-        units |= {f"u.{name}": unit for name, unit in self._actuators.items()}
-        passive, task, bounds = self._loop.system.model.row_units
+        model = self._loop.system.model
+        units |= {f"u.{name}": unit for name, unit in model.plant.actuators.items()}
+        passive, task, bounds = model.row_units
         units |= {f"passive.{name}": unit for name, unit in passive.items()}
         units |= {f"violation.{name}": unit for name, unit in task.items()}
         units |= {f"violation_rate.{name}": per_second(unit) for name, unit in task.items()}
-        return units | {f"bound.{name}": bounds[name] for name in self._bounds if name in bounds}
+        return units | {f"bound.{name}": bounds[name] for name in self._loop.layout.names["bound"] if name in bounds}
 
     def of(self, chunk: Chunk) -> dict[str, Array]:
         """Columns of a chunk, in the order of the run folder."""
         model, slices = self._loop.system.model, self._loop.layout.slices
         n, x = model.n, chunk.x
-        names = {
-            "u": list(self._actuators),
-            "bound": self._bounds,
-            "bound_active": self._bounds,
-            "bound_lack": self._bounds,
-            "given_up": self._relaxed_rows,
-            "search": SEARCH if self._searches else (),
-            "disturbance": self._observed,
-            **{part: list(self._coordinates) for part in shown_parts(self._loop.system.estimator)},
-            "violation": [row.name for row in model.task_rows],
-            "violation_rate": [row.name for row in model.task_rows],
-            "passive": [row.name for row in model.passive_rows],
-            "passive_force": list(self._coordinates) if model.passive_rows else [],
-            "servo_force": list(self._coordinates) if self._actuators else [],
-        }
+        groups = ["u", "bound", "bound_active", "bound_lack", "given_up", "search", "disturbance"]
+        groups += [*shown_parts(self._loop.system.estimator), "violation", "violation_rate", "passive"]
+        groups += ["passive_force"] * bool(model.passive_rows) + ["servo_force"] * bool(model.plant.actuators)
         columns = {"t": chunk.t}
         columns |= {f"q.{name}": x[:, i] for i, name in enumerate(self._coordinates)}
         columns |= {f"v.{name}": x[:, n + i] for i, name in enumerate(self._coordinates)}
-        for group, members in names.items():
+        for group in groups:
             block = chunk.rows[:, slices[group]]
-            columns |= {f"{group}.{name}": block[:, i] for i, name in enumerate(members)}
+            columns |= {f"{group}.{name}": block[:, i] for i, name in enumerate(self._loop.layout.names[group])}
         if model.passive_rows:
             columns["passive_rank"] = chunk.rows[:, slices["passive_rank"].start].astype(np.int64)
         columns |= {f"memory.{name}": x[:, 2 * n + i] for i, name in enumerate(self._loop.memory_names)}
         single = {name: chunk.rows[:, slices[name].start] for name in ("rank", "residual", "pivot_min", "status")}
         single["status"] = single["status"].astype(np.int64)
-        if not self._has_law:
+        if self._loop.system.law is None:
             return columns | {"status": single["status"]}
         single["rank"] = single["rank"].astype(np.int64)
         return columns | single
