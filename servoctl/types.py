@@ -3,6 +3,8 @@
 Inside servoctl these parameters mean the same everywhere, and are explained here alone:
 
     loaded             the config as it was read; `problems` collects what is wrong in it
+    values, path       a section of the config; a field's path in it; `folder`: what its files are relative to
+    on_drives          whether the law runs at the period of `hil`; else at that of `run`
     run, trajectory    a run that is ready, and the result of one
     plant, tree        the plant; the robots of one
     task, rows         name -> constraint; the rows of the task
@@ -13,7 +15,10 @@ Inside servoctl these parameters mean the same everywhere, and are explained her
     terms              the terms of motion at a state
     settings           how to run; `integrator`: how to step
     engine             `auto`, `c`, `vm` or `numpy`
-    h                  period [s]
+    h, period          period [s]; `duration`: length of a run [s]
+    command            the held command; None: the law acts continuously
+    limits             actuator -> (lower, upper)
+    rank_tolerance     a direction counts when its pivot exceeds this times the size of its rows
     rates, jacobian    (t, x) -> x';  (t, x) -> dx'/dx, for an implicit method
     output_step        spacing of the rows [s]; None: every step
     substeps           steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously

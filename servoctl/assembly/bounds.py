@@ -70,7 +70,6 @@ def build_clearance(
 
     Args:
         entry: A bound of kind clearance.
-        path: Its path in the config.
         shapes: Result of `build_shapes`.
     """
     first, second = (shapes.get(name) for name in entry.clearance or ("", ""))

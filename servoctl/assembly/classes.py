@@ -155,7 +155,6 @@ def load_class(path: str, folder: Path, base: type) -> type[Any]:
 
     Args:
         path: `package.module:Name`, or `file.py:Name` relative to the folder.
-        folder: The config's folder.
         base: What the class must derive from.
 
     Raises:

@@ -29,11 +29,7 @@ CORRECTIONS: dict[str, type[Correction]] = {
 
 
 def build_correction(values: CorrectionConfig | None, timing: Timing = CONTINUOUS) -> Correction | None:
-    """The correction of a config; None without one.
-
-    Args:
-        values: The section of the config.
-    """
+    """The correction of a config; None without one."""
     if values is None:
         return None
     for name, kind in CORRECTIONS.items():
@@ -47,11 +43,7 @@ def build_correction(values: CorrectionConfig | None, timing: Timing = CONTINUOU
 
 
 def build_robust(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Robust | Adaptive | None:
-    """The robust or adaptive term of a config; None without.
-
-    Args:
-        on_drives: As of `correction_timing`.
-    """
+    """The robust or adaptive term of a config; None without."""
     law = loaded.config.law
     if not isinstance(law, LawConfig):
         return None

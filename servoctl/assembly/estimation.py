@@ -21,11 +21,7 @@ from servoctl.types import Array, State
 
 
 def estimating(system: System, loaded: LoadedConfig, start: State, problems: Problems, on_drives: bool) -> System:
-    """The system with the estimator of a config; unchanged without one, or if there are problems.
-
-    Args:
-        on_drives: As of `timing_of`.
-    """
+    """The system with the estimator of a config; unchanged without one, or if there are problems."""
     estimator = build_estimator(loaded, system.model.plant, problems, on_drives)
     if estimator is None or system.law is None:
         return system

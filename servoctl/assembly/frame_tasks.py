@@ -29,8 +29,6 @@ class FrameTask:
 
     Args:
         entry: An entry with a form on frames.
-        path: Its path in the config.
-        plant: The robot.
         start: The start, for `posture: initial`.
     """
 

@@ -18,9 +18,6 @@ def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str
     """Checks that at least one of some values can be set at a path.
 
     Args:
-        run: A run that was loaded from a config.
-        path: Path in its config.
-        values: Values to set there.
         besides: Further `PATH=VALUE` to set.
 
     Raises:

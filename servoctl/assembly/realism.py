@@ -42,8 +42,6 @@ def realistic(
     """The system with the effects of a real machine; unchanged without any, or if there are problems.
 
     Args:
-        values: The section `realism`.
-        folder: The folder that files are relative to.
         like: System of an earlier run with the same plant, start, realism and period.
     """
     if values is None:
@@ -160,8 +158,6 @@ def retuned_model(
     """The model with other parameters; None, and problems noted at a field, if the plant refuses them.
 
     Args:
-        model: The law's model.
-        changed: Parameter -> value.
         path: Field that gives the parameters.
     """
     plant = model.plant

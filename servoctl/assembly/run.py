@@ -80,7 +80,6 @@ def free_motion_warning(motions: FreeMotions | None, stable: bool | None, is_rob
     """A warning if nothing damps the free motions.
 
     Args:
-        motions: The motions.
         stable: Whether the internal dynamics decay by themselves; None: unknown, or they neither decay nor grow.
         is_robot: Whether the plant has joints that a posture can hold.
     """

@@ -82,7 +82,6 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
     """Why a start is impossible, one sentence each.
 
     Args:
-        start: The start.
         max_violation: Largest allowed violation of a holonomic task row.
         loop: Gives the first command for the message; None: without it.
     """

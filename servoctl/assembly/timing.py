@@ -47,7 +47,6 @@ def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool, trust
     """The timing that a correction counts on; of a continuous law for drives that of the drives.
 
     Args:
-        on_drives: As of `timing_of`.
         trusting: Whether a predicted state takes the delay back, as it does where the model is right. On drives it
             never does.
     """

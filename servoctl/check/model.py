@@ -278,7 +278,6 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     """Classifies the rows of a constraint together.
 
     Args:
-        constraint: The constraint.
         plant: The plant whose coordinates it uses.
         around: The random states are near this state.
     """

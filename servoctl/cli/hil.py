@@ -180,7 +180,6 @@ def say_figures(
     """Prints the figures of a run.
 
     Args:
-        summary: Its summary.
         bounds: Task row -> error that sampling and delay of the loop explain.
         loads: Bus -> its load in the loop, on average and at most, and at most before the loop, 0 to 1.
     """

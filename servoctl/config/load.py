@@ -95,12 +95,7 @@ def data_files(config: Config) -> list[str]:
 
 
 def with_absolute_files(config: Config, folder: Path) -> Config:
-    """The config with absolute paths of its files, for a run folder, which may be anywhere.
-
-    Args:
-        config: The config.
-        folder: The folder that its paths are relative to.
-    """
+    """The config with absolute paths of its files, for a run folder, which may be anywhere."""
     return _with_files(config, lambda file: str((folder / file).absolute()))
 
 

@@ -25,7 +25,6 @@ def overlay(document: Document, file: Path) -> Document:
     field.
 
     Args:
-        document: The config so far.
         file: A YAML file with the structure of a config, or of a part of it.
 
     Raises:
@@ -128,7 +127,6 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[
     """The document after all overrides, in order, and a message for each override that cannot be applied.
 
     Args:
-        document: The values of the config file.
         overrides: Each is `PATH=VALUE`, or the path of a YAML file to merge into the config. PATH is keys joined by
             dots. An entry of a list is addressed by its name (a drive by its actuator or coordinate) or its index.
             VALUE is YAML; an empty VALUE is null, which removes an optional field. Missing mappings along the path are

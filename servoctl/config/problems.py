@@ -56,12 +56,7 @@ def validate(
 
 
 def validate_realism(values: Any, period: float) -> tuple[RealismConfig | None, list[Problem]]:
-    """The section `realism` of plain values, None if a field is wrong; and all problems.
-
-    Args:
-        values: The section.
-        period: Period of the law [s].
-    """
+    """The section `realism` of plain values, None if a field is wrong; and all problems."""
     broken_rules = list(realism_problems({"realism": values, "run": {"period": period}}))
     try:
         return RealismConfig.model_validate(values), broken_rules

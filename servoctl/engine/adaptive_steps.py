@@ -32,9 +32,6 @@ class AdaptiveSteps:
         Args:
             library: Library of a `Program` whose step has a law that acts continuously.
             solver: SciPy's DOP853; gives time, state, the next step, the tolerances and the coefficients.
-            parameters: Parameters of the loop.
-            status: Index of the status in a row.
-            stops: Statuses to stop at.
             outputs: Times of the rows [s]; None: a row at every step.
             done: Number of outputs that the solver has passed.
         """

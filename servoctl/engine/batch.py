@@ -80,7 +80,6 @@ class BatchProgram(CSource):
         """Writes the source.
 
         Args:
-            step: The step to repeat.
             lanes: Runs side by side; None: as many doubles as the processor's vectors hold.
             content: As of `CSource`, of the step.
         """
@@ -122,7 +121,6 @@ class BatchLibrary:
         """Simulates the runs; several threads may call it at the same time.
 
         Args:
-            plan: What the runs have in common.
             parameters: `step_parameters` of the loops, shape (runs, count).
             starts: States at the first time, shape (runs, size).
             halt: One integer; if another thread sets it to 1, the work ends soon and its result is invalid. None: the

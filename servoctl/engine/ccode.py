@@ -211,9 +211,6 @@ class Library:
         Args:
             x: State at the first time, shape (size,).
             times: Times of the steps, shape (steps + 1,) [s].
-            parameters: `step_parameters` of the loop.
-            status: Index of the status in a row.
-            stops: Statuses to stop at.
             random: Random numbers of each step of a realistic run, shape (steps, width); None: there are none.
 
         Returns:

@@ -96,7 +96,6 @@ def build(source: str, target: Path, limit: float = math.inf, session: bool = Tr
     """Compiles C source into a shared library.
 
     Args:
-        source: The C code.
         target: The library.
         limit: Longest time, if it is less than `time_limit()` [s].
         session: Whether the compiler has a session of its own; else it ends with that of the caller.

@@ -40,7 +40,6 @@ def emit(functions: Sequence[Any], leading: Mapping[str, Any] = MappingProxyType
     """C of CasADi functions and of what they call: static functions `f_<name>` of pointers to inputs, then outputs.
 
     Args:
-        functions: The functions.
         leading: Name of one of them -> another with the same inputs, of whose outputs it has the first: it calls that.
 
     Raises:
@@ -58,7 +57,6 @@ def emitted(
     """The same, function by function, each behind those that it calls.
 
     Args:
-        functions: CasADi functions.
         unrolled: Whether decompositions are written out, statement by statement; their derivatives have C then.
         leading: As of `emit`.
         fast: Whether long functions are marked, and sine and cosine of an angle are one call.

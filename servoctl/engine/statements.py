@@ -61,7 +61,6 @@ class Statements:
         """Writes the statements.
 
         Args:
-            function: CasADi function of scalars.
             sine_with_cosine: Whether one call, of `c/sine.h`, gives sine and cosine of the same angle.
 
         Raises:

@@ -45,7 +45,6 @@ class DeferredFunction:
         """Keeps what is known.
 
         Args:
-            name: Name of the function.
             inputs: Name -> shape, in order.
             outputs: Name -> shape, in order.
             make: () -> the function.

@@ -38,7 +38,6 @@ class Allocator:
         """Decomposes T.
 
         Args:
-            rank_tolerance: See `laws.constraint_following`.
             levels: Indices of the rows of each priority, highest first; fewer than two: all rows have one priority.
             reactions: Rows below those of the task; `levels` has their indices too.
         """

@@ -106,7 +106,6 @@ class AttachedBounds:
 
         Args:
             active: What was active then, as in `Command.active`.
-            memory: Of the bounds.
         """
         last = self.last_sent(memory)
         finite = where(greatest(np.abs(last)) < np.inf, 1.0, 0.0)
@@ -116,7 +115,6 @@ class AttachedBounds:
         """The state at which the command of this tick acts, and that half a period later under the last command.
 
         Args:
-            memory: Of the bounds.
             acceleration: (state, inputs) -> q'' of the model.
         """
         timing, state = self.timing, terms.state
@@ -185,7 +183,6 @@ class AttachedBounds:
 
         Args:
             of: h and h' of the model's bounds; None: there are none.
-            numbers: What the rows compare with.
         """
         found: list[Any] = []
         for i, row in enumerate(self.rows):
@@ -209,8 +206,6 @@ class AttachedBounds:
 
         Args:
             change: Of each row, from now to the middle of the period, shape (k,).
-            memory: Of the bounds.
-            numbers: What the rows compare with.
         """
         D, delay, later = self.timing.h, self.timing.mean_delay, []
         for row, p in zip(self.rows, numbers.rates, strict=True):

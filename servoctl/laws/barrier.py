@@ -78,7 +78,6 @@ def stopping(h: Any, rate: Any, braking: Any, p: Any, period: float | None) -> A
         rate: h'.
         braking: A, the acceleration away from the limit that is always there.
         p: Rate of the approach close to the limit [1/s].
-        period: D [s].
     """
     if period is None:
         return minimum(_gently(h, rate, braking, p, None), where(h > 0.0, np.inf, braking))

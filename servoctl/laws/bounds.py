@@ -53,15 +53,7 @@ def braking(
     limits: Mapping[str, tuple[float, float]],
     rank_tolerance: float,
 ) -> list[float]:
-    """A of each row of a bound; inf where an input without a limit brakes, at most 0 where the inputs cannot brake.
-
-    Args:
-        model: Plant and passive constraints.
-        start: The start of the run.
-        of: The limits of the coordinates.
-        limits: Actuator -> (lower, upper).
-        rank_tolerance: Of the passive rows.
-    """
+    """A of each row of a bound; inf where an input without a limit brakes, at most 0 where the inputs cannot brake."""
     names = list(model.plant.coordinates)
     box = np.array([limits.get(name, (-np.inf, np.inf)) for name in model.plant.actuators]).reshape(-1, 2)
     common = [pose for pose in _random(model, start, of, rank_tolerance) if pose is not None]
@@ -92,7 +84,6 @@ def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> flo
     Args:
         free: Accelerations at u = 0, shape (n,).
         by_inputs: Accelerations per unit of input, shape (n, m).
-        j: The coordinate.
         away: 1 where the coordinate grows away from the limit, else -1.
         box: Limits of the inputs, shape (m, 2).
     """
@@ -209,11 +200,7 @@ class Bounds:
         """These bounds with what they have to know about the plant.
 
         Args:
-            model: Plant and bounds.
             terms: The terms of motion at the start, then at states near it; only finite ones.
-            limits: Actuator -> (lower, upper).
-            rank_tolerance: Of the law.
-            passive_rank_tolerance: Of the mechanism rows.
 
         Raises:
             TaskError: A bound cannot be kept; the message has a line for each.

@@ -254,7 +254,6 @@ def resolve_all(
     """(damping, stiffness, gains of the higher derivatives from the second on) of every row.
 
     Args:
-        rows: The rows.
         common: Correction of every row whose group has none of its own; None: gains of zero.
         own: Group -> its own correction, which replaces the common one.
         field: Config key of the common correction, for errors.

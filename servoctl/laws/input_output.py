@@ -189,7 +189,6 @@ def relative_degree(
 
     Args:
         model: The model with the task as configured.
-        name: Name of the row.
         constraint: The constraint that has the row.
         row: Index of the row in the constraint.
         terms: The terms of motion at several states.

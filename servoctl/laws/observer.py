@@ -145,7 +145,6 @@ def loop_matrix(
     """The matrix of one period on (phi, phi', torque, older commands, memory), shape (size, size).
 
     Args:
-        observer: Of one row; see `of_one_row`.
         rate: L [1/s].
         damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
@@ -169,7 +168,6 @@ def largest_rate(
     Where inputs act much less than the model says, a slow observer can be unstable and a faster one stable.
 
     Args:
-        observer: Of one row; see `of_one_row`.
         damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].

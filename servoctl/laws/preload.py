@@ -98,7 +98,6 @@ def reaction_rows(terms: Terms, wanted: Sequence[ReactionComponent], values: Seq
     """The rows on u that prescribe components of reactions; on numbers or symbols.
 
     Args:
-        wanted: The components.
         values: Their values [N, N m].
     """
     violation = terms.matrices.passive.violation
@@ -129,9 +128,7 @@ def out_of_reach(
 
     Args:
         terms: The terms of motion at the start, then at states near it; empty if they are not finite.
-        wanted: The components.
         required: Indices of the task rows of priority 1, which come first.
-        rank_tolerance: Of the law.
     """
     found = _not_unique(model, terms[0], wanted) if terms else []
     if found or not terms:

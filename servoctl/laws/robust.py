@@ -78,7 +78,6 @@ class RobustTerm:
         Args:
             beta: Of the members, scaled.
             scale: Of every row.
-            values: The numbers.
             estimate: Of an adaptive term.
         """
         rho = estimate if self.adaptive else values.bound
@@ -163,7 +162,6 @@ def observer_lag(rate: float, period: float, delay: float) -> float:
 
     Args:
         rate: L [1/s].
-        period: h [s].
         delay: From the measurement to the torque [s].
     """
     return period / math.expm1(rate * period) + 1.5 * period + delay

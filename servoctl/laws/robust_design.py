@@ -158,7 +158,6 @@ def unscaled(rows: Sequence[Row], units: Sequence[str | None], members: Sequence
     Args:
         units: Of each row; None: not known.
         members: Indices of the rows that the term acts on.
-        term: The term with its scales.
     """
     first: str | None = None
     for i in members:

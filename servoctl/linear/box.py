@@ -81,9 +81,6 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
     """Poles and margins of the nominal plant, then with each float parameter smaller and larger.
 
     Args:
-        run: A run whose plant can be compiled.
-        at: The state.
-        memory: Controller memory.
         change: Change relative to each parameter's value, between 0 and 1; parameters that are zero are left out.
 
     Raises:

@@ -115,9 +115,6 @@ def local(
     """Plant and law at a state.
 
     Args:
-        run: A run whose plant can be compiled.
-        at: The state.
-        memory: Controller memory.
         frame: Coordinates.
         real: Parameters of the real plant; None: those of the run's simulated plant.
         law: Parameters of the law's model; None: those of the run.

@@ -124,7 +124,6 @@ def margins_at(
     """The margins at a state with a timing.
 
     Args:
-        memory: Controller memory.
         timing: Period, delay and lag.
         real: Parameters of the plant if they differ from those of the run.
         exact: Whether to search for the exact delay margins of a sampled loop and for the factor on the gains. Else

@@ -46,7 +46,6 @@ def with_fields(plant: Plant, methods: Any, values: Values, what: str) -> Plant:
     Args:
         plant: A plant without them.
         methods: The methods that change; they come before those of the plant's own class.
-        values: The fields.
         what: What is added, for messages.
 
     Raises:

@@ -54,7 +54,6 @@ def compiled_rows(
     Args:
         key: Under which they are kept in the cache; None: they are not.
         passive: Name -> the plant's own constraint.
-        bounds: Name -> constraint.
         symbols: t (1,), q, v and p.
 
     Raises:
@@ -86,7 +85,6 @@ def stacked_rows(
     """The rows of some constraints as expressions of the symbols t (1,), q, v and p, and what each row is.
 
     Args:
-        groups: Name -> constraint.
         symbols: Their p has the plant's parameters, then those of constraints.
         last: Whether the parameters of these constraints are the last ones; else they follow the plant's.
 

@@ -71,7 +71,6 @@ def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: 
         S: The factor so far, shape (n, n).
         H: Shape (r, n).
         b: Shape (r,).
-        rank_tolerance: Relative rank tolerance.
         scale: Pivots of `H S` count relative to this. Use the size of H: that of H S may be round-off alone.
     """
     HS = product(H, S)
@@ -211,7 +210,6 @@ def enforce(motion: Enforced, level: Level, rank_tolerance: float = RANK_TOLERAN
 
     Args:
         motion: The motion under the earlier levels.
-        level: The level.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F of its level.
 
     Raises:
@@ -331,7 +329,6 @@ def motions(
     Args:
         levels: In the order in which they are enforced.
         u: Inputs, shape (m,); None: no input acts.
-        rank_tolerance: The rank tolerance of `enforce`.
 
     Raises:
         PlantError: A number is not finite, or the mass matrix is singular without the constraints.
@@ -350,7 +347,6 @@ def level_reports(coordinates: Mapping[str, str], enforced: Sequence[Enforced]) 
     """One report per level.
 
     Args:
-        coordinates: The plant's coordinates, name -> unit.
         enforced: The motions, as `motions` returns them.
     """
     reports = []
@@ -374,7 +370,6 @@ def contradictions(
 
     Args:
         levels: In the order in which they are enforced.
-        rank_tolerance: The rank tolerance of `enforce`.
         tolerance: The tolerance of `Enforced.contradiction`.
 
     Raises:

@@ -180,7 +180,6 @@ def nearest(
     """The state that Gauss-Newton finds, and the violations that remain there.
 
     Args:
-        state: The state to begin with.
         fix: Coordinates that keep their values and velocities.
         among: Task rows that count in addition to the passive ones; None: all.
     """

@@ -86,7 +86,6 @@ def require_unique(
     Args:
         M: Mass matrix, shape (n, n), symmetric positive semidefinite.
         A: Constraint matrix, shape (r, n); its rows may depend on each other.
-        rank_tolerance: See `RANK_TOLERANCE`.
         coordinates: Names of the coordinates in errors; None: `q[0]`, `q[1]`, ...
 
     Raises:

@@ -241,7 +241,6 @@ def jumps(signal: Signal, start: float) -> list[str]:
     """Sentences about a velocity that begins or ends at once because the signal holds its end values.
 
     Args:
-        signal: The signal.
         start: Time at which the run starts [s].
     """
     curve, still = signal.curve, STILL * peak_rate(signal).rate

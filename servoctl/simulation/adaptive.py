@@ -116,7 +116,6 @@ def jacobian_of(
 
     Args:
         rates: (t, x) -> x', to differentiate.
-        command: The held command; None: the law acts continuously.
     """
     if integrator.method != "radau":
         return None
@@ -181,8 +180,6 @@ def solver_of(
     """SciPy's solver, ready to step.
 
     Args:
-        t: Time at the start [s].
-        x: State there.
         end: Time at the end [s].
     """
     from scipy.integrate import DOP853, Radau
@@ -308,8 +305,6 @@ def hold(
 
     Args:
         rates: (t, x) -> x' under the held command.
-        t: Time at the start [s].
-        x: State there.
         h: Length of the hold [s].
         substeps: Steps of rk4; 0: an adaptive method.
 

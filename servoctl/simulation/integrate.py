@@ -52,7 +52,6 @@ def integrate(
     Args:
         x: State at the start, from `Loop.vector`.
         start: Time at the start [s].
-        duration: Length of the run [s].
         period: Period of a sampled law with zero-order hold [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         seed: Seed of the random numbers of a realistic run.

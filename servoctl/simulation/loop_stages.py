@@ -122,11 +122,7 @@ class LoopStages(ABC):
         return after
 
     def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
-        """Exact dx'/dx, shape (size, size); None if only differences give it.
-
-        Args:
-            command: The held command; None: the law acts continuously.
-        """
+        """Exact dx'/dx, shape (size, size); None if only differences give it."""
         return None
 
     @abstractmethod

@@ -157,7 +157,6 @@ def too_many(duration: float, step: float | None, row_step: float | None, column
     """Why a run has too many steps or rows to start; None if it has not.
 
     Args:
-        duration: Length of the run [s].
         step: Step of the integration [s]; None: the method chooses.
         row_step: Spacing of the rows [s]; None: the method chooses.
         columns: Numbers in a row.

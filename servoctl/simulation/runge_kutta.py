@@ -10,8 +10,6 @@ def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
     """x after one step.
 
     Args:
-        t: Time at the start [s].
-        x: State there.
         h: Step [s].
         first: rates(t, x), if the caller has it already.
     """

@@ -127,7 +127,6 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     Args:
         outcome: Result of the batch.
         run: Number of the run.
-        plan: Plan of the batch.
     """
     if outcome.good[run] < len(plan.times):
         return None
@@ -199,7 +198,6 @@ def _saturation_time(plan: BatchPlan, counts: Array, last: float) -> float | Non
     """Time of the rows at an input limit [s], each valid until the next; None if the last step is shorter.
 
     Args:
-        plan: Plan of the batch.
         counts: How many rows had each status, shape (codes,).
         last: Status of the last row.
     """

@@ -43,7 +43,6 @@ class Machine(Protocol):
         """q and v, and the rest, after h [s] under a held input; not finite where the machine's program gives up.
 
         Args:
-            t: Time at the start [s].
             x: q and v there, shape (2n,).
             rest: State besides, shape (size,).
             u: Input, shape (m,) [actuator units].

@@ -41,7 +41,6 @@ def link_poses(
     """Name -> pose of each of the links, on numbers or symbols; not for robots, whose frames have closed forms.
 
     Args:
-        names: Of the links.
         links: q -> polylines; None: the plant's own, as they are.
 
     Raises:

@@ -151,7 +151,6 @@ def inertial_in_link(m: float, inertia: Array, placement: Placement, name: str, 
         m: Mass [kg].
         inertia: Inertia about the centre of mass [kg m^2], shape (3, 3), in axes of the inertial.
         placement: The axes of the inertial in those of the link; their origin is the centre of mass.
-        name: The link's name.
         findings: Where the note goes.
     """
     if m == 0 and not inertia.any():

@@ -62,7 +62,6 @@ def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: 
 
     Args:
         bodies: Moments of each moving body, see `body_moments`.
-        gravity: Acceleration of gravity in world axes [m/s^2].
     """
     chain, place, rates = steps(tree, q, v), scalars(q), scalars(v)
     ground = LocalMotion(ZERO, ZERO, ZERO - Triple.of(gravity))

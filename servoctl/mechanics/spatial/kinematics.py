@@ -109,9 +109,6 @@ class BodyMotion:
 def frame_motions(tree: RobotTree, names: Sequence[str], q: Array, v: Array) -> dict[str, FrameMotion]:
     """Name -> motion of each of the frames.
 
-    Args:
-        names: Names of frames.
-
     Raises:
         PlantError: There is no frame of a name.
     """
@@ -143,7 +140,6 @@ def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, tu
     """Frame -> rotations, shape (states, 3, 3), and positions [m], shape (states, 3), in world axes, for pictures.
 
     Args:
-        names: Names of frames.
         q: Coordinates, shape (states, n): the scalars of the recursion are its columns.
     """
     frames = {name: tree.frame(name) for name in names}

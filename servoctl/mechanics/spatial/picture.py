@@ -172,8 +172,6 @@ def poses(plant: Plant, names: list[str], q: Array) -> dict[str, Array]:
     """Frame of a robot -> rotation by rows, then position [m], in world axes; shape (frames, 12).
 
     Args:
-        plant: The robots.
-        names: Names of frames.
         q: Coordinates, shape (frames, n).
     """
     if not isinstance(plant, Robot):
@@ -201,7 +199,6 @@ def asked_paths(plant: Robot, task: Mapping[str, Constraint], t: Array, q: Array
     """`task.<frame>` -> positions that the task asks of a frame [m], shape (times, 3).
 
     Args:
-        plant: The robots.
         t: Times of the task [s], shape (times,).
         q: Coordinates, shape (times, n): where frames are that others follow.
     """

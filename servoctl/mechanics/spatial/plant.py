@@ -263,9 +263,7 @@ def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] =
     """The plant of a tree.
 
     Args:
-        tree: The structure.
         values: Name -> value of each link's parameters.
-        gravity: Acceleration of gravity [m/s^2].
 
     Raises:
         PlantError: A value has the wrong length, or a mass is negative.

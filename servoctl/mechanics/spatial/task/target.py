@@ -119,7 +119,6 @@ def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> 
     Args:
         values: Result of `read`.
         count: How many there are.
-        plant: Its parameters may be symbols.
         t: The symbol of time [s].
         now: The time of the task [s], an expression of t.
 
@@ -228,7 +227,6 @@ class Targeted(Constraint):
 
         Args:
             field: One of `target_fields`.
-            plant: Its parameters may be symbols.
             t: The symbol of time [s].
         """
         count, value = self.target_fields[field], getattr(self, field)
