@@ -229,7 +229,21 @@ def robot_warnings(loop: Loop, start: State) -> list[str]:
     plant = loop.system.model.plant
     notes = plant.tree.notes if isinstance(plant, Robot) else ()
     impossible = [note for note in notes if IMPOSSIBLE in note]
-    return [*impossible, *(sentence for joint in joint_uses(loop, start) for sentence in joint.warnings)]
+    return [
+        *impossible,
+        *_pulling_feet(plant),
+        *(sentence for joint in joint_uses(loop, start) for sentence in joint.warnings),
+    ]
+
+
+def _pulling_feet(plant: Plant) -> Iterator[str]:
+    """A sentence on the points of a robot with a free base that loops hold on the ground."""
+    if not isinstance(plant, Robot) or not plant.tree.free_bases:
+        return
+    fixed = {frame.name for frame in plant.tree.frames if frame.body < 0}
+    feet = [loop.name for loop in plant.tree.loops if loop.kind == "point" and fixed & {loop.first, loop.second}]
+    if feet:
+        yield f"loops {', '.join(feet)}: a foot may pull on the ground, too, unless a bound holds its reaction"
 
 
 def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:
