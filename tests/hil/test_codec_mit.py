@@ -1,7 +1,8 @@
-"""MIT frames: golden frames, round trips against exact arithmetic, and what must never be sent."""
+"""MIT frames: golden frames, another implementation, round trips in exact arithmetic, and what must never be sent."""
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from emulation import bare_drive
@@ -47,6 +48,49 @@ def test_golden_frames() -> None:
         "fffffffffffffffd",
         "fffffffffffffffb",
     ]
+
+
+def their_motor(ranges: mit.Ranges) -> Any:
+    """A motor of the package `damiao-motor`, which shares no code with this one; its gains end at 500 and 5."""
+    motors = pytest.importorskip("damiao_motor.core.motor", reason="the package reads and writes the same frames")
+    ends = {f"{name}_{end}": sign * most for name, most in zip("pvt", ranges[:3], strict=True)
+            for end, sign in (("min", -1.0), ("max", 1.0))}  # fmt: skip
+    return motors.DaMiaoMotor(1, 17, None, motor_type="4310", **ends)
+
+
+WORDS, SHORTS = st.integers(0, 65535), st.integers(0, 4095)
+
+
+@given(WORDS, SHORTS, SHORTS, SHORTS, SHORTS)
+def test_fields_of_a_command_are_where_another_implementation_writes_them(
+    position: int, velocity: int, stiffness: int, damping: int, torque: int
+) -> None:
+    data, fields, numbers = bytes(8), mit.FIELDS, (position, velocity, stiffness, damping, torque)
+    names = ("position", "velocity", "stiffness", "damping", "torque")
+    places = [getattr(fields, f"command_{name}") for name in names]
+    lows, spans = (-12.5, -45.0, 0.0, 0.0, -18.0), (25.0, 90.0, 500.0, 5.0, 36.0)
+    for place, number in zip(places, numbers, strict=True):
+        data = place.written(data, number)
+    # half a step more, as they round down
+    p, v, kp, kd, t = (
+        low + min(number + 0.5, place.mask) * span / place.mask
+        for low, span, number, place in zip(lows, spans, numbers, places, strict=True)
+    )
+    assert their_motor(RANGES).encode_cmd_msg(p, v, t, kp, kd) == data
+
+
+@given(st.integers(0, 15), st.integers(0, 15), WORDS, SHORTS, SHORTS)
+def test_fields_of_a_reply_are_where_another_implementation_reads_them(
+    node: int, status: int, position: int, velocity: int, torque: int
+) -> None:
+    data, fields = bytes([node | status << 4, *bytes(5), 31, 32]), mit.FIELDS
+    for place, number in ((fields.position, position), (fields.velocity, velocity), (fields.torque, torque)):
+        data = place.written(data, number)
+    theirs = their_motor(RANGES).decode_sensor_feedback(data)
+    assert [theirs["can_id"], theirs["status_code"], theirs["t_mos"], theirs["t_rotor"]] == [node, status, 31, 32]
+    assert [mit.ELECTRONICS.read(data), mit.ROTOR.read(data)] == [31, 32]
+    ours = [-12.5 + position * 25 / 65535, -45 + velocity * 90 / 4095, -18 + torque * 36 / 4095]
+    assert [theirs["pos"], theirs["vel"], theirs["torq"]] == pytest.approx(ours, abs=1e-12)
 
 
 @given(st.sampled_from(TABLES), st.floats(-1, 1))

@@ -1,15 +1,17 @@
 """The emulator is written apart from what it tests: it shares no driver with the loop, its observer no codec either.
 
-Emulated drives and drivers use the same tables of frames: where a number lies, ids, codes. What a table says is judged
-by others: golden frames of the makers' documents and packages. The observer reads the loop's commands by tables of its
-own, in `test_contract.py` those of every protocol, so that an error in a codec shows there too.
+Emulated drives and drivers use the same tables of frames: where a number lies, ids, codes. Each of these tables is
+judged by frames of somebody else's implementation, and by golden frames. The observer reads the loop's commands by
+tables of its own, in `test_contract.py` those of every protocol, so that an error in a codec shows there too.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
+import hil.codecs
 import hil.emulator
 
 FILES = sorted(Path(hil.emulator.__file__).parent.glob("*.py"))
@@ -17,6 +19,16 @@ MAY_KNOW = ("hil.frame", "hil.bus", "hil.drives.settings", "hil.emulator", "hil.
 TABLES = "hil.codecs"
 TWINS = {"canopen", "cia402", "impedance", "mit", "moteus", "odrive", "robstride"}
 """Files that may know the tables of frames."""
+
+JUDGES = {
+    "cia402": ("test_codec_cia402", "canopen"),
+    "damiao": ("test_damiao", "damiao_motor"),
+    "mit": ("test_codec_mit", "damiao_motor"),
+    "moteus": ("test_codec_moteus", "moteus"),
+    "odrive": ("test_codec_odrive", "odrive_database"),
+    "robstride": ("test_codec_robstride", "robstride"),
+}
+"""Table -> test that judges it, and whose implementation does; `field` knows no protocol."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
@@ -29,6 +41,14 @@ def test_the_emulator_imports_no_driver_and_only_its_drives_the_tables_of_frames
     foreign = {name for name in imported if not name.startswith(MAY_KNOW)}
     assert {name for name in foreign if not name.startswith(TABLES)} == set()
     assert bool(foreign) == (file.stem in TWINS)
+
+
+def test_every_table_is_judged_by_the_implementation_of_somebody_else() -> None:
+    tables = {file.stem for file in Path(hil.codecs.__file__).parent.glob("*.py")} - {"__init__", "field"}
+    assert set(JUDGES) == tables
+    for test, package in JUDGES.values():
+        text = Path(__file__).with_name(f"{test}.py").read_text()
+        assert re.search(rf"(from|import) {package}\b|importorskip\(\"{package}\b", text), test
 
 
 @pytest.mark.parametrize("name", ["commands", "readers"])
