@@ -14,7 +14,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Curve, Signal, waypoint_curve
-from servoctl.reference.load import NOT_FINITE, file_curve, finite_curve
+from servoctl.reference.table import NOT_FINITE, file_curve, finite_curve
 
 Signals = Mapping[str, Signal]
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from servoctl.engine import compiler
 from servoctl.engine.ccode import CSource, pointer
-from servoctl.engine.emit import emit
+from servoctl.engine.emit import emit, template
 from servoctl.engine.step import StepFunctions
-from servoctl.engine.templates import template
 from servoctl.types import Array
 
 BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,

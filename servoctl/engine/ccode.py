@@ -19,9 +19,8 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import emit
+from servoctl.engine.emit import emit, over_numbers, template
 from servoctl.engine.step import StepFunctions
-from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
 

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from servoctl.engine.cost import FUNCTIONS, Cost
-from servoctl.engine.emit import emitted
-from servoctl.engine.templates import loops_of, template
+from servoctl.engine.emit import emitted, loops_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment
 from servoctl.simulation.closed_loop import Loop

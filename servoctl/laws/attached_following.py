@@ -21,12 +21,11 @@ from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.allocation import Allocator
 from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers
 from servoctl.laws.funnel import FunnelTerm
-from servoctl.laws.law import AttachedLaw
+from servoctl.laws.law import AttachedLaw, UserFunction
 from servoctl.laws.limits import Start, within_limits
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
 from servoctl.laws.robust import RobustNumbers, RobustTerm
-from servoctl.laws.user_function import UserFunction
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms

@@ -30,12 +30,11 @@ from servoctl.laws.attached_following import AttachedConstraintFollowing, Equati
 from servoctl.laws.bounds import Bounds
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.funnel import funnels
-from servoctl.laws.law import Law
+from servoctl.laws.law import Law, UserFunction, user_function
 from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
-from servoctl.laws.user_function import UserFunction, user_function
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair

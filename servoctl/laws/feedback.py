@@ -18,8 +18,7 @@ from servoctl.engine.parameters import SameStructure, parameter_values, with_par
 from servoctl.engine.products import product
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
-from servoctl.laws.law import AttachedLaw, Law
-from servoctl.laws.user_function import UserFunction, user_function
+from servoctl.laws.law import AttachedLaw, Law, UserFunction, user_function
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms

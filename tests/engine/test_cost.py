@@ -14,10 +14,9 @@ from servoctl.assembly import load
 from servoctl.engine import loops
 from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.decomposition import decomposition_function
-from servoctl.engine.emit import emitted
+from servoctl.engine.emit import emitted, template
 from servoctl.engine.loops import repeat
 from servoctl.engine.statements import Statements
-from servoctl.engine.templates import template
 from servoctl.export.source import StandaloneSource
 from servoctl.types import Array
 

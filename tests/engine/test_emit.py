@@ -12,11 +12,10 @@ import pytest
 from servoctl.engine import compiler, loops, step
 from servoctl.engine.ccode import Program
 from servoctl.engine.decomposition import decomposition_function
-from servoctl.engine.emit import emit, emitted
+from servoctl.engine.emit import emit, emitted, over_numbers
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.loops import repeat
 from servoctl.engine.step import StepFunctions
-from servoctl.engine.templates import over_numbers
 from servoctl.errors import CompileError
 from servoctl.types import Array
 

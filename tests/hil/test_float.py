@@ -18,7 +18,7 @@ from hil.session.calibration import guided_motion, write_guided_motion
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError, RunFolderError
-from servoctl.reference.load import file_curve
+from servoctl.reference.table import file_curve
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 from tests.faces import on_rig

@@ -18,7 +18,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
-from servoctl.laws.user_function import UserFunction
+from servoctl.laws.law import UserFunction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status

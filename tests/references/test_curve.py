@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline, make_interp_spline
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import ConfigError
 from servoctl.reference.curve import Curve, Signal, waypoint_curve
-from servoctl.reference.load import spline
+from servoctl.reference.table import spline
 from servoctl.types import Array
 
 

@@ -11,7 +11,7 @@ from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
 from servoctl.reference.curve import Curve, Signal, peak_rate, too_fast, waypoint_curve
-from servoctl.reference.load import spline
+from servoctl.reference.table import spline
 from servoctl.study.cluster import pack, unpack
 
 CONFIG = """\

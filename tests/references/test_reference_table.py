@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servoctl.errors import ConfigError
-from servoctl.reference.load import file_curve
-from servoctl.reference.table import Table, read_table
+from servoctl.reference.table import Table, file_curve, read_table
 
 GOOD = "t,x,y\n0,1,5\n0.5,2,6\n1,2.5,7\n1.5,2,8\n2,1,9\n"
 
