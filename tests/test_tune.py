@@ -94,7 +94,7 @@ def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
 def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
     from servoctl.study.trials import TrialStore
 
-    given, add = problem(config), TrialStore.add
+    given, add = problem(config), TrialStore.add_trial
     whole = tune(given, tmp_path / "whole")
 
     def fails_at_eight(self: TrialStore, trial: Any) -> None:
@@ -103,7 +103,7 @@ def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: P
         add(self, trial)
 
     with monkeypatch.context() as patch, pytest.raises(RunFolderError, match="the disk is full"):
-        patch.setattr(TrialStore, "add", fails_at_eight)
+        patch.setattr(TrialStore, "add_trial", fails_at_eight)
         tune(given, tmp_path / "parts")
     parts = tune(given, tmp_path / "parts", resume=True)
     assert parts.here == 10

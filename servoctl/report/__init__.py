@@ -31,6 +31,7 @@ from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
@@ -162,22 +163,15 @@ def _coordinates(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_group(drawn, grid[1], trajectory, "v", "Velocities")
 
 
-def _inputs(drawn: "Figure", trajectory: Trajectory) -> None:
-    draw_group(drawn, drawn.add_gridspec(1, 1)[0], trajectory, "u", "Inputs")
-
-
-def _violations(drawn: "Figure", trajectory: Trajectory) -> None:
-    draw_violations(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
-
-
-def _bounds(drawn: "Figure", trajectory: Trajectory) -> None:
-    draw_bounds(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
+def _whole(draw: Callable[["Figure", "SubplotSpec", Trajectory], None]) -> Callable[["Figure", Trajectory], None]:
+    """Draws one panel over a whole figure."""
+    return lambda drawn, trajectory: draw(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
 
 
 def _funnels(drawn: "Figure", trajectory: Trajectory) -> None:
     count = len(funnel_curves(trajectory))
     drawn.set_size_inches(10, 2.2 + 2.4 * count)
-    draw_funnels(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
+    _whole(draw_funnels)(drawn, trajectory)
 
 
 def _status(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -190,13 +184,16 @@ def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_timing(drawn, trajectory)
 
 
+def _draw_machine(axes: "Axes", trajectory: Trajectory) -> None:
+    draw_mechanism(axes, trajectory)
+    draw_last_pose(axes, trajectory)
+    draw_shapes(axes, trajectory)
+
+
 def _path(drawn: "Figure", trajectory: Trajectory) -> None:
     if len(frames(trajectory)[0]):
         drawn.set_size_inches(8, 6.4)
-        axes = drawn.add_subplot()
-        draw_mechanism(axes, trajectory)
-        draw_last_pose(axes, trajectory)
-        draw_shapes(axes, trajectory)
+        _draw_machine(drawn.add_subplot(), trajectory)
         return
     names = trajectory.coordinates[:SMALL_MULTIPLES]
     across = min(len(names), 4 if len(names) > 6 else 3)
@@ -212,9 +209,7 @@ def _path(drawn: "Figure", trajectory: Trajectory) -> None:
 def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
     axes = drawn.add_subplot(cell)
     if len(frames(trajectory)[0]):
-        draw_mechanism(axes, trajectory)
-        draw_last_pose(axes, trajectory)
-        draw_shapes(axes, trajectory)
+        _draw_machine(axes, trajectory)
         return
     shades = colours(trajectory.coordinates)
     alike = next(iter(by_unit(trajectory, "q").values()))  # all names on an axis must have one unit
@@ -244,9 +239,9 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "overview": _overview,
     "path": _path,
     "coordinates": _coordinates,
-    "inputs": _inputs,
-    "violations": _violations,
-    "bounds": _bounds,
+    "inputs": _whole(lambda drawn, cell, trajectory: draw_group(drawn, cell, trajectory, "u", "Inputs")),
+    "violations": _whole(draw_violations),
+    "bounds": _whole(draw_bounds),
     "funnels": _funnels,
     "status": _status,
     "timing": _timing,

@@ -62,7 +62,7 @@ def search(
         points = [dict(trial.params) for trial in asked]
         evaluations = evaluator.evaluate(points, tell)
         for trial, point, evaluation in zip(asked, points, evaluations, strict=True):
-            store.add(Trial(len(store.trials), point, evaluation, None, trial.system_attrs))
+            store.add_trial(Trial(len(store.trials), point, evaluation, None, trial.system_attrs))
 
 
 def ask(problem: SearchProblem, before: Sequence[Trial], generation: int, count: int) -> list["FrozenTrial"]:
@@ -184,7 +184,7 @@ def _refined(problem: SearchProblem, evaluator: Evaluator, store: TrialStore) ->
             return Refinement(best.number, 0, (), trial.at, trial.evaluation)
     refinement = refine(problem, best, evaluator)
     if refinement.point is not None and refinement.evaluation is not None:
-        store.add(Trial(len(store.trials), refinement.point, refinement.evaluation, best.number))
+        store.add_trial(Trial(len(store.trials), refinement.point, refinement.evaluation, best.number))
     return refinement
 
 

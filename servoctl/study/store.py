@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from servoctl.assembly.classes import hashes_of
 from servoctl.assembly.run import Run
@@ -170,7 +170,7 @@ class RowStore:
         while line:
             line = line[self._file.write(line) :]
 
-    def __enter__(self) -> "RowStore":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from servoctl.config.tune import Range, Tune
 from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation
@@ -109,7 +108,7 @@ def distributions(tune: Tune) -> "dict[str, BaseDistribution]":
 STUDY = Stored("study.jsonl", "study", "trials")
 
 
-class TrialStore:
+class TrialStore(RowStore):
     """The finished trials of a study; a context manager that closes the file.
 
     Args:
@@ -123,24 +122,24 @@ class TrialStore:
 
     def __init__(self, folder: Path, problem: SearchProblem, resume: bool) -> None:
         self._problem = problem
-        self._rows = RowStore(folder, identity_of(problem.run), None, resume, STUDY, self._valid)
-        self.trials = [Trial.of_row(number, row) for number, row in enumerate(self._rows.rows)]  # all trials, in order
+        super().__init__(folder, identity_of(problem.run), None, resume, STUDY, self._fits)
+        self.trials = [Trial.of_row(number, row) for number, row in enumerate(self.rows)]  # all trials, in order
 
     @property
     def searched(self) -> list[Trial]:
         """The trials that the search chose; without those of a refinement."""
         return [trial for trial in self.trials if trial.refined is None]
 
-    def add(self, trial: Trial) -> None:
+    def add_trial(self, trial: Trial) -> None:
         """Stores a trial.
 
         Raises:
             RunFolderError: The trial cannot be stored; the trials before it are kept.
         """
-        self._rows.add(trial.row)
+        self.add(trial.row)
         self.trials.append(trial)
 
-    def _valid(self, row: Row) -> bool:
+    def _fits(self, row: Row) -> bool:
         """Whether a search could have written this row."""
         try:
             trial = Trial.of_row(0, row)
@@ -149,9 +148,3 @@ class TrialStore:
             return False
         complete = trial.evaluation.status in (DONE, INFEASIBLE)
         return len(trial.evaluation.values) == complete * len(self._problem.objectives)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._rows.__exit__(kind, error, at)
