@@ -26,7 +26,8 @@ def kind_of(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
     if origin is Literal:
         return "word" if all(isinstance(each, str) for each in inside) else " or ".join(map(str, inside))
     if origin is tuple:
-        return f"list of {kind_of(inside[0])}"
+        kind = kind_of(inside[0])
+        return "list of sections" if kind == "section" else f"list of {kind}"
     if origin is dict:
         return f"name -> {kind_of(inside[1])}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -132,7 +132,7 @@ function factRows({ summary }) {
   const lines = (subject, object) => {
     for (const [name, value] of Object.entries(object ?? {})) {
       if (value !== null && typeof value === "object" && !Array.isArray(value)) lines(subject ? `${subject}: ${name}` : name, value);
-      else if (value !== "" && value !== null) rows.push([subject, name.replaceAll("_", " "), Array.isArray(value) ? value.join(", ") : typeof value === "number" ? shown(value) : String(value)]);
+      else if (value !== "" && value !== null) rows.push([subject, name.replace(/_s$/, " [s]").replaceAll("_", " "), Array.isArray(value) ? value.join(", ") : typeof value === "number" ? shown(value) : String(value)]);
     }
   };
   const spread = Object.entries(summary.timing ?? {}).filter(([, value]) => typeof value === "object");
