@@ -32,7 +32,7 @@ from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.errors import ServoctlError
 from servoctl.expression import per_second
-from servoctl.mechanics.actuator_parameters import friction_of
+from servoctl.mechanics.actuator_parameters import armature_of, friction_of
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.division import parts_in_words
@@ -57,7 +57,7 @@ def robot_section(run: Run) -> Iterator[Section]:
         return
     joints = joint_uses(run.loop, run.start)
     lines = [*_nearest_limit(joints), *_largest_share(joints)]
-    notes = [*plant.tree.notes, *_frictionless(plant), *_weighed(run, plant)]
+    notes = [*plant.tree.notes, *_frictionless(plant), *_rotorless(run, plant), *_weighed(run, plant)]
     lines += [note for note in notes if IMPOSSIBLE not in note]  # which is a warning
     values = {joint.name: _values(joint) for joint in joints}
     yield Section("robot", "robot", lines, {"joints": values, "notes": notes})
@@ -87,6 +87,26 @@ def _frictionless(plant: Robot) -> Iterator[str]:
         yield f"{', '.join(off)}: the file's friction is off (`plant.friction: robot` turns it on)"
     if off := [name for name in rough if name not in driven]:
         yield f"{', '.join(off)}: the file's friction is off (joints without an actuator have none)"
+
+
+def _rotorless(run: Run, plant: Robot) -> Iterator[str]:
+    """The cost of rotors that the model lacks behind gears, at the joint where it is largest."""
+    values = None if run.loaded is None else run.loaded.config.hil
+    if values is None or any(armature_of(plant) or ()):
+        return
+    M, names = np.asarray(plant.mass_matrix(run.start.q, run.start.t), dtype=float), list(plant.coordinates)
+    doubled = {
+        drive.actuator: (float(M[at, at]) / drive.gear**2, drive.gear)
+        for drive in values.drives
+        if drive.gear > 1.0 and drive.actuator in names and (at := names.index(drive.actuator)) >= 0
+    }
+    if doubled:
+        name, (inertia, gear) = min(doubled.items(), key=lambda pair: pair[1][0])
+        yield (
+            f"no rotors behind the gears (plant.armature): at {name} a rotor of {inertia:.2g} kg m^2 behind the gear "
+            f"of {gear:g} doubles the inertia of the file, and the law leaves it out (servoctl identify finds rotors "
+            "from a log)"
+        )
 
 
 def _nearest_limit(joints: list[JointUse]) -> list[str]:

@@ -18,7 +18,6 @@ def identify(
         list[Path],
         typer.Argument(
             metavar="LOG",
-            exists=True,
             help="Folders written by `run` or `hil`, or tables (CSV, Parquet) with --config.",
         ),
     ],
@@ -38,6 +37,8 @@ def identify(
         typer.Option(metavar="HZ", help="Cut-off frequency of the positions; default: where noise begins."),
     ] = None,
     classes: Classes = None,
+    set_file: SetFiles = None,
+    overrides: Overrides = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-identify-<date>-<time>.")
     ] = None,
@@ -53,7 +54,7 @@ def identify(
 
     names = None if parameters is None else [name.strip() for name in parameters.split(",") if name.strip()]
     with announced(runs[0].name, "tracing and fitting"):
-        result = identified(runs, names, bandwidth, classes, config)
+        result = identified(runs, names, bandwidth, classes, config, changes_of(set_file, overrides))
     folder = study_folder(out or fresh_folder(f"{result.config}-identify"))
     files = save(result, folder)
     if as_json:

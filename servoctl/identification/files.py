@@ -1,7 +1,10 @@
-"""Writes the folder of an identification, with its pictures."""
+"""Writes the folder of an identification, with its pictures and its page."""
 
+import base64
+import html
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,7 @@ from servoctl.config.load import dump, moved
 from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
 from servoctl.identification.result import Identification
+from servoctl.report.page import web
 from servoctl.report.style import INK, PALETTE, QUIET, axis_label, blank, chosen, drawing_style
 from servoctl.run_folder.files import replace
 from servoctl.types import Array
@@ -166,11 +170,55 @@ def _config(run: Run, excitation: Excitation, folder: Path) -> str:
     return f"# a motion that tells the parameters of {run.name} apart; next: servoctl run or hil, then identify\n{text}"
 
 
-IDENTIFIED, MACHINE, RESULT = "identified.yaml", "machine.yaml", "identification.json"
+def _png(figure: "Figure") -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
+
+
+def _page(result: Identification, drawn: Mapping[str, bytes]) -> str:
+    """A page that needs no network: findings, verdict, torques per joint, values with their standard deviations."""
+    groups = result.finding_groups
+    findings = "".join(f"<li><b>{kind} of {where}</b>: {html.escape(text)}</li>" for kind, where, text in groups)
+    torques = [
+        [name, one["unit"], *(f"{one[key]:.4g}" for key in ("torque", "before", "after", "validation"))]
+        for name, one in result.torque_figures.items()
+    ]
+    keys = ("value", "sigma", "before")
+    values = [[entry["sum"], *(f"{entry[key]:.4g}" for key in keys)] for entry in result.base]
+    images = [
+        f'<p><img style="max-width: 100%" alt="{name}" src="data:image/png;base64,{base64.b64encode(x).decode()}"></p>'
+        for name, x in drawn.items()
+    ]
+    parts = [
+        f"<h1>{html.escape(result.config)}: identified from {html.escape(', '.join(result.runs))}</h1>",
+        f"<h2>Findings about the log</h2><ul>{findings}</ul>" if findings else "",
+        f"<h2>Verdict</h2><p>{html.escape(result.verdict)}</p>",
+        "<h2>Torque that the model does not explain</h2>",
+        _table(["actuator", "unit", "torque", "before", "after", "on rows not used"], torques),
+        "<h2>What the log determines</h2>",
+        _table(["sum of parameters", "value", "standard deviation", "before"], values),
+        *images,
+    ]
+    style = (
+        f"{web('style.css')} body {{ max-width: 60em; margin: 2em auto; padding: 0 1em; }} td {{ padding: 0 1em 0 0; }}"
+    )
+    title = html.escape(result.config)
+    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>'
+    return f'<!DOCTYPE html>\n<html lang="en">{head}<body>{"".join(parts)}</body></html>\n'
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [("th", header), *(("td", row) for row in rows)]
+    cells = ["".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in line) for tag, line in lines]
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+IDENTIFIED, MACHINE, RESULT, PAGE = "identified.yaml", "machine.yaml", "identification.json", "report.html"
 
 
 def save(result: Identification, folder: Path) -> list[str]:
-    """Writes `identified.yaml`, `machine.yaml` for a simulated log, the pictures and, last, `identification.json`.
+    """Writes `identified.yaml`, `machine.yaml` for a simulated log, pictures, page and, last, `identification.json`.
 
     Args:
         result: The result.
@@ -190,8 +238,9 @@ def save(result: Identification, folder: Path) -> list[str]:
             content = f"# keeps the simulated machine of the log as it was\n{_as_yaml(kept)}".encode()
             replace(folder / MACHINE, lambda file: file.write(content))
             names.append(MACHINE)
-        for name, figure in pictures(result):
-            replace(folder / name, lambda file, figure=figure: figure.savefig(file, format="png"))  # type: ignore[misc]
+        drawn = {name: _png(figure) for name, figure in pictures(result)}
+        for name, content in {**drawn, PAGE: _page(result, drawn).encode()}.items():
+            replace(folder / name, lambda file, content=content: file.write(content))  # type: ignore[misc]
             names.append(name)
         text = json.dumps(result.to_dict(), indent=2) + "\n"
         replace(folder / RESULT, lambda file: file.write(text.encode()))

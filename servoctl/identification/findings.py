@@ -31,7 +31,7 @@ POOR = 0.1  # axes are tried where nothing else leaves less than this share
 SCALE = 1.25  # a factor on one torque is a finding beyond this, or below one over it
 COMMON = 1.5  # likewise a factor on all torques, which masses of the file that are wrong may cause
 LATE = 0.04  # [s] shortest delay that is searched here; the fit finds shorter ones
-LATE_IN_FIT = 0.015, 0.005  # [s] a delay of the fit beyond this is a finding, if it explains this share of the torque
+LATE_IN_FIT = 0.015, 0.7  # [s] a delay of the fit beyond this is a finding, if at most this part of the error stays
 LATER = 0.9, 0.01  # largest share that a delay leaves, relative to that without it, and share that it explains at least
 TURNED = 0.05  # [rad or m] smallest zero that is a finding
 COARSE, FINE = 320, 800  # rows for a first look at all hypotheses, and for the best of them
@@ -117,9 +117,9 @@ def delay_findings(fit: Fit, logs: Sequence[Log], actuators: Sequence[str]) -> l
     """The delay of all torques that the fit has found, if it is a long one."""
     late = fit.rows.late * fit.delays[fit.rows.log][:, None]
     norms = [_norm(fit.rows.to_torque, error) for error in (fit.residual(fit.x), fit.residual(fit.x) - late)]
-    cost = (norms[1] - norms[0]) / float(np.linalg.norm(fit.rows.torque))
+    cost = float((norms[1] - norms[0]) / np.linalg.norm(fit.rows.torque))
     longest = float(fit.delays[np.argmax(np.abs(fit.delays))])
-    if abs(longest) < max(LATE_IN_FIT[0], 3.0 * logs[0].h) or cost < LATE_IN_FIT[1]:
+    if abs(longest) < max(LATE_IN_FIT[0], 3.0 * logs[0].h) or norms[0] > LATE_IN_FIT[1] * norms[1]:
         return []
     return [Finding("delay", name, f"{name}: {_late_text(longest)}", min(cost, 1.0)) for name in actuators]
 

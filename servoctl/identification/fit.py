@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
 from servoctl.identification.findings import Finding, delay_findings, findings_of
@@ -171,6 +172,7 @@ def identify(
     bandwidth: float | None = None,
     classes: str | PathLike[str] | None = None,
     config: str | PathLike[str] | None = None,
+    overrides: Sequence[Override] = (),
 ) -> Identification:
     """Identifies parameters, rotors and friction from logs.
 
@@ -181,7 +183,9 @@ def identify(
             equations of motion are linear, and the friction that the logs show.
         bandwidth: Cut-off frequency of the positions [Hz]; None: eight times the bandwidth of the motion.
         classes: Folder of Python files such as `arm.py:Arm` in the config of a run; None: where they were.
-        config: The config of the plant of tables, with a section `log` that names their columns.
+        config: The config of the plant of tables, with a section `log` that names their columns; tables that are not
+            there are looked for beside it.
+        overrides: Changes of that config: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`.
 
     Raises:
         ConfigError: A table has no config, or its columns are wrong.
@@ -191,7 +195,7 @@ def identify(
         PlantError: The plant's code cannot be differentiated.
     """
     paths = [Path(path) for path in ([runs] if isinstance(runs, str | PathLike) else runs)]
-    run, logs, columns = _read(paths, None if classes is None else Path(classes), config)
+    run, logs, columns = _read(paths, None if classes is None else Path(classes), config, overrides)
     machine = run.system.model.plant
     cutoff = cutoff_of(logs) if bandwidth is None else bandwidth
     if not 0.0 < cutoff < 0.5 / logs[0].h:
@@ -229,17 +233,26 @@ def identify(
 
 
 def _read(
-    paths: Sequence[Path], classes: Path | None, config: str | PathLike[str] | None
+    paths: Sequence[Path],
+    classes: Path | None,
+    config: str | PathLike[str] | None,
+    overrides: Sequence[Override],
 ) -> tuple[Run, list[Log], dict[str, str] | None]:
     """The run and the logs of run folders, or of tables with the columns that they use."""
     tables = [path for path in paths if not path.is_dir()]
     if config is None and tables:
         raise ConfigError([
-            f"{path}: not a run folder (name the config of a table: --config CONFIG)" for path in tables
+            f"{path}: {'not a run folder' if path.exists() else 'no such file or folder'} (name the config of a table: "
+            "--config CONFIG)"
+            for path in tables
         ])  # fmt: skip
+    if config is None and overrides:
+        raise ConfigError(
+            "--set, --set-file: a run folder has its own config (they change that of --config, for tables)"
+        )
     if config is None:
         return *read_logs(paths, classes), None
     if len(tables) < len(paths):
         folder = next(path for path in paths if path.is_dir())
         raise ConfigError(f"{folder}: a folder beside --config, which is for tables (a run folder has its own config)")
-    return read_tables(paths, config if isinstance(config, str) else Path(config))
+    return read_tables(paths, config if isinstance(config, str) else Path(config), overrides)

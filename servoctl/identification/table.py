@@ -14,6 +14,7 @@ from servoctl.assembly import Run, load
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.log import UNITS, LogConfig
+from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.identification.log import SHORTEST, Log, evenly, parts_without_gaps
@@ -26,17 +27,20 @@ GAP = 10.0  # rows further apart than so many usual spacings are a gap
 SECTION = "log: {time: time, q: [q1, q2], u: [tau1, tau2], scale: {q1: deg}}"
 
 
-def read_tables(paths: Sequence[Path], config: str | Path) -> tuple[Run, list[Log], dict[str, str]]:
+def read_tables(
+    paths: Sequence[Path], config: str | Path, overrides: Sequence[Override] = ()
+) -> tuple[Run, list[Log], dict[str, str]]:
     """The run of a config, the logs of all tables, and the column of each coordinate, each actuator and `time`.
 
     Args:
-        paths: CSV or Parquet files of one machine.
+        paths: CSV or Parquet files of one machine; those that are not there are looked for beside the config.
         config: Its config, with a section `log`.
+        overrides: As after `--set`.
 
     Raises:
         ConfigError: Everything that is wrong with the config and the tables.
     """
-    run = load(config, engine="numpy", strict=False)
+    run = load(config, overrides, engine="numpy", strict=False)
     assert run.loaded is not None
     values, plant = run.loaded.config.log, run.system.model.plant
     if values is None:
@@ -44,7 +48,9 @@ def read_tables(paths: Sequence[Path], config: str | Path) -> tuple[Run, list[Lo
     columns = _columns(run.loaded, values, plant)
     logs: list[Log] = []
     problems: list[str] = []
-    for path in paths:
+    for given in paths:
+        beside = run.loaded.folder / given
+        path = beside if beside.is_file() and not given.exists() else given
         try:
             logs += _logs(path, values, columns)
         except ConfigError as error:

@@ -18,6 +18,7 @@ NOT_RUN = {
     ("drives", "needs drives on a real bus"),
     ("drives", "needs drives on a real bus, armed"),
     ("howto/damiao", "needs a CAN adapter"),
+    ("howto/fifteen_minutes", "needs drives on a real bus, armed"),
     ("index", "makes an environment"),
     ("papers", "takes minutes; the reference tests run its cases"),
     ("howto/moteus", "needs a CAN FD adapter"),

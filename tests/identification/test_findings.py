@@ -101,6 +101,9 @@ def test_a_clean_log_has_no_finding_and_a_planted_sign_is_named_first(
     done("identify", str(written(tmp_path / "log.csv", table)), "--config", config, "--out", str(out))
     said = capsys.readouterr().out
     assert said.startswith("finding: torque_sign of u2: the torque has the other sign than in the plant (multiply log.")
+    page = (out / "report.html").read_text()
+    assert page.index("torque_sign of u2") < page.index("do not use them until") < page.index("friction.coulomb.u2")
+    assert page.count("data:image/png;base64,") == 2
     written_result = json.loads((out / "identification.json").read_text())
     [finding] = [one for one in written_result["findings"] if one["kind"] == "torque_sign"]
     assert finding["where"] == "u2"

@@ -230,3 +230,15 @@ def test_an_arm_with_seven_joints_is_found_with_its_rotors(tmp_path: Path) -> No
     assert np.mean(np.abs(error) < 1.96 * sigma) > 0.9
     assert found.validation_share < 0.01
     assert found.fit.delays == pytest.approx([0.003], abs=2e-4)
+
+
+def test_the_log_that_ships_is_the_one_that_its_program_makes() -> None:
+    assert recorded.ARM6_LOG.read_text() == recorded.arm6_log()
+
+
+def test_check_says_once_what_missing_rotors_cost_behind_gears(capsys: pytest.CaptureFixture[str]) -> None:
+    done("check", "arm_on_drives")
+    said = capsys.readouterr().out
+    assert said.count("no rotors behind the gears (plant.armature): at joint6 a rotor of 1.3e-08 kg m^2 behind") == 1
+    done("check", "arm_on_drives", "--set", "plant.armature.joint6=0.02")
+    assert "no rotors" not in capsys.readouterr().out
