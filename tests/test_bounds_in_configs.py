@@ -64,6 +64,7 @@ def test_a_rope_stays_taut_and_pulls_with_the_force_of_the_mass_on_it(lift: Path
     assert free["passive_force.z2"].min() < -1.0  # the task alone would push the rope
     event = next(event for event in run.metadata["events"] if event["event"] == "bound")
     assert event["bound"] == "rope" and event["given_up"]["z"] > 1.0
+    assert f"z by up to {event['given_up']['z']:.4g} m/s^2" in event["text"]
     assert set(run.summary()["bounds"]) == {"rope", "floor", "gentle"}
 
 

@@ -146,29 +146,35 @@ def simulate(
     task: Mapping[str, Constraint],
     law: Law | None,
     *,
+    # the motion
     q: Any,
     v: Any = 0.0,
-    duration: float,
     t: float = 0.0,
+    project: bool = False,
+    duration: float,
     inputs: Mapping[str, str] | None = None,
+    # the loop and its machine
+    period: float | None = None,
+    bounds: Mapping[str, Constraint | ReactionBound | Bound] = MappingProxyType({}),
+    estimation: Estimator | None = None,
+    realism: Mapping[str, Any] | None = None,
+    passive_correction: Correction | Literal["auto"] | None = "auto",
+    passive_rank_tolerance: float = 1e-6,
+    projection: bool | Literal["auto"] = "auto",
+    # numbers and files
     method: str = "rk4",
     step: float | None = None,
     rtol: float = 1e-10,
     atol: float = 1e-12,
-    period: float | None = None,
     output_step: float | None = None,
-    estimation: Estimator | None = None,
-    realism: Mapping[str, Any] | None = None,
-    bounds: Mapping[str, Constraint | ReactionBound | Bound] = MappingProxyType({}),
-    passive_correction: Correction | Literal["auto"] | None = "auto",
-    passive_rank_tolerance: float = 1e-6,
-    projection: bool | Literal["auto"] = "auto",
-    project: bool = False,
     engine: str = "auto",
     out: Path | None = None,
     name: str = "simulation",
 ) -> Trajectory:
     """Simulates a plant under a law, without a config.
+
+    The arguments after the law are in three groups: the motion (`q` to `inputs`), the loop and its machine (`period` to
+    `projection`), numbers and files (`method` to `name`).
 
     Args:
         plant: The plant.
@@ -176,30 +182,30 @@ def simulate(
         law: The law; None for an open loop.
         q: Initial coordinates: shape (n,), one number for all, or a mapping by name.
         v: Initial velocities, in the same forms; a mapping may leave names out, which are zero.
-        duration: Time to simulate [s].
         t: Time at the start [s].
+        project: Whether to start from the nearest state that satisfies all constraints.
+        duration: Time to simulate [s].
         inputs: Actuator -> equation, for an open loop; zero where left out.
-        method: `rk4`, `dop853` or `radau`.
-        step: Step of rk4 [s]; None: 0.001, or the next shorter step that divides the period.
-        rtol: Relative tolerance of the adaptive methods.
-        atol: Absolute tolerance of the adaptive methods.
         period: Period of a sampled law [s]; None: the law acts continuously.
-        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        bounds: Name -> bound h >= 0 that the law keeps before every task: a constraint whose violation is h, such as
+            `Holonomic("x - 0.1")`, `CoordinateRange`, `CoordinateSpeed`, `DistanceBound`, a `ReactionBound`, or a
+            `Bound` of one of them with its own rate.
         estimation: Estimates state and disturbance from positions, for the law; needs a period. None: the law gets the
             true state, or what `realism` measures. It knows the delay, lag and limits of `realism`, and its noise
             unless another is given.
         realism: Effects of a real machine, with the keys of a config's `realism`, such as
             `{"noise": {"q": 1e-5}, "delay": 0.001, "parameter_error": {"m": 0.3}}`; files are relative to the working
             folder. Needs a period.
-        bounds: Name -> bound h >= 0 that the law keeps before every task: a constraint whose violation is h, such as
-            `Holonomic("x - 0.1")`, `CoordinateRange`, `CoordinateSpeed`, `DistanceBound`, a `ReactionBound`, or a
-            `Bound` of one of them with its own rate.
         passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
             projected.
         passive_rank_tolerance: A mechanism direction counts if its pivot exceeds this times |Ahat L^-T|_F.
         projection: Whether each step ends with a projection onto the mechanism constraints; `auto`: if their rows are
             dependent and no `passive_correction` is given.
-        project: Whether to start from the nearest state that satisfies all constraints.
+        method: `rk4`, `dop853` or `radau`.
+        step: Step of rk4 [s]; None: 0.001, or the next shorter step that divides the period.
+        rtol: Relative tolerance of the adaptive methods.
+        atol: Absolute tolerance of the adaptive methods.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
         engine: `auto`, `c`, `vm` or `numpy`; without a C compiler, `c` falls back to `vm` with a note.
         out: Run folder to write; None: in memory only.
         name: For titles.

@@ -95,7 +95,7 @@ class Correction(ABC):
                 raise TaskError(f"{row.name}: {self.label} needs a violation, a {row.kind} row has none (leave it out)")
             if row.kind == "second_order" and not row.has_rate:
                 raise TaskError(
-                    f"{row.name}: {self.label} needs the rate of the violation too, or it swings undamped (give "
+                    f"{row.name}: {self.label} needs the rate of the task error too, or it swings undamped (give "
                     "violation_rate, or write the row as nonholonomic)"
                 )
 

@@ -100,11 +100,11 @@ def first_degree(constraint: Constraint) -> int:
     """The lowest relative degree that a constraint of this kind can have.
 
     Raises:
-        TaskError: The constraint is given at acceleration level and has no violation to differentiate.
+        TaskError: The constraint is given at acceleration level and has no task error to differentiate.
     """
     if constraint.kind == "second_order":
         raise TaskError(
-            "given at acceleration level: no violation to differentiate (give its position or velocity form)"
+            "given at acceleration level: no task error to differentiate (give its position or velocity form)"
         )
     return 1 if constraint.kind == "nonholonomic" else 2
 

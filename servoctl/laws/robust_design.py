@@ -64,7 +64,7 @@ class _Term:
                     f"beta would be wrong (leave law.{self.name} out, or the task)"
                 )
             elif row.degree < 1:
-                found.append(f"{field}: task.{row.name}: has no violation (leave law.{self.name} out, or give one)")
+                found.append(f"{field}: task.{row.name}: has no task error (leave law.{self.name} out, or give one)")
         return found
 
 

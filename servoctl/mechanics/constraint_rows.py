@@ -10,6 +10,7 @@ from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.structured import Sparse, entries_of
 from servoctl.errors import PlantError, TaskError, TraceError
+from servoctl.expression import per_second
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive import PassiveGroup
 from servoctl.mechanics.plant import Plant
@@ -124,6 +125,15 @@ def units_of_rows(plant: Plant, groups: Mapping[str, Constraint], rows: Sequence
         of_group, known = [row.name for row in rows if row.group == name], constraint.row_units(plant)
         units |= dict(zip(of_group, known * len(of_group) if len(known) == 1 else known, strict=False))
     return {name: unit for name, unit in units.items() if unit}
+
+
+def accelerations(rows: Sequence[Row], units: Mapping[str, str]) -> dict[str, str]:
+    """Row -> unit of what it prescribes, its violation's derivative of order `degree`; unknown ones are left out."""
+    found = {row.name: units[row.name] for row in rows if row.name in units}
+    for row in rows:
+        for _ in range(row.degree if row.name in found else 0):
+            found[row.name] = per_second(found[row.name])
+    return found
 
 
 def _is_nan(value: Any) -> bool:

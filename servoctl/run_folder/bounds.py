@@ -37,6 +37,9 @@ class Recorded(Protocol):
     def columns(self) -> Mapping[str, Array]: ...
 
     @property
+    def units(self) -> Mapping[str, str]: ...
+
+    @property
     def metadata(self) -> Mapping[str, Any]: ...
 
     def group(self, prefix: str) -> Mapping[str, Array]: ...
@@ -85,16 +88,25 @@ def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
             }
             short = _largest(lack[name][first:end])
             event |= {"lack": short} if short > 0.0 else {}
-            events.append(event | {"text": _in_words(event)})
+            events.append(event | {"text": _in_words(event, trajectory)})
     return events
 
 
-def _in_words(event: dict[str, Any]) -> str:
+def _in_words(event: dict[str, Any], trajectory: Recorded) -> str:
     """What was given up for a bound, and until when."""
+
+    def amount(value: float, *columns: str) -> str:
+        units = {trajectory.units.get(column, "") for column in columns if column in trajectory.columns}
+        return f"{value:.4g} {' or '.join(sorted(units))}".rstrip()
+
     until = "the end" if event["until"] is None else f"{event['until']:.4g} s"
-    amounts = [f"{task} by up to {value:.4g}" for task, value in event["given_up"].items()]
-    cost = f"gives up {', '.join(amounts)} [unit/s^2]" if amounts else "costs the task nothing"
-    short = f"; within their limits the inputs lack {event['lack']:.4g} [unit/s^2]" if "lack" in event else ""
+    amounts = [
+        f"{task} by up to {amount(value, *[f'given_up.{row}' for row in trajectory.tasks[task]])}"
+        for task, value in event["given_up"].items()
+    ]
+    cost = f"gives up {', '.join(amounts)}" if amounts else "costs the task nothing"
+    lack = amount(event["lack"], f"bound_lack.{event['bound']}") if "lack" in event else ""
+    short = f"; within their limits the inputs lack {lack}" if lack else ""
     return f"bound {event['bound']} holds the inputs until {until}: {cost}{short}"
 
 

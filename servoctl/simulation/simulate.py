@@ -15,6 +15,7 @@ from servoctl.engine import stored
 from servoctl.engine.structured import smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.expression import per_second
+from servoctl.mechanics.constraint_rows import accelerations
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
@@ -56,6 +57,8 @@ class Columns:
         units |= {f"passive.{name}": unit for name, unit in passive.items()}
         units |= {f"violation.{name}": unit for name, unit in task.items()}
         units |= {f"violation_rate.{name}": per_second(unit) for name, unit in task.items()}
+        units |= {f"given_up.{name}": unit for name, unit in accelerations(model.task_rows, task).items()}
+        units |= {f"bound_lack.{name}": unit for name, unit in accelerations(model.bound_rows, bounds).items()}
         return units | {f"bound.{name}": bounds[name] for name in self._loop.layout.names["bound"] if name in bounds}
 
     def of(self, chunk: Chunk) -> dict[str, Array]:

@@ -31,7 +31,8 @@ N = Row("roll", "roll", "nonholonomic", True, False, 1)
 S = Row("own", "own", "second_order", False, False, 0)
 V = Row("own", "own", "second_order", True, False, 1)
 UNDAMPED = (
-    "needs the rate of the violation too, or it swings undamped (give violation_rate, or write the row as nonholonomic)"
+    "needs the rate of the task error too, or it swings undamped (give violation_rate, or write the row as "
+    "nonholonomic)"
 )
 
 
