@@ -135,7 +135,6 @@ class MitDrive(LinearDrive):
         self._judge(frame.data)
 
     def _judge(self, reply: bytes) -> None:
-        """Sets condition and fault from a reply."""
         self.fault = ""
         if self._status == "damiao":
             self._judge_damiao(codec.FIRST.read(reply) >> 4)

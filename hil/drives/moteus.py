@@ -365,7 +365,6 @@ class MoteusDrive(TableDrive):
         self._revocation = self._frame(codec.mode_command(mode if mode == codec.BRAKE else codec.STOPPED))
 
     def _judge(self, mode: int, fault: int) -> None:
-        """Sets condition and fault from mode and fault register."""
         self._mode = mode
         if self._ours and mode not in (codec.IN_POSITION, codec.IN_FAULT, codec.TIMED_OUT):  # the last two stay anyway
             self._leave(mode)

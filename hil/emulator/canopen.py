@@ -156,13 +156,11 @@ class CanOpen:
         return 0
 
     def _set_up(self) -> None:
-        """Reads the configuration of all PDOs."""
         self._taken = [Pdo(self.values, self._entries, number, False) for number in range(4)]
         self._sent = [Pdo(self.values, self._entries, number, True) for number in range(4)]
         self._sort()
 
     def _sort(self) -> None:
-        """Sorts the PDOs by what they wait for."""
         self._received = {pdo.identity: pdo for pdo in self._taken if pdo.valid}
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.synchronous]
         self._waiting_for_sync = [pdo for pdo in self._received.values() if pdo.synchronous]
@@ -260,7 +258,6 @@ class CanOpen:
             self._node.disconnected(0)
 
     def _load(self, chosen: Callable[[Key], bool]) -> None:
-        """Sets the chosen objects to their defaults."""
         self.values |= {key: entry.value for key, entry in self._entries.items() if chosen(key)}
         self._masters = {}
         self._set_up()

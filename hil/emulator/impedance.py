@@ -79,7 +79,6 @@ class ImpedanceDrive(EmulatedDrive):
         self._off()
 
     def _set_zero(self) -> None:
-        """Makes the present position zero."""
         position, _ = self.encoder.read(self.world.now)
         self._zero = position if isfinite(position) else self._zero
 

@@ -113,7 +113,6 @@ class Mit(ImpedanceDrive):
             self._boot_registers()
 
     def _boot_registers(self) -> None:
-        """Registers as they are saved in the drive."""
         position, velocity, torque, _, _ = ranges_of(self._options).values()
         watched = self.option("watchdog", self.option("drive_watchdog", False))
         values: dict[int, float] = {
@@ -129,7 +128,6 @@ class Mit(ImpedanceDrive):
             self._written(register)
 
     def _written(self, register: int) -> None:
-        """Uses a new value of a register."""
         assert self._registers is not None
         value = self._registers.values[register]
         if register == damiao.PMAX:

@@ -465,7 +465,6 @@ class EmulatedBus(Bus):
         self._sent, self._patient = self._sent + 1, True
 
     def _has_room(self) -> bool:
-        """Waits for room in the queue of the controller."""
         world, station = self._world, self.station
         end = world.now + PATIENCE if self._patient else world.now
         while station.link is not Link.OFF and len(station.queue) >= QUEUE:
@@ -502,7 +501,6 @@ class EmulatedBus(Bus):
             self._enough.clear()
 
     def _arrive(self, frame: Frame) -> None:
-        """Takes a frame from the wire."""
         take = self._take
         if take is None or self._enough:
             self._inbox.append(frame)

@@ -443,7 +443,6 @@ class TorqueProof:
         return [self._result(i) for i in range(len(self.axes))] if self.over else []
 
     def _end_axis(self, i: int, axis: AxisProof) -> list[Finding]:
-        """Decides about an axis at the end of a round."""
         plan, (response, error) = self._plan, (axis.response, axis.error)
         axis.state = State.UNPROVED
         if not error < abs(response) / 3.0:
@@ -469,7 +468,6 @@ class TorqueProof:
         return []
 
     def _result(self, i: int) -> Finding:
-        """The result for an axis that is not disproved."""
         axis = self.axes[i]
         if axis.state is State.PROVED:
             scale = (

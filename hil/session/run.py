@@ -122,7 +122,6 @@ class HilRun:
             raise
 
     def _connect(self, duration: float | None, signals: StopSignals | None) -> None:
-        """Builds what works with the recorder."""
         setup, environment, stage = self.setup, self.environment, self.stage
         settings, clock = setup.settings, environment.clock
         self.reporter = Reporter(self.monitor, self.recorder, clock)
@@ -354,7 +353,6 @@ class HilRun:
         return RunResult(code, events, self.unconfirmed, trajectory, tuple(self._hand.axes), self._hand.write(folder))
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
-        """What the summary says."""
         ticks, wall, book, test = self._ticks, self._wall_time, self.logbook, self.stages.test
         book.close()
         cpu = self._cpu_time / ticks if ticks and not self.environment.lockstep else None

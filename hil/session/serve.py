@@ -90,7 +90,6 @@ def serve(
 
 
 def _line(setup: RigSetup, bus: str) -> str:
-    """A bus and the drives on it."""
     settings = setup.settings
     keys = settings.buses[bus]
     nodes = [

@@ -161,7 +161,6 @@ def _bound(
 
 
 def _coordinates(entry: BoundConfig, path: FieldPath, plant: Plant, problems: Problems) -> Constraint | None:
-    """Limits of coordinates or of their speeds."""
     kind = "position" if entry.position is not None else "velocity"
     given = getattr(entry, kind)
     if given == "robot":

@@ -333,7 +333,6 @@ def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
 
 
 def _row_count(rows: Array | Constraint, plant: Plant) -> int:
-    """Number of rows of a passive group."""
     if not isinstance(rows, Constraint):
         return rows.size
     q, v, t = (symbols(name, count) for name, count in zip("qvt", (*2 * [len(plant.coordinates)], 1), strict=True))

@@ -237,7 +237,6 @@ def _slopes(loop: Loop, start: State, held: bool) -> Array:
 
 
 def _loops(model: Model, start: State, coordinate: int) -> tuple[str, ...]:
-    """Groups of passive rows that depend on a coordinate."""
     rows = model.matrices(start).passive.A
     used = [row.group for row, A in zip(model.passive_rows, rows, strict=True) if _depends(A, coordinate)]
     return tuple(dict.fromkeys(used))

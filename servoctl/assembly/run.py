@@ -164,7 +164,6 @@ class Run:
         return free_motions(self.system, self.start, self.task_map)
 
     def _motion_warnings(self) -> list[str]:
-        """Free motions that nothing damps."""
         found = self.motions
         if self.problems or found is None or not found.free or found.damped:
             return []

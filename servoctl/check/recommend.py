@@ -148,7 +148,6 @@ def _limit(degree: int, spacing: Spacing) -> float:
 
 
 def _kind(row: Row, input_output: bool) -> str:
-    """The kind of correction that fits a row."""
     return "poles" if input_output else "baumgarte" if row.has_rate else "p_feedback"
 
 

@@ -126,7 +126,6 @@ def _as_simulated(margins: "Sequence[Margins]") -> list[int]:
 
 
 def _shifted_row(shifted: "Shifted", simulated: list[int]) -> list[str]:
-    """One line of the robustness table."""
     slowest, least = shifted.slowest, shifted.least_damped
     pole, _, _, decay = ["-"] * 4 if slowest is None else _row(slowest)[1:]
     damping = "-" if least is None else _row(least)[3]
@@ -153,7 +152,6 @@ def _row(mode: "Mode") -> list[str]:
 
 
 def _margin_rows(margins: "Margins") -> list[list[str]]:
-    """One line of the table of margins per actuator."""
     return [
         [one.actuator, *(f"{x:.4g}" for x in (one.gain, one.gain_down, one.phase, one.delay, one.modulus))]
         for one in margins.actuators

@@ -120,7 +120,6 @@ def _protocols() -> dict[str, dict[str, str]]:
 
 
 def _cpus() -> int:
-    """Number of CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -217,7 +217,6 @@ def say_figures(
 
 
 def _say_times(timing: Mapping[str, Any]) -> None:
-    """Prints the times of the loop and the ages of the samples."""
     from servoctl.check.sections import counted
 
     durations = {name: timing[f"{name}_s"] for name in PARTS}

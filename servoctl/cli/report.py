@@ -98,7 +98,6 @@ def _in_words(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The text of a table cell."""
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

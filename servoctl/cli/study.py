@@ -268,7 +268,6 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[
 
 
 def _say_best_runs(study: "Study", metric: str, best: list[int], beyond: int) -> None:
-    """Prints the best runs with their stability figures."""
     from servoctl.config.tune import RESERVES
 
     columns = [*study.paths, metric]

@@ -235,7 +235,6 @@ T = TypeVar("T")
 
 
 def _outside(sources: Mapping[FieldPath, T], path: FieldPath) -> dict[FieldPath, T]:
-    """The sources of all fields that are not below a path."""
     depth = len(path)
     return {field: source for field, source in sources.items() if field[:depth] != path}
 

@@ -220,7 +220,6 @@ def _find(key: str | None, name: str) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _shapes(header: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """Shapes of the inputs and of the outputs."""
     inputs, outputs = ({name: tuple(shape) for name, shape in header[key].items()} for key in ("inputs", "outputs"))
     return inputs, outputs
 

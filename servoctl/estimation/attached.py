@@ -181,7 +181,6 @@ class AttachedEstimator:
         return Estimate(ahead, d, after, {name: shown[name] for name in self.shown})
 
     def _read(self, memory: Array) -> dict[str, Array]:
-        """The parts of the memory."""
         ends = np.cumsum(list(self.parts.values()))
         return {name: memory[end - size : end] for (name, size), end in zip(self.parts.items(), ends, strict=True)}
 

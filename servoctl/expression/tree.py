@@ -213,7 +213,6 @@ class Expression:
         return stack.pop()
 
     def _signal_values(self, t: Any) -> dict[str, Any]:
-        """Values and rates of the signals that the expression uses."""
         known = dict(self.signals)
         values = {name: known[name](t) for name in self.plain & known.keys()}
         return values | {f"der({name})": known[name].rate(t) for name in self.rates & known.keys()}

@@ -234,7 +234,6 @@ class Bounds:
         return [default if rate is None else float(rate) for rate in rates]
 
     def _margins(self, model: Model) -> list[float]:
-        """The margin of each row of the model's bounds."""
         given = [self.entries[row.group].margin for row in model.bound_rows]
         known = self.known_errors or (0.0,) * len(given)
         return [known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given)]
@@ -258,7 +257,6 @@ class Bounds:
         return found
 
     def _wrong_rate(self, name: str, rate: float) -> list[str]:
-        """What is wrong with the rate of a bound."""
         if not 0.0 < rate < np.inf:
             return [f"bounds.{name}.rate: expected a positive number [1/s], got {rate:g}"]
         period = self.timing.period

@@ -234,7 +234,6 @@ class ConstraintFollowing(Law):
     def _robust_term(
         self, rows: Sequence[Row], gains: Mapping[str, tuple[float, ...]]
     ) -> tuple[RobustTerm | None, tuple[float, ...]]:
-        """The robust or adaptive term and its numbers."""
         if self.robust is None:
             return None, ()
         if gains["funnel_numbers"]:

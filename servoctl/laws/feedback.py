@@ -113,7 +113,6 @@ class AttachedFeedback(AttachedLaw):
 
 
 def _called(law: Feedback, model: Model) -> UserFunction:
-    """The inputs of a law as a function of arrays."""
     n, m, r = model.n, model.m, len(model.task_rows)
     shapes = [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,), (len(parameter_values(law)),)]
 

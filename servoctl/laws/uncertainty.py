@@ -84,7 +84,6 @@ def model_error(
 
 
 def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
-    """The equation of motion of each machine at a state."""
     found = [assemble(state, machine.matrices(state), law.passive_rank_tolerance) for machine in machines]
     if not all(terms.finite and terms.positive for terms in found):
         raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")

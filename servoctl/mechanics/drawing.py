@@ -59,7 +59,6 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
 
 
 def _chosen(t: Array) -> Array:
-    """Indices of the rows that become frames."""
     if not len(t):
         return np.empty(0, dtype=int)
     count = int(np.clip(np.nan_to_num(RATE * (t[-1] - t[0])), LEAST, MOST))

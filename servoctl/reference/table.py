@@ -151,7 +151,6 @@ def _separator(text: str) -> str:
 
 
 def _rows(text: str, separator: str) -> Iterable[tuple[int, list[str]]]:
-    """Rows with the number of the line in which they end."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     for row in reader:
         yield reader.line_num, row
@@ -307,7 +306,6 @@ def _file_curve(
 
 
 def _missing(table: Table, time: str, names: Sequence[str]) -> list[Fault]:
-    """Columns that are asked for and not there."""
     there = list(table.columns)
     faults = [] if time in there else [("time", f"there is no column {time!r} ({remedy(time, there)})")]
     faults += [

@@ -187,7 +187,6 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
 
 
 def _write_alone(figure: "Figure", cell: "SubplotSpec", title: str, text: str) -> None:
-    """A panel that has a sentence in place of lines."""
     axes = figure.add_subplot(cell)
     axes.set_title(title)
     axes.axis("off")

@@ -107,7 +107,6 @@ def run_all(
 
 
 def _backend(run: Run, count: int) -> Backend:
-    """The backend for this number of runs."""
     if batch_library(run.loop, run.start, run.settings, run.engine, count) is not None:
         return "side by side"
     together = replace(run.settings, duration=run.settings.duration * max(count, 1))

@@ -157,7 +157,6 @@ class Cluster:
                 self._client.cancel([future for future in futures if not future.done()])
 
     def _next(self, done: "SimpleQueue[int]") -> int:
-        """Index of the next piece that has finished or failed."""
         since = time.monotonic()
         while True:
             try:

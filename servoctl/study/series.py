@@ -161,7 +161,6 @@ def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()
 
 
 def _random_count(runs: Sequence[Run], ticks: int) -> int:
-    """Number of random numbers in the tables of these runs."""
     realism = runs[0].system.realism
     return 0 if realism is None else len({run.settings.seed for run in runs}) * ticks * realism.width
 

@@ -90,7 +90,6 @@ def _edges(vary: Vary) -> Array:
 
 
 def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
-    """Draws a metric over one path."""
     x, values = study.numbers(path), np.where(study.done, study.numbers(metric), np.nan)
     joined = len(study.paths) == 1 and study.sample == "grid"
     axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
@@ -115,7 +114,6 @@ def _label(study: Study, name: str) -> str:
 
 
 def _mark_best(axes: "Axes", study: Study, metric: str, x: Array, y: Array) -> None:
-    """Marks the run with the best value of the metric."""
     for best in study.ranking(metric)[:1]:
         axes.plot(x[best], y[best], "*", color=PALETTE[4], markersize=13)
         axes.set_title("star: best run", loc="right", fontsize=8, fontweight="normal", color=QUIET)

@@ -122,7 +122,6 @@ class Wrench:
 
 
 def _moved(parent: LocalMotion, step: JointStep) -> LocalMotion:
-    """Motion of the body that a joint moves."""
     spin, turn = step.down(parent.spin), step.down(parent.turn)
     acceleration = step.down(parent.acceleration + parent.field(step.r))
     along = Triple(0.0, 0.0, step.rate)
@@ -144,7 +143,6 @@ def body_wrench(body: Moments, motion: LocalMotion) -> Wrench:
 
 
 def _shares(wrench: Wrench, step: JointStep, p: Sequence[Any]) -> list[Any]:
-    """Parts of a wrench in the joint's columns."""
     if step.joint.kind == "free":
         force = step.R(wrench.force)
         return [force.x, force.y, force.z, *(column.dot(wrench.moment) for column in spin_columns(p))]
@@ -183,7 +181,6 @@ def _joint_column(
 def _free_base(
     M: list[list[Any]], columns: Sequence[int], composite: Moments, step: JointStep, q: Sequence[Any]
 ) -> None:
-    """Fills the block of a free base."""
     place, p = columns[:3], [q[column] for column in columns[3:]]
     spins, inertia = spin_columns(p), composite.inertia
     stretch = times(8.0 / 3.0, plus(plus(composite.xx, composite.yy), composite.zz))

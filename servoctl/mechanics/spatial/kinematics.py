@@ -228,7 +228,6 @@ def _own_columns(tree: RobotTree, motions: Mapping[int, BodyMotion], i: int) -> 
 
 
 def _moved(parent: BodyMotion, step: JointStep, index: int) -> BodyMotion:
-    """Motion of the body that a joint moves."""
     axes = parent.R @ step.R
     axis = axes.T.z
     R = Matrix(*(row.turned_back(step.sine, step.cosine) for row in (axes.x, axes.y, axes.z)))

@@ -135,7 +135,6 @@ class Equalities:
 
     @property
     def _driven(self) -> set[int]:
-        """Joints with a motor."""
         model, on_joint = self._model, self._mujoco.mjtTrn.mjTRN_JOINT
         return {int(model.actuator_trnid[k, 0]) for k in range(model.nu) if model.actuator_trntype[k] == on_joint}
 
@@ -313,7 +312,6 @@ class _ModelReader:
         return (float(least), float(most)) if least < most else None
 
     def _motors(self, joint: int) -> list[tuple[int, float]]:
-        """Index and gear of each motor on a joint."""
         model, on_joint = self._model, self._mujoco.mjtTrn.mjTRN_JOINT
         return [
             (i, float(model.actuator_gear[i, 0]))

@@ -251,7 +251,6 @@ class TreeBuilder:
         )  # fmt: skip
 
     def _base(self, where: str, prefix: str, at: Placement, base: Base) -> int:
-        """The body that carries the root."""
         if base not in get_args(Base):
             self.problems.append(f"{where}: base: expected fixed or free, got {base!r}")
         if base != "free":
@@ -267,7 +266,6 @@ class TreeBuilder:
         return len(self._joints) - 1
 
     def _follow(self, joints: Sequence[JointDescription], indices: Mapping[str, int]) -> None:
-        """Joins each mimic joint to the joint at the end of its chain."""
         known = {joint.name: joint for joint in joints}
         for name, i in indices.items():
             multiplier, offset, at, passed = 1.0, 0.0, known[name], {name}
