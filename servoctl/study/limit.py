@@ -8,16 +8,21 @@ refined along the limit. Only varied paths on which the gains, the period or the
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
+from servoctl.assembly.build import build_law
+from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
-from servoctl.assembly.make import make_run, settings_of
+from servoctl.assembly.make import settings_of
+from servoctl.assembly.realism import realistic
 from servoctl.assembly.run import Run
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ServoctlError
+from servoctl.laws.corrections import for_passive, resolve
 from servoctl.simulation.system import System
 from servoctl.study.points import Vary
 from servoctl.types import Array
@@ -144,4 +149,13 @@ def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
 
 
 def _system(run: Run, loaded: LoadedConfig) -> System:
-    return make_run(loaded, run.engine, strict=False, like=run).system
+    """The run's system with the corrections and the realism of another config, without a loop and without checks."""
+    system, problems = run.system, Problems(loaded)
+    law = build_law(loaded, system.model.plant, problems)
+    passive = for_passive(build_correction(loaded.config.plant.passive.correction))
+    problems.check()
+    damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
+    stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
+    retuned = replace(system, law=None if law is None else law.attach(system.model), passive=stabilisation)
+    values, settings = loaded.config.realism, settings_of(loaded.config.run)
+    return realistic(retuned, values, settings, loaded.folder, run.start, problems)
