@@ -222,7 +222,8 @@ def identify(
         )  # fmt: skip
     except np.linalg.LinAlgError as error:
         raise ServoctlError(f"{paths[0]}: the fit failed: {error}") from error
-    if columns is not None and all(one.kind != "delay" for one in findings):
+    # where only some parameters are free, a delay may stand for the others
+    if columns is not None and parameters is None and all(one.kind != "delay" for one in findings):
         findings += delay_findings(found, logs, list(plant.actuators))
     shown = set(found.unknowns.names)
     missing = tuple(name for name in unknowns.names if name not in shown)
