@@ -27,7 +27,7 @@ PER_PERIOD = 10  # rows that are evaluated, per period of that bandwidth
 BLOCKS = 4  # parts of a log that are looked at; the last is not used for the fit
 SHORTEST = 40  # rows of a block
 ERROR = 0.02  # s: error of a row that counts as much as one value that is wrong by half
-SMALL = 0.01  # forces below this share of the largest count as that large
+SMALL = 0.03  # forces below this share of the largest count as that large
 
 
 class Evidence:

@@ -24,7 +24,7 @@ from servoctl.types import Array
 
 MOST = 4  # findings that are searched, one after the other
 FITS = 0.06  # a log that leaves less than this share has a delay or a common factor at most
-GAIN = 0.02  # share that a finding explains at least
+GAIN = 0.03  # share that a finding explains at least
 RATIO = 0.75  # largest share that a finding leaves, relative to that without it
 ALIKE = 0.004  # hypotheses whose shares differ by less are not told apart
 POOR = 0.1  # axes are tried where nothing else leaves less than this share

@@ -314,7 +314,7 @@ def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(ar
     assert written["unidentifiable"] == []
     assert set(written["parameters"]) >= {"m1", "I1", "friction.coulomb.u1"}
     assert {path.name for path in folder.iterdir()} == {
-        "identified.yaml", "machine.yaml", "identification.json", "torque.png", "parameters.png",
+        "identified.yaml", "machine.yaml", "identification.json", "torque.png", "parameters.png", "report.html",
     }  # fmt: skip
     # the machine as it was: the law's new numbers must not move it
     values = {"m1": 2.6, "m2": 1.2, "I1": 0.39, "I2": 0.12}
