@@ -62,6 +62,9 @@ def identify(
         return
     _say(result)
     say(f"\nwritten to {quote(str(folder))}: {', '.join(files)}")
+    if result.findings:
+        say("next: mend `log` of the config as the findings say, and identify again")
+        return
     over = [f"--set-file {quote(str(folder / name))}" for name in (IDENTIFIED, MACHINE) if name in files]
     say(f"next: servoctl run {quote(config or str(runs[0] / CONFIG))} {' '.join(over)}")
 

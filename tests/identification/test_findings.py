@@ -101,6 +101,7 @@ def test_a_clean_log_has_no_finding_and_a_planted_sign_is_named_first(
     done("identify", str(written(tmp_path / "log.csv", table)), "--config", config, "--out", str(out))
     said = capsys.readouterr().out
     assert said.startswith("finding: torque_sign of u2: the torque has the other sign than in the plant (multiply log.")
+    assert said.rstrip().endswith("next: mend `log` of the config as the findings say, and identify again")
     page = (out / "report.html").read_text()
     assert page.index("torque_sign of u2") < page.index("do not use them until") < page.index("friction.coulomb.u2")
     assert page.count("data:image/png;base64,") == 2
