@@ -150,6 +150,7 @@ def test_a_recorder_that_dies_stops_no_run_and_is_reported(tmp_path: Path) -> No
         emulator.engaged()
         assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
         os.kill(run.recorder._process.pid, signal.SIGKILL)
+        run.recorder._process.wait()  # virtual time does not wait for a process to die
 
     place = dataclasses.replace(environment_of(prepared, emulator), engaged=engaged)
     run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
