@@ -9,7 +9,7 @@ from typing import Any
 from servoctl.errors import ExpressionError
 from servoctl.expression.parser import parse
 from servoctl.expression.suggest import remedy
-from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, Apply, Expression, Index, Name, Number, Rate
+from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, Expression, Name, Number
 
 _UNIT_AFTER_NUMBER = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s+([A-Za-z]\w*)\s*")  # `5 s`
 
@@ -28,43 +28,42 @@ def check_names(
         parameters: Parameter name -> None for a number, its length for a tuple.
         signals: Names of further functions of time; those of the expression itself are known.
     """
-    names = dict.fromkeys([*signals, *dict(expression.signals)])
-    return list(_name_problems(expression, list(coordinates), parameters, list(names)))
+    names = list(dict.fromkeys([*signals, *dict(expression.signals)]))
+    return list(_name_problems(expression, list(coordinates), parameters, names))
 
 
 def _name_problems(
     expression: Expression, coordinates: list[str], parameters: Mapping[str, int | None], signals: list[str]
 ) -> Iterator[str]:
     words = [*coordinates, *parameters, *signals, "t", *ARITY, *CONSTANTS]
-    for name in dict.fromkeys(word for word in words if word in (*coordinates, *parameters)):
+    lengths = {name: length for name, length in parameters.items() if length is not None}
+    numbers = (
+        dict.fromkeys(parameters.keys() - lengths, "one number")
+        | dict.fromkeys(signals, "a column of a reference")
+        | dict.fromkeys(coordinates, "a coordinate")
+    )
+    for name in dict.fromkeys([*coordinates, *parameters]):
         if name in RESERVED:
             yield f"{name!r} is the name of a coordinate or parameter, but a word of every equation (rename it)"
         elif words.count(name) > 1:
             yield f"{name!r} is the name of a coordinate and of a parameter (rename one of them)"
-    for name in sorted(expression.rates):
-        if name not in (*coordinates, *signals):
-            known = "a parameter" if name in parameters else "not a coordinate"
-            yield f"der({name}): {name!r} is {known} ({remedy(name, [*coordinates, *signals])})"
-    for name in sorted(expression.plain - {*coordinates, *signals}):
-        if name not in parameters:
-            yield f"unknown word {name!r} ({remedy(name, words)})"
-        elif (length := parameters[name]) is not None:
-            yield f"{name!r} has {length} values (choose one: {_choice(name, length)})"
+    for name in sorted(expression.rates - {*coordinates, *signals}):
+        kind = "a parameter" if name in parameters else "not a coordinate"
+        yield f"der({name}): {name!r} is {kind} ({remedy(name, [*coordinates, *signals])})"
+    for name in sorted(expression.plain - numbers.keys()):
+        yield _choice(name, lengths[name]) if name in lengths else f"unknown word {name!r} ({remedy(name, words)})"
     for name, index in sorted(expression.indexed):
-        if name in coordinates:
-            yield f"{name}[{index}]: {name!r} is a coordinate and has no index (write {name})"
-        elif name in signals:
-            yield f"{name}[{index}]: {name!r} is a column of a reference and has no index (write {name})"
-        elif name not in parameters:
+        if name in numbers:
+            yield f"{name}[{index}]: {name!r} is {numbers[name]} and has no index (write {name})"
+        elif name not in lengths:
             yield f"{name}[{index}]: unknown word {name!r} ({remedy(name, parameters)})"
-        elif (length := parameters[name]) is None:
-            yield f"{name}[{index}]: {name!r} is one number and has no index (write {name})"
-        elif index >= length:
-            yield f"{name}[{index}]: {name!r} has {length} values (choose one: {_choice(name, length)})"
+        elif index >= lengths[name]:
+            yield f"{name}[{index}]: {_choice(name, lengths[name])}"
 
 
 def _choice(name: str, length: int) -> str:
-    return " to ".join(dict.fromkeys((f"{name}[0]", f"{name}[{length - 1}]"))) if length else "there is none"
+    ends = " to ".join(dict.fromkeys((f"{name}[0]", f"{name}[{length - 1}]"))) if length else "there is none"
+    return f"{name!r} has {length} values (choose one: {ends})"
 
 
 def constant(value: Any) -> float:
@@ -84,8 +83,7 @@ def constant(value: Any) -> float:
                 f"{unit[2]!r} is no unit word (write {unit[1]} alone, in the unit of the key)", unit.start(2)
             )
         expression = parse(value)
-        words = sorted(expression.names | ({"t"} if expression.uses_time else set()))
-        if words:
+        if words := sorted(expression.names | ({"t"} if expression.uses_time else set())):
             raise ExpressionError(
                 f"a number is expected, {words[0]!r} is none ({remedy(words[0], CONSTANTS)})", value.find(words[0])
             )
@@ -116,24 +114,14 @@ def unit_of(expression: Expression, coordinates: Mapping[str, str]) -> str:
         expression: The equation.
         coordinates: Name of each coordinate -> its unit.
     """
-    stack: list[str] = []
-    for step in expression.steps:
-        match step:
-            case Number():
-                stack.append(_PURE)
-            case Name("t"):
-                stack.append(_PURE)
-            case Name(name):
-                stack.append(coordinates.get(name, _UNKNOWN))
-            case Rate(name):
-                stack.append(per_second(coordinates.get(name, _UNKNOWN)))
-            case Index():
-                stack.append(_UNKNOWN)
-            case Apply(word, count):
-                parts = stack[-count:]
-                del stack[-count:]
-                stack.append(_applied(word, parts))
-    unit = stack.pop()
+
+    def leaf(step: Number | Name) -> str:
+        if isinstance(step, Number) or step == Name("t"):
+            return _PURE
+        unit = coordinates.get(step.name, _UNKNOWN) if step.element is None else _UNKNOWN
+        return per_second(unit) if step.rate else unit
+
+    unit = expression.fold(leaf, _applied)
     return _UNKNOWN if unit == _PURE else unit
 
 
@@ -169,24 +157,23 @@ def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: s
         coordinates: Name of each coordinate -> its unit.
         unit: Unit of the whole; empty: not known.
     """
-    stack: list[tuple[str, str]] = []  # unit, and the unit word that it comes from
-    for step in expression.steps:
-        match step:
-            case Number(_, word):
-                stack.append((_WORDS.get(word, _PURE), word if word in _WORDS else ""))
-            case Name(name) | Rate(name):
-                stack.append((coordinates.get(name, _UNKNOWN), ""))
-            case Index():
-                stack.append((_UNKNOWN, ""))
-            case Apply(word, count):
-                parts = stack[-count:]
-                del stack[-count:]
-                if word in _KEEPING and (found := _foreign(parts)):
-                    return found
-                unit_here = _applied(word, [of for of, _ in parts])
-                said = next((said for _, said in parts if said), "") if word in (*_KEEPING, "*", "/") else ""
-                stack.append((unit_here, "" if unit_here == _PURE else said))
-    return _foreign([*stack, (unit.partition("/s")[0], "")])
+    pairs: list[tuple[str, str]] = []
+
+    def leaf(step: Number | Name) -> tuple[str, str]:
+        """The unit, and the unit word that it comes from."""
+        if isinstance(step, Number):
+            return _WORDS.get(step.word, _PURE), step.word if step.word in _WORDS else ""
+        return coordinates.get(step.name, _UNKNOWN) if step.element is None else _UNKNOWN, ""
+
+    def apply(operation: str, operands: list[tuple[str, str]]) -> tuple[str, str]:
+        if operation in _KEEPING and (pair := _foreign(operands)):
+            pairs.append(pair)
+        result = _applied(operation, [unit for unit, _ in operands])
+        words = [word for _, word in operands if word and result != _PURE and operation in (*_KEEPING, "*", "/")]
+        return result, words[0] if words else ""
+
+    whole = expression.fold(leaf, apply)
+    return pairs[0] if pairs else _foreign([whole, (unit.partition("/s")[0], "")])
 
 
 def _foreign(terms: list[tuple[str, str]]) -> tuple[str, str] | None:

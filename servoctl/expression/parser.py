@@ -15,27 +15,13 @@ Grammar, loosest first; `**` binds from right to left and tighter than the sign 
 
 import re
 from functools import lru_cache
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from servoctl.errors import ExpressionError
 from servoctl.expression.suggest import suggestion
-from servoctl.expression.tree import (
-    ARITY,
-    CONSTANTS,
-    NEGATIVE,
-    NUMPY_FUNCTIONS,
-    RESERVED,
-    UNITS,
-    Apply,
-    Expression,
-    Index,
-    Name,
-    Number,
-    Rate,
-    Step,
-)
+from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, UNITS, Apply, Expression, Name, Number, Step
 
 MAX_LENGTH = 10_000  # [characters] longest text
 MAX_DEPTH = 80  # deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level
@@ -44,8 +30,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
       (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     | (?P<word>[^\W\d]\w*)
-    | (?P<wrong>//|[=!<>:]=)
-    | (?P<symbol>\*\*|[-+*/()\[\],])
+    | (?P<symbol>//|[=!<>:]=|\*\*|[-+*/()\[\],])
     | (?P<end>\Z)
     | (?P<other>.)
     )""",
@@ -56,20 +41,19 @@ _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
 _SIGN_BINDING = 3
 
 _HINTS = {
+    **dict.fromkeys(("=", "=="), "(an equation is written as its left-hand side minus its right-hand side)"),
+    **dict.fromkeys(("<", ">", "<=", ">=", "!="), "(an equation has no comparison)"),
+    ".": "(there are no attributes, and a number has one decimal point)",
+    "[": "(an index follows the name of a tuple parameter: m[0])",
+    ",": "(it separates the values of a function: atan2(y, x))",
+}
+_HINTS = {symbol: f"{symbol!r} does not belong here {hint}" for symbol, hint in _HINTS.items()} | {
+    **{quote: f"quotation mark {quote} does not belong here (an equation has no text)" for quote in "'\"`"},
     "^": "'^' is not an operator (use ** for powers)",
-    "=": "'=' does not belong here (an equation is written as its left-hand side minus its right-hand side)",
-    ".": "'.' does not belong here (there are no attributes, and a number has one decimal point)",
     "%": "'%' is not an operator (there is no remainder)",
     "//": "'//' is not an operator (use / to divide)",
-    "[": "'[' does not belong here (an index follows the name of a tuple parameter: m[0])",
-    ",": "',' does not belong here (it separates the values of a function: atan2(y, x))",
     ")": "')' closes nothing",
 }
-_HINTS["=="] = _HINTS["="].replace("=", "==", 1)
-_HINTS.update(
-    {word: f"{word!r} does not belong here (an equation has no comparison)" for word in ("<", ">", "<=", ">=", "!=")}
-)
-_HINTS.update({quote: f"quotation mark {quote} does not belong here (an equation has no text)" for quote in "'\"`"})
 
 
 class _Token(NamedTuple):
@@ -84,74 +68,68 @@ def _is_name(word: str) -> bool:
 
 
 class _Parser:
-    """Parses one text. `steps` grows in postfix order; `known` is a stack: value of a constant part, else None."""
+    """Parses one text. `steps` grows in postfix order; `constants` is a stack: value of a constant part, else None."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+        kinds = ((match, match.lastgroup or "other") for match in _TOKEN.finditer(text))
+        self.tokens = [_Token(kind, match[kind], match.start(kind), match.end(kind)) for match, kind in kinds]
         self.steps: list[Step] = []
-        self.known: list[float | None] = []
+        self.constants: list[float | None] = []
         self.depth = 0
-        self.last = _Token("start", "", 0, 0)
-        self.token = self.scan(0)
-
-    def scan(self, start: int) -> _Token:
-        match = cast(re.Match[str], _TOKEN.match(self.text, start))  # the last alternative takes any character
-        kind = match.lastgroup or "other"
-        return _Token(kind, match[kind], match.start(kind), match.end(kind))
+        self.last, self.token = _Token("start", "", 0, 0), self.tokens.pop(0)
 
     def advance(self) -> _Token:
-        self.last, self.token = self.token, self.scan(self.token.end)
+        self.last, self.token = self.token, self.tokens.pop(0) if self.tokens else self.token
         return self.last
 
-    def fail(self, message: str, token: _Token) -> NoReturn:
-        raise ExpressionError(message, token.start)
+    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
+        raise ExpressionError(message, (token or self.token).start)
 
     def unexpected(self) -> NoReturn:
         """Raises the error for a token that cannot follow the one before it."""
-        token, before = self.token, self.last.text
-        if token.kind == "end":
-            end = f"the equation ends after {before!r} (a value is expected)"
-            self.fail(end if before else "empty (an equation is expected)", token)
-        if token.text in _HINTS:
-            self.fail(_HINTS[token.text], token)
-        if token.kind in {"number", "word"} or token.text == "(":
-            product = f"{before}*{token.text}"
-            self.fail(f"no operator between {before!r} and {token.text!r} (to multiply, write {product})", token)
-        if token.text in _BINDING:
-            self.fail(f"{token.text!r} has no value before it", token)
-        self.fail(f"{token.text!r} does not belong in an equation", token)
+        kind, text, before = self.token.kind, self.token.text, self.last.text
+        if kind == "end":
+            ends = f"the equation ends after {before!r} (a value is expected)"
+            self.fail(ends if before else "empty (an equation is expected)")
+        if text in _HINTS:
+            self.fail(_HINTS[text])
+        if kind in {"number", "word"} or text == "(":
+            self.fail(f"no operator between {before!r} and {text!r} (to multiply, write {before}*{text})")
+        if text in _BINDING:
+            self.fail(f"{text!r} has no value before it")
+        self.fail(f"{text!r} does not belong in an equation")
 
-    def expect(self, symbol: str, after: str) -> None:
+    def expect(self, symbol: str) -> None:
         if self.token.kind == "end":
-            self.fail(f"{symbol!r} is missing after {after!r} (a parenthesis or an index is not closed)", self.token)
+            self.fail(f"{symbol!r} is missing after {self.last.text!r} (a parenthesis or an index is not closed)")
         if self.token.text != symbol:
             self.unexpected()
         self.advance()
 
     def push(self, step: Step, value: float | None = None) -> None:
         self.steps.append(step)
-        self.known.append(value)
+        self.constants.append(value)
 
-    def apply(self, word: str, count: int, start: int) -> None:
+    def apply(self, word: str, operands: int, start: int) -> None:
         """Adds an operator or function; refuses a constant part that is not finite."""
-        constants = [value for value in self.known[-count:] if value is not None]
-        del self.known[-count:]
-        self.push(Apply(word, count))
-        if len(constants) < count:
+        numbers = [Number(value) for value in self.constants[-operands:] if value is not None]
+        del self.constants[-operands:]
+        self.push(Apply(word, operands))
+        if len(numbers) < operands:
             return
-        numbers = tuple(Number(value) for value in constants)
         with np.errstate(all="ignore"):
-            value = float(Expression("", (*numbers, Apply(word, count))).evaluate({}, NUMPY_FUNCTIONS))
+            value = float(Expression("", (*numbers, Apply(word, operands))).evaluate({}))
         if not np.isfinite(value):
             part = self.text[start : self.last.end]
             raise ExpressionError(f"'{part}' is not a finite number (check divisors, roots, logarithms, powers)", start)
-        self.known[-1] = value
+        self.constants[-1] = value
 
-    def operation(self, minimum: int) -> None:
+    def operation(self, minimum: int = 1) -> None:
         """Reads an operand and all operators that bind at least as tightly as `minimum`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.fail(f"nested deeper than {MAX_DEPTH} levels (split the equation)", self.token)
+            self.fail(f"nested deeper than {MAX_DEPTH} levels (split the equation)")
         start = self.token.start
         self.operand()
         while (binding := _BINDING.get(self.token.text, 0)) >= minimum:
@@ -161,22 +139,22 @@ class _Parser:
         self.depth -= 1
 
     def operand(self) -> None:
-        token = self.token
-        if token.kind == "number":
+        kind, text, start, _ = self.token
+        if kind == "number":
             self.number()
-        elif token.kind == "word":
+        elif kind == "word":
             self.word()
-        elif token.text in {"+", "-"}:
+        elif text in {"+", "-"}:
             self.advance()
             self.operation(_SIGN_BINDING)
-            if token.text == "-":
-                self.apply(NEGATIVE, 1, token.start)
-        elif token.text == "(":
+            if text == "-":
+                self.apply(NEGATIVE, 1, start)
+        elif text == "(":
             self.advance()
-            self.operation(1)
-            self.expect(")", self.last.text)
-        elif token.text == ")":
-            self.fail("')' follows nothing (a value is expected before it)", token)
+            self.operation()
+            self.expect(")")
+        elif text == ")":
+            self.fail("')' follows nothing (a value is expected before it)")
         else:
             self.unexpected()
 
@@ -191,32 +169,27 @@ class _Parser:
 
     def word(self) -> None:
         token = self.advance()
-        word, called = token.text, self.token.text == "("
+        word, after = token.text, self.token.text
         if word == "der":
             self.rate(token)
         elif word in ARITY:
             self.function(token)
-        elif called and word not in RESERVED and word.isidentifier():
+        elif after == "(" and word not in RESERVED and word.isidentifier():
             hint = suggestion(word, ARITY) or f"known: {', '.join(ARITY)}; to multiply, write {word}*(...)"
             self.fail(f"unknown function {word!r} ({hint})", token)
         elif not _is_name(word):
             self.fail(f"{word!r} is not a name (letters, digits and _, as in theta_1; powers are written **)", token)
-        elif self.token.text == "[" and word not in RESERVED:
-            self.push(Index(word, self.index(token)))
+        elif after == "[" and word not in RESERVED:
+            self.advance()
+            if not re.fullmatch("[0-9]{1,6}", self.token.text):
+                hint = f"a whole number, counted from 0: {word}[0]"
+                self.fail(f"{self.token.text!r} is no index of {word!r} ({hint})")
+            self.push(Name(word, element=int(self.advance().text)))
+            self.expect("]")
         elif word in CONSTANTS:
             self.push(Number(CONSTANTS[word], word if word in UNITS else ""), CONSTANTS[word])
         else:
             self.push(Name(word))
-
-    def index(self, name: _Token) -> int:
-        self.advance()
-        token = self.token
-        if not re.fullmatch("[0-9]{1,6}", token.text):
-            hint = f"a whole number, counted from 0: {name.text}[0]"
-            self.fail(f"{token.text!r} is no index of {name.text!r} ({hint})", token)
-        self.advance()
-        self.expect("]", token.text)
-        return int(token.text)
 
     def rate(self, token: _Token) -> None:
         if self.token.text != "(":
@@ -229,22 +202,20 @@ class _Parser:
         is_name = name.kind == "word" and name.text not in RESERVED and _is_name(name.text)
         if not is_name or self.token.text not in {")", ""}:
             self.fail("'der' takes the name of one coordinate (write der(x) for the rate of x)", token)
-        self.expect(")", name.text)
-        self.push(Rate(name.text))
+        self.expect(")")
+        self.push(Name(name.text, rate=True))
 
     def function(self, token: _Token) -> None:
         word, count = token.text, 0
         if self.token.text != "(":
             self.fail(f"{word!r} is a function (write {word}(...))", token)
         self.advance()
-        if self.token.text != ")":
-            self.operation(1)
-            count = 1
-            while self.token.text == ",":
+        while self.token.text == "," if count else self.token.text != ")":
+            if count:
                 self.advance()
-                self.operation(1)
-                count += 1
-        self.expect(")", self.last.text)
+            self.operation()
+            count += 1
+        self.expect(")")
         if count != ARITY[word]:
             values = "1 value" if ARITY[word] == 1 else f"{ARITY[word]} values"
             self.fail(f"{word!r} takes {values}, got {count}", token)
@@ -264,7 +235,7 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"{len(text)} characters (an equation has at most {MAX_LENGTH})", MAX_LENGTH)
     parser = _Parser(text)
-    parser.operation(1)
+    parser.operation()
     if parser.token.kind != "end":
         parser.unexpected()
     return Expression(text, tuple(parser.steps))

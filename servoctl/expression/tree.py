@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 UNITS: Mapping[str, float] = MappingProxyType(
     {"deg": math.pi / 180, "rad": 1.0, "ms": 1e-3, "us": 1e-6, "rpm": 2 * math.pi / 60, "mm": 1e-3}
@@ -17,25 +19,11 @@ UNITS: Mapping[str, float] = MappingProxyType(
 
 CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, **UNITS})  # every word that stands for a number
 
+_WORDS = "sin cos tan asin acos atan atan2 sinh cosh tanh exp log sqrt abs min max"
+_OF_NUMPY = {"min": "minimum", "max": "maximum"} | {f"a{word}": f"arc{word}" for word in ("sin", "cos", "tan", "tan2")}
+
 NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "sin": np.sin,
-        "cos": np.cos,
-        "tan": np.tan,
-        "asin": np.arcsin,
-        "acos": np.arccos,
-        "atan": np.arctan,
-        "atan2": np.arctan2,
-        "sinh": np.sinh,
-        "cosh": np.cosh,
-        "tanh": np.tanh,
-        "exp": np.exp,
-        "log": np.log,
-        "sqrt": np.sqrt,
-        "abs": np.abs,
-        "min": np.minimum,
-        "max": np.maximum,
-    }
+    {word: getattr(np, _OF_NUMPY.get(word, word)) for word in _WORDS.split()}
 )
 """Function word -> NumPy function, for numbers and arrays of numbers."""
 
@@ -50,45 +38,29 @@ RESERVED = frozenset({"t", "der", *CONSTANTS, *ARITY})
 """Words that cannot be names of coordinates, actuators or parameters."""
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """A literal, `pi` or a unit word."""
 
     value: float
     word: str = ""  # the unit word; empty for other numbers
 
 
-@dataclass(frozen=True)
-class Name:
-    """A coordinate, a parameter or `t`."""
+class Name(NamedTuple):
+    """A coordinate, a parameter or `t`; the rate of a coordinate; one value of a tuple parameter."""
 
     name: str
+    rate: bool = False  # whether it is `der(name)`
+    element: int | None = None  # of `name[element]`
 
 
-@dataclass(frozen=True)
-class Rate:
-    """`der(name)`: the time derivative of one coordinate."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Index:
-    """`name[index]`: one value of a tuple parameter."""
-
-    name: str
-    index: int
-
-
-@dataclass(frozen=True)
-class Apply:
-    """An operator or a function of the last `count` values."""
+class Apply(NamedTuple):
+    """An operator or a function of the last `operands` values."""
 
     word: str
-    count: int
+    operands: int
 
 
-Step = Number | Name | Rate | Index | Apply
+Step = Number | Name | Apply
 
 
 def _as_numpy(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -104,16 +76,14 @@ def _as_numpy(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 
 NEGATIVE = "negative"
-OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "+": operator.add,
-        "-": operator.sub,
-        "*": operator.mul,
-        "/": _as_numpy(operator.truediv),
-        "**": _as_numpy(operator.pow),
-        NEGATIVE: operator.neg,
-    }
-)
+OPERATORS: Mapping[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _as_numpy(operator.truediv),
+    "**": _as_numpy(operator.pow),
+    NEGATIVE: operator.neg,
+}
 
 
 class TimeFunction(Protocol):
@@ -145,24 +115,28 @@ class Expression:
         return replace(self, signals=used) if used else self
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name used, with or without `der` or an index; not `t`, `pi`, units and functions."""
+        return self.plain | self.rates | {name for name, _ in self.indexed}
+
+    @cached_property
     def plain(self) -> frozenset[str]:
         """Names used without `der` and without an index."""
-        return frozenset(step.name for step in self.steps if isinstance(step, Name)) - {"t"}
+        return frozenset(name for name, rate, element in self._leaves if not rate and element is None) - {"t"}
 
     @cached_property
     def rates(self) -> frozenset[str]:
         """Names of which `der` is used."""
-        return frozenset(step.name for step in self.steps if isinstance(step, Rate))
+        return frozenset(name for name, rate, _ in self._leaves if rate)
 
     @cached_property
     def indexed(self) -> frozenset[tuple[str, int]]:
         """(name, index) of each tuple parameter used."""
-        return frozenset((step.name, step.index) for step in self.steps if isinstance(step, Index))
+        return frozenset((name, element) for name, _, element in self._leaves if element is not None)
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Every name used, with or without `der` or an index; not `t`, `pi`, units and functions."""
-        return self.plain | self.rates | {name for name, _ in self.indexed}
+    @property
+    def _leaves(self) -> list[Name]:
+        return [step for step in self.steps if isinstance(step, Name)]
 
     @cached_property
     def velocities(self) -> frozenset[str]:
@@ -180,6 +154,18 @@ class Expression:
         words = (step.word for step in self.steps if isinstance(step, Apply))
         return tuple(dict.fromkeys(word for word in words if word in KINKED))
 
+    def fold(self, leaf: Callable[[Number | Name], T], apply: Callable[[str, list[T]], T]) -> T:
+        """The value of the whole, from `leaf` of numbers and names and `apply` of a word and its operands' values."""
+        stack: list[T] = []
+        for step in self.steps:
+            if isinstance(step, Apply):
+                operands = stack[-step.operands :]
+                del stack[-step.operands :]
+                stack.append(apply(step.word, operands))
+            else:
+                stack.append(leaf(step))
+        return stack.pop()
+
     def evaluate(self, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] = NUMPY_FUNCTIONS) -> Any:
         """Value of the expression.
 
@@ -194,23 +180,17 @@ class Expression:
         """
         if self.signals:
             values = {**self._signal_values(values["t"]), **values}
-        stack: list[Any] = []
-        for step in self.steps:
-            match step:
-                case Number(value):
-                    stack.append(value)
-                case Name(name):
-                    stack.append(values[name])
-                case Rate(name):
-                    stack.append(values[f"der({name})"])
-                case Index(name, index):
-                    stack.append(values[name][index])
-                case Apply(word, count):
-                    arguments = stack[-count:]
-                    del stack[-count:]
-                    function = OPERATORS[word] if word in OPERATORS else functions[word]
-                    stack.append(function(*arguments))
-        return stack.pop()
+
+        def leaf(step: Number | Name) -> Any:
+            if isinstance(step, Number):
+                return step.value
+            value = values[f"der({step.name})" if step.rate else step.name]
+            return value if step.element is None else value[step.element]
+
+        def apply(word: str, operands: list[Any]) -> Any:
+            return (OPERATORS[word] if word in OPERATORS else functions[word])(*operands)
+
+        return self.fold(leaf, apply)
 
     def _signal_values(self, t: Any) -> dict[str, Any]:
         known = dict(self.signals)
