@@ -19,8 +19,8 @@ from hil.safety import Event, EventKind, Monitor
 from hil.safety.proof import TorqueProof
 from servoctl.errors import RunFolderError, in_one_line
 from servoctl.estimation.outliers import Burst, OutlierBursts
-from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
+from servoctl.report.drawing import drawing
 from servoctl.run_folder import write_drawing
 from servoctl.run_folder.missed import MOST, OUT_OF_REACH
 from servoctl.run_folder.trajectory import Trajectory

@@ -31,8 +31,8 @@ from hil.session.run import HilRun, RunResult
 from hil.view.view import LivePage
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
-from servoctl.mechanics.shapes.picture import placed_shapes
-from servoctl.mechanics.spatial.picture import task_frames
+from servoctl.report.bound_shapes import placed_shapes
+from servoctl.report.surfaces import task_frames
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 from servoctl.version import VERSION

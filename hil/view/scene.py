@@ -14,8 +14,8 @@ from hil.loop.clock import SECOND
 from hil.recorder.files import split
 from hil.recorder.memory import FIELDS, Ring, SharedRings, recorded_bits
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.shapes.picture import PlacedShape, shape_picture
-from servoctl.mechanics.spatial.picture import poses, surfaces
+from servoctl.report.bound_shapes import PlacedShape, shape_picture
+from servoctl.report.surfaces import poses, surfaces
 from servoctl.types import Array
 
 GAP = 5  # a bound that lets go for fewer rows than this still holds, as in the events of the run

@@ -16,7 +16,6 @@ from servoctl.engine.structured import smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint_rows import accelerations
-from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import bound_events, funnel_events
@@ -254,6 +253,8 @@ def _afterwards(
     If a method of the plant fails, its part is left out, and `left_out` says why; the run itself is not affected.
     """
     facts: dict[str, Any] = {"events": _events(loop, trajectory)}
+    from servoctl.report.drawing import drawing as draw  # after the run, whose start does not wait for it
+
     drawn: dict[str, Array] = {}
     left_out = []
     if monitor.failed is not None:

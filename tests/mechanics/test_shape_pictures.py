@@ -12,14 +12,14 @@ from scipy.optimize import lsq_linear
 from hil.view.scene import MachineDrawing
 from plants.chain import Chain
 from servoctl.errors import RunFolderError
-from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere
-from servoctl.mechanics.shapes.picture import placed_shapes, shape_picture
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Distance, DistanceBound
 from servoctl.report import figure
+from servoctl.report.bound_shapes import placed_shapes, shape_picture
+from servoctl.report.drawing import drawing
 from servoctl.report.film import film, images
 from servoctl.report.page import page
 from servoctl.report.shapes import outline

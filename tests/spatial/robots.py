@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.task import Pose, Position
 from servoctl.mechanics.spatial.urdf import read_urdf
+from servoctl.report.drawing import drawing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 

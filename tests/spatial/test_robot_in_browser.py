@@ -12,8 +12,8 @@ from robots import TASK, moving_arms, two_arms
 
 from hil.view.scene import MachineDrawing
 from hil.view.server import Broadcast, PageServer
-from servoctl.mechanics.spatial.picture import task_frames
 from servoctl.report.page import write
+from servoctl.report.surfaces import task_frames
 from servoctl.run_folder import save
 
 pytestmark = pytest.mark.slow

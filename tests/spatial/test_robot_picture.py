@@ -10,7 +10,6 @@ from robots import TASK, moving_arms, quadruped, two_arms
 
 from hil.view.scene import MachineDrawing
 from servoctl.errors import RunFolderError
-from servoctl.mechanics.spatial.picture import asked_paths, poses, surfaces, task_frames
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.report import figure
@@ -18,6 +17,7 @@ from servoctl.report.film import film
 from servoctl.report.page import write
 from servoctl.report.shapes import FacePainter, MovedSolid, solids
 from servoctl.report.source import decoded
+from servoctl.report.surfaces import asked_paths, poses, surfaces, task_frames
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 

@@ -13,9 +13,9 @@ from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.shapes.picture import placed_shapes, shape_picture
-from servoctl.mechanics.spatial.picture import asked_paths, robot_picture
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.report.bound_shapes import placed_shapes, shape_picture
+from servoctl.report.surfaces import asked_paths, robot_picture
 from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
