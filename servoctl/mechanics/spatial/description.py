@@ -85,6 +85,7 @@ class Description:
     notes: tuple[str, ...] = ()  # things that `check` reports, one sentence each
     base: Literal["fixed", "free"] = "fixed"  # `free`: the root moves freely; an MJCF file says so, a URDF cannot
     loops: tuple[LoopDescription, ...] = ()  # what closes loops
+    driven: tuple[str, ...] = ()  # joints on which an MJCF has actuators; none: the file names no actuator
 
 
 class Findings:

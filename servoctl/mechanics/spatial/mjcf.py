@@ -21,6 +21,7 @@ from servoctl.mechanics.spatial.description import (
     Shape,
     inertial_in_link,
 )
+from servoctl.mechanics.spatial.mjcf_actuators import Actuators
 from servoctl.mechanics.spatial.placement import Inertial, Placement
 from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.mechanics.spatial.steps import quaternion_rotation
@@ -160,10 +161,12 @@ class Equalities:
 WORLD = "world"
 
 IGNORED = {
-    "njnt": ("jnt_stiffness", "joint", "its stiffness is left out"),
-    "nbody": ("body_gravcomp", "body", "its gravity compensation is left out"),
+    "jnt_stiffness": ("joint", "its stiffness is left out"),
+    "jnt_stiffnesspoly": ("joint", "its stiffness is left out"),
+    "dof_dampingpoly": ("dof", "damping that is not linear in the speed is left out"),
+    "body_gravcomp": ("body", "its gravity compensation is left out"),
 }
-"""Number of things -> array with one value per thing, kind of thing, note where the value is not 0."""
+"""Array with one row per thing -> kind of thing, note where the row is not 0."""
 
 
 def read_mjcf(path: str | PathLike[str]) -> Description:
@@ -205,6 +208,7 @@ class _ModelReader:
     def __init__(self, path: Path, model: Any, mujoco: Any) -> None:
         self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
         self._mujoco, self._findings = mujoco, Findings(path)
+        self._actuators = Actuators(model, mujoco, self._findings)
         self._equalities = Equalities(model, mujoco, self._findings)
         self._links: list[LinkDescription] = []
         self._joints: list[JointDescription] = []
@@ -226,7 +230,7 @@ class _ModelReader:
         base = "free" if free else "fixed"
         return Description(
             name, tuple(self._links), tuple(self._joints), self._findings.notes, base,  # type: ignore[arg-type]
-            tuple(self._equalities.loops),
+            tuple(self._equalities.loops), tuple(self._driven()),
         )  # fmt: skip
 
     def _kept_roots(self, roots: list[int], free: list[int]) -> list[int]:
@@ -280,7 +284,7 @@ class _ModelReader:
         if limited and not np.isfinite(model.jnt_range[joint]).all():
             self._findings.problem(f"joint '{name}'", f"range: expected numbers, got {model.jnt_range[joint].tolist()}")
         damping, armature = float(model.dof_damping[dof]), float(model.dof_armature[dof])
-        for i, gear in self._motors(joint):  # MuJoCo has had both on actuators since version 4
+        for i, gear in self._actuators.on(joint):  # MuJoCo has had both on actuators since version 4
             armature += gear**2 * float(getattr(model, "actuator_armature", np.zeros(model.nu))[i])
             damping += gear**2 * float(getattr(model, "actuator_damping", np.zeros(model.nu))[i])
         mimic = self._equalities.mimics.get(joint)
@@ -289,49 +293,51 @@ class _ModelReader:
             JointDescription(
                 name, moved, parent, child, turned(placement, model, joint, kind),  # type: ignore[arg-type]
                 tuple(float(x) for x in model.jnt_axis[joint]),  # type: ignore[arg-type]
-                lower, upper, None, self._effort(joint), damping, float(model.dof_frictionloss[dof]),
+                lower, upper, None, self._actuators.effort(joint), damping, float(model.dof_frictionloss[dof]),
                 None if mimic is None else self._joint(mimic.leader), *((1.0, 0.0) if mimic is None else mimic[1:]),
                 armature,
             )
         )  # fmt: skip
 
-    def _effort(self, joint: int) -> tuple[float, float] | None:
-        """Least and largest force that the joint's limits and its motors allow; None if there is no limit."""
-        model, fixed, unbiased = self._model, self._mujoco.mjtGain.mjGAIN_FIXED, self._mujoco.mjtBias.mjBIAS_NONE
-        ranges = [model.jnt_actfrcrange[joint]] if model.jnt_actfrclimited[joint] else []
-        for i, gear in self._motors(joint):
-            if model.actuator_forcelimited[i]:
-                ranges.append(model.actuator_forcerange[i] * gear)
-            plain = model.actuator_gaintype[i] == fixed and model.actuator_biastype[i] == unbiased
-            if plain and model.actuator_ctrllimited[i]:
-                ranges.append(model.actuator_ctrlrange[i] * model.actuator_gainprm[i, 0] * gear)
-        if not all(np.isfinite(each).all() for each in ranges):
-            self._findings.problem(f"joint '{self._joint(joint)}'", "the range of its torque is not finite")
-            return None
-        least, most = max(map(min, ranges), default=0.0), min(map(max, ranges), default=0.0)
-        return (float(least), float(most)) if least < most else None
-
-    def _motors(self, joint: int) -> list[tuple[int, float]]:
-        model, on_joint = self._model, self._mujoco.mjtTrn.mjTRN_JOINT
-        return [
-            (i, float(model.actuator_gear[i, 0]))
-            for i in range(model.nu)
-            if model.actuator_trntype[i] == on_joint and model.actuator_trnid[i, 0] == joint
-        ]
+    def _driven(self) -> list[str]:
+        """The joints with actuators that have a coordinate; a joint that follows another one has none."""
+        joints = [j for j in range(self._model.njnt) if self._actuators.on(j) and j not in self._equalities.mimics]
+        return [self._joint(joint) for joint in joints]
 
     def _note_left_out(self) -> None:
         model, findings = self._model, self._findings
         if not np.allclose(model.opt.gravity, GRAVITY):
             shown = ", ".join(f"{x:g}" for x in model.opt.gravity)
             findings.note("option", f"the file's gravity, [{shown}], is not read", "give it as `gravity`")
-        for count, (array, kind, what) in IGNORED.items():
-            for i in np.flatnonzero(getattr(model, array)[: getattr(model, count)]).tolist():
-                findings.note(self._name(kind, i), what)
+        if model.opt.density or model.opt.viscosity:
+            findings.note("option", "the density and the viscosity of the air around are left out")
+        for array, (kind, what) in IGNORED.items():
+            rows = np.asarray(getattr(model, array, ()))  # some are younger than MuJoCo 3
+            for i in np.flatnonzero(rows.reshape(len(rows), -1).any(axis=1)).tolist() if len(rows) else []:
+                findings.note(self._joint(model.dof_jntid[i]) if kind == "dof" else self._name(kind, i), what)
+        self._actuators.note_left_out()
+        for joint in self._equalities.mimics:
+            if self._actuators.on(joint):
+                findings.note(self._joint(joint), "its actuator is left out: the joint follows another one")
+        if self._can_touch():
+            findings.note("contact", "contacts are left out: nothing stops the bodies", "give `bounds`, `loops`")
         for i in range(model.ntendon):
             findings.note(self._name("tendon", i), "tendon is left out", "close loops with `loops`")
         for i in range(model.njnt):
-            if self._kind(i) == "free" and model.dof_armature[model.jnt_dofadr[i] : model.jnt_dofadr[i] + 6].any():
-                findings.note(self._joint(i), "the armature of its free joint is left out")
+            dofs = slice(model.jnt_dofadr[i], model.jnt_dofadr[i] + 6)
+            for part in ("armature", "damping", "frictionloss") if self._kind(i) == "free" else ():
+                if getattr(model, f"dof_{part}")[dofs].any():
+                    findings.note(self._joint(i), f"the {part} of its free joint is left out")
+
+    def _can_touch(self) -> bool:
+        """Whether moving bodies can touch the world in MuJoCo, or some bodies are said to touch by name."""
+        model, disabled = self._model, self._mujoco.mjtDisableBit
+        if model.opt.disableflags & (int(disabled.mjDSBL_CONTACT) | int(disabled.mjDSBL_CONSTRAINT)):
+            return False
+        moves = np.asarray(model.body_weldid)[model.geom_bodyid] > 0
+        kind, other = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
+        meet = (kind[moves, None] & other[~moves]) | (other[moves, None] & kind[~moves])
+        return bool(model.npair or meet.any())
 
     def _kind(self, joint: int) -> str:
         return str(self._kinds(self._model.jnt_type[joint]).name.removeprefix("mjJNT_").lower())

@@ -196,6 +196,8 @@ class TreeBuilder:
                 self._place(Attached(label, f"{name}_{number}", "", IDENTITY), body, at_link.then(place))
             self.loop(name, loop.kind, f"{name}_1", f"{name}_2")
         self._add_motors(where, indices, motors)
+        if motors is None and description.driven:
+            self._note_driven(description, prefix, indices)
 
     def body(
         self,
@@ -288,6 +290,14 @@ class TreeBuilder:
                 what = "follows another joint" if name in indices else "there is no such joint"
                 self.problems.append(f"{where}: motors: {name}: {what} ({remedy(name, free)})")
         self._motors += [joint for name, joint in free.items() if motors is None or name in motors]
+
+    def _note_driven(self, description: Description, prefix: str, indices: Mapping[str, int]) -> None:
+        """Notes joints that get a motor although the file has none there, though it has others."""
+        more = [name for name, i in indices.items() if self._joints[i].follows is None]
+        if more := [name for name in more if name not in description.driven]:
+            kept = ", ".join(description.driven)
+            note = f"{', '.join(more)}: a motor here, but none in the file (motors: [{kept}] has those of the file)"
+            self._notes.append(f"{prefix}: {note}" if prefix else note)
 
     def _place_attached(self) -> None:
         """Places payloads and frames, each after the one that it is on."""
