@@ -82,7 +82,6 @@ def on_rig(
     stage: Stage = Stage.FULL,
     duration: float | None = None,
     out: Path | None = None,
-    summary: dict[str, Any] | None = None,
     engaged: Callable[[], Any] = lambda: None,
     **environment: Any,
 ) -> RunResult:
@@ -94,7 +93,6 @@ def on_rig(
         stage: Last stage.
         duration: Time in the last stage [s]; None: that of the config.
         out: Run folder; None: in memory.
-        summary: Further entries of the run's summary.
         engaged: Called when the task begins.
         environment: Fields of the `Environment` that differ.
     """
@@ -105,7 +103,7 @@ def on_rig(
         engaged()
 
     place = replace(environment_of(setup, emulator), engaged=begin, **environment)
-    return HilRun(setup, place, stage, duration, out, summary or {}).run(lambda event: None)
+    return HilRun(setup, place, stage, duration).run(out, lambda event: None)
 
 
 def column_bytes(run: Trajectory) -> dict[str, bytes]:

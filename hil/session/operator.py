@@ -29,7 +29,6 @@ class OperatorLink:
         setup: Gains that may change.
         rig: Its bring-up is cancelled by the request to stop.
         lockstep: Whether time is virtual.
-        signals: Signals that request the stop, already handled; None: they are handled during `listen`.
     """
 
     def __init__(
@@ -40,18 +39,16 @@ class OperatorLink:
         stages: Stages,
         reporter: Reporter,
         lockstep: bool,
-        signals: StopSignals | None,
     ) -> None:
         self._stages, self._rig, self._live_gains, self._controller = stages, rig, setup.live_gains, controller
-        self._reporter, self._lockstep, self._signals = reporter, lockstep, signals
+        self._reporter, self._lockstep = reporter, lockstep
         self.stop_reason = ""  # first request to stop; empty before
         self.view: LivePage | None = None  # the live page; None without one
 
     @contextmanager
-    def listen(self) -> Iterator[None]:
+    def listen(self, signals: StopSignals) -> Iterator[None]:
         """Signals request the controlled stop in this context."""
         with ExitStack() as stack:
-            signals = self._signals or stack.enter_context(StopSignals(suspend=not self._lockstep))
             signals.heard = self.request_stop
             stack.callback(setattr, signals, "heard", None)
             if self.view is not None:

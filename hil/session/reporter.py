@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from hil.bus.base import Health
+from hil.bus.load import BusRates
 from hil.drives import Drive, DriveError
 from hil.loop import Clock
 from hil.loop.timing import Distribution, TickStatistics
 from hil.recorder import InMemory, Recorder, add_missing, as_entry
+from hil.recorder.columns import STAGES
 from hil.safety import Event, EventKind, Monitor
 from hil.safety.proof import TorqueProof
 from servoctl.errors import RunFolderError, in_one_line
@@ -213,6 +215,28 @@ def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof | None
 def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:
     """Bus -> its health and its counts."""
     return {name: health._asdict() | {"link": health.link.value} for name, health in healths.items()}
+
+
+def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:
+    """Bus -> its mean load in the loop, that of the loop's busiest window, and of the busiest one before the loop.
+
+    With the most stuff bits there can be. A run that ended before its first tick has none.
+    """
+    times = run.t[run["stage"] != STAGES.index("over")]
+    if not len(times):
+        return {}
+    counts, loads = run.metadata.get("bus_bits", {}), {}
+    nominal = counts.get("bits", [])
+    data = counts.get("data_bits") or [[0] * len(bits) for bits in nominal]
+    for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
+        rates = BusRates.of(keys)
+        used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
+        load = used / counts["window"]
+        begin, end = np.ceil(times[0] / counts["window"]), np.floor(times[-1] / counts["window"])
+        before, loop = load[: int(begin)], load[int(begin) : int(end)]
+        if len(loop):
+            loads[name] = float(loop.mean()), float(loop.max()), float(before.max(initial=0.0))
+    return loads
 
 
 def timing_figures(timing: TickStatistics, parts: Mapping[str, Distribution], cpu_time: float | None) -> dict[str, Any]:

@@ -6,8 +6,8 @@ always agree, also for a run that never began or whose recorder died.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,15 +16,16 @@ import numpy as np
 
 from hil.assembly.emulation import Environment, TamperedController
 from hil.assembly.setup import RigSetup
-from hil.bus import Health
+from hil.bus import Health, close_all
+from hil.bus.load import BusRates
 from hil.calibration.calibrate import CalibratedAxis
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
 from hil.loop.controller import Controller
-from hil.loop.realtime import Grant, StopSignals, without_collector
+from hil.loop.realtime import StopSignals, bare_lateness, prepare, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
-from hil.recorder.columns import ColumnLayout
+from hil.recorder.columns import STAGES, ColumnLayout
 from hil.rig.dispatch import Dispatch
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
@@ -45,14 +46,19 @@ from hil.session.reporter import (
     timing_figures,
 )
 from hil.tick.rig import TickRig
+from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
-from servoctl.errors import RunFolderError, ServoctlError, in_one_line
+from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
 from servoctl.estimation.attached import OUTLIER
+from servoctl.report.bound_shapes import placed_shapes
+from servoctl.report.surfaces import task_frames
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import Array
+from servoctl.types import Array, Status
+from servoctl.version import VERSION
 
 BRING_UP = 20.0  # [s] time limit from the first frame to the first tick
 WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
+BARE_TIME = 1.0  # [s] for this time the lateness of an empty loop on this machine is measured before a run in real time
 VIEW_TIME = 0.02  # [s] longest time between two looks at the operator's requests for gains
 
 T = TypeVar("T")
@@ -71,17 +77,13 @@ class RunResult:
 
 
 class HilRun:
-    """One run. The constructor prepares it: nothing is sent before `run`.
+    """One run in three phases: `hil.session.start.start` prepares it, `run` does it and ends it.
 
     Args:
-        stage: Last stage.
         duration: Time in the last stage [s]; None: that of the config.
-        out: Run folder; None: the run is kept in memory, in virtual time only.
-        facts: Facts for the summary that this class does not know; more may be added before the run ends.
-        signals: Signals that request the controlled stop, already handled; None: they are handled during `run`.
-
-    Raises:
-        RunFolderError: The folder cannot be made.
+        notes: What the operator should know before it begins.
+        cpu: CPU on which the loop runs in real time; None: any.
+        require_rt: Whether to refuse a run in real time without real-time rights.
     """
 
     def __init__(
@@ -89,12 +91,15 @@ class HilRun:
         setup: RigSetup,
         environment: Environment,
         stage: Stage,
-        duration: float | None,
-        out: Path | None,
-        facts: dict[str, Any],
-        signals: StopSignals | None = None,
+        duration: float | None = None,
+        notes: Sequence[str] = (),
+        cpu: int | None = None,
+        require_rt: bool = False,
     ) -> None:
-        self.setup, self.environment, self.stage, self.facts = setup, environment, stage, facts
+        self.setup = setup  # the config, ready for drives
+        self.environment, self.notes = environment, notes
+        self.stage = stage  # last stage
+        self._cpu, self._require_rt = cpu, require_rt
         self.unconfirmed: tuple[str, ...] = ()  # drives that did not confirm that they are off; empty in shadow
         self._period = nanoseconds(setup.settings.values.period)
         self._wait = round(WAIT_SHARE * self._period)  # [ns] longest wait for samples from the beginning of a tick
@@ -103,43 +108,103 @@ class HilRun:
         self._task_span: list[float] = []  # [s] first and last time in the task; empty before it begins
         self._began = self._engaged = False
         self._progress: Callable[[float], None] | None = None
-        faults, emulated = environment.faults, environment.truth is not None
+        self.plan = setup.plan(stage, duration)
         self.monitor = Monitor(setup.drives, setup.sensors, setup.bounds, setup.rules)
+        faults = environment.faults
         self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
+        self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
+        self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether time is virtual."""
+        return self.environment.lockstep
+
+    # Run.
+
+    def run(
+        self,
+        out: Path | None,
+        say: Callable[[Event], None],
+        progress: Callable[[float], None] | None = None,
+        show: Callable[[str], None] | None = None,
+    ) -> RunResult:
+        """Runs to the end.
+
+        Args:
+            out: Run folder; None: in memory, in virtual time only.
+            say: Called with every recorded event as it happens; in real time it must not block.
+            progress: Called now and then with the share that is done, 0 to 1; it must not block either.
+            show: Called with the address of the live page; None: no page. With a page a run in virtual time keeps
+                pace with the wall clock.
+
+        Raises:
+            RigError: The page cannot be served; nothing was sent.
+            RealtimeError: Real-time rights were required and not granted; nothing was sent.
+            RunFolderError: The folder cannot be made, and nothing was sent; or finished, and every drive is off.
+        """
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            signals = stack.enter_context(StopSignals(suspend=not self.lockstep))
+            self.open(out)
+            stack.push(lambda kind, error, trace: self.abandon(error))
+            if show is not None:
+                # started before real-time rights are taken: the page's process must not inherit them
+                self.operator.view = stack.enter_context(self._page())
+                show(self.operator.view.address)
+            if not self.lockstep:
+                self._take_rights(stack)
+            self.reporter.listener, self._progress = say, progress
+            with self.operator.listen(signals):
+                self.reporter.pass_on()
+                if reason := self.operator.stop_reason:
+                    self.reporter.report(EventKind.INTERRUPTED, "", f"{reason}, before the first frame")
+                else:
+                    self._work()
+                return self._end()
+
+    def open(self, out: Path | None) -> None:
+        """Opens the recorder, and connects with it what a run consists of. Nothing is sent.
+
+        Raises:
+            RunFolderError: The folder cannot be made.
+        """
+        setup, environment, loop = self.setup, self.environment, self.setup.loop
+        self.facts: dict[str, Any] = {
+            "config": setup.run.name, "servoctl": VERSION, "engine": loop.engine,
+            "torque_limits": {drive.name: drive.torque_limit for drive in setup.settings.drives},
+            "tasks": setup.tasks, "stages": STAGES, "warnings": list(self.notes),
+            "emulated": environment.emulated, "lockstep": environment.lockstep,
+        }  # fmt: skip
+        if loop.system.law is not None:
+            self.facts["funnels"] = loop.system.law.funnels
         setup.live_gains.begin(self.controller.take_law)
         gains = [gain.path for gain in setup.live_gains.gains]
-        nodes = [*setup.drives, *setup.sensors]
-        self.table = ColumnLayout(setup.loop, nodes, emulated, gains)
-        self.recorder: Recorder | InMemory = InMemory(self.table.units, facts)
+        self.table = ColumnLayout(loop, [*setup.drives, *setup.sensors], environment.truth is not None, gains)
+        self.recorder: Recorder | InMemory = InMemory(self.table.units, self.facts)
         if out is not None:
             text = "" if setup.run.loaded is None else setup.run.loaded.text
-            self.recorder = Recorder(out, self.table.units, facts, text, environment.lockstep)
+            self.recorder = Recorder(out, self.table.units, self.facts, text, environment.lockstep)
         try:
-            self._connect(duration, signals)
+            self._connect()
         except BaseException as error:
             if isinstance(self.recorder, Recorder):
                 self.recorder.__exit__(type(error), error, error.__traceback__)
             raise
 
-    def _connect(self, duration: float | None, signals: StopSignals | None) -> None:
-        setup, environment, stage = self.setup, self.environment, self.stage
-        settings, clock = setup.settings, environment.clock
+    def _connect(self) -> None:
+        setup, environment, clock = self.setup, self.environment, self.environment.clock
         self.reporter = Reporter(self.monitor, self.recorder, clock)
+        self._outliers = OutlierReports(setup.loop, self.reporter)
         self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
-        self.plan = setup.plan(stage, duration)
-        self.rig = TickRig(setup, environment, self.dispatch, stage, self.controller.estimating)
-        limits = Limits(settings.drives, settings.values.period, clock.now)
+        self.rig = TickRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
+        limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
         why = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)
-        self._outliers = OutlierReports(setup.loop, self.reporter)
-        self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self.logbook = Logbook(
             setup, self.controller, self.rig, self.stages, self.table, self.recorder, environment.truth is not None
         )
-        self.operator = OperatorLink(
-            setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep, signals
-        )
-        self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
+        self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
         rig, log = self.rig, self.logbook.in_c
         if log is not None and isinstance(self.recorder, Recorder):
             rig.use_sockets(log, self.recorder.rings, self._period, self._wait)
@@ -147,57 +212,41 @@ class HilRun:
             rig.sockets.report(sorted(self._missed.codes), self._outliers.innovation, OUTLIER)
         self.facts["tick"] = f"Python, {why}" if why else "C" if rig.sockets is None else "C, sockets included"
 
-    def not_granted(self, grants: Iterable[Grant]) -> None:
-        """Reports the real-time rights that the system did not grant; called before the run begins."""
-        for grant in grants:
-            self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
-
-    def abandon(self, error: BaseException | None = None) -> None:
-        """Closes everything that a run left open because it failed or never began; no effect after a normal end.
-
-        Args:
-            error: The cause; None: the run never began.
-        """
-        reporter = self.reporter
-        if isinstance(self.recorder, Recorder) and not self.recorder.closed:
-            if isinstance(error, KeyboardInterrupt):
-                reporter.report(EventKind.INTERRUPTED, "", "" if self._began else "before the first frame")
-            elif error is None:
-                reporter.report(EventKind.EXCEPTION, "", "the run never began")
-            else:
-                detail = str(error) if isinstance(error, ServoctlError) else in_one_line(error)
-                reporter.report(EventKind.EXCEPTION, "", detail)
-            with suppress(Exception):  # the first failure is the one to report; the folder still gets its events
-                reporter.pass_on()
-            facts = {**self.facts, **outcome(self.monitor), "stage": self.stage.name.lower()}
-            if facts["status"] != "interrupted":
-                facts["status"] = "failed"
-            with suppress(RunFolderError):
-                reporter.close(facts)
-        with suppress(Exception):
-            self.dispatch.close()
-
-    # Run.
-
-    def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> RunResult:
-        """Runs to the end.
-
-        Args:
-            say: Called with every recorded event as it happens.
-            progress: Called now and then with the share that is done, 0 to 1.
+    def _page(self) -> LivePage:
+        """Starts the live page.
 
         Raises:
-            RunFolderError: The folder cannot be finished; every drive is off.
+            RigError: It cannot be served.
         """
-        reporter, operator = self.reporter, self.operator
-        reporter.listener, self._progress = say, progress
-        with operator.listen():
-            reporter.pass_on()
-            if operator.stop_reason:
-                reporter.report(EventKind.INTERRUPTED, "", f"{operator.stop_reason}, before the first frame")
-            else:
-                self._work()
-            return self._end()
+        if not isinstance(self.recorder, Recorder):
+            raise RigError("--view: a run in memory cannot be shown (give it a folder)")
+        setup, settings, values = self.setup, self.setup.settings, self.setup.settings.values
+        model, names = setup.loop.system.model, ("config", "torque_limits", "tasks", "stages", "lockstep", "emulated")
+        about: dict[str, Any] = {name: self.facts[name] for name in names}
+        if (guiding := self.plan.guiding) is not None:
+            about["torque_limits"] = dict(zip(model.plant.actuators, guiding.limits, strict=True))
+        about |= {
+            "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
+            "position_units": dict(zip(model.plant.actuators, setup.sensing.displacements.units, strict=False)),
+            "units": dict(self.table.units), "period": values.period,
+            "ramp": values.live_ramp, "stage": self.stage.name.lower(), "stale": values.safety.stale,
+            "max_bus_load": values.max_bus_load, "engage_tolerance": values.safety.engage_tolerance,
+            "statuses": {status.code: status.value for status in Status},
+            "frames": task_frames(model.task), "shapes": placed_shapes(model.bounds),
+        }  # fmt: skip
+        rates = {name: BusRates.of(bus) for name, bus in settings.buses.items()}
+        gains = {gain.path: (gain.lower, gain.upper) for gain in setup.live_gains.gains}
+        return LivePage(self.recorder, list(self.table.units), rates, gains, about, model.plant)
+
+    def _take_rights(self, stack: ExitStack) -> None:
+        """Takes real-time rights, reports those that the system does not grant, and measures an empty loop."""
+        granted = stack.enter_context(prepare(cpu=self._cpu))
+        if self._require_rt:
+            granted.insist()
+        for grant in granted.missing:
+            self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
+        self.facts["realtime"] = [grant.sentence for grant in granted.grants]
+        self.facts["timing"] = {"bare": bare_lateness(self._period / SECOND, BARE_TIME).as_dict()}
 
     def _work(self) -> None:
         """From the first frame until every drive is off."""
@@ -417,3 +466,30 @@ class HilRun:
         except BaseException as error:  # a user's plant may raise anything, even SystemExit
             self.reporter.report_exception(error)
             return default
+
+    def abandon(self, error: BaseException | None = None) -> None:
+        """Closes everything that a run left open because it failed or never began; no effect after a normal end.
+
+        Args:
+            error: The cause; None: the run never began.
+        """
+        reporter = self.reporter
+        if isinstance(self.recorder, Recorder) and not self.recorder.closed:
+            if isinstance(error, KeyboardInterrupt):
+                reporter.report(EventKind.INTERRUPTED, "", "" if self._began else "before the first frame")
+            elif error is None:
+                reporter.report(EventKind.EXCEPTION, "", "the run never began")
+            else:
+                detail = str(error) if isinstance(error, ServoctlError) else in_one_line(error)
+                reporter.report(EventKind.EXCEPTION, "", detail)
+            with suppress(Exception):  # the first failure is the one to report; the folder still gets its events
+                reporter.pass_on()
+            facts = {**self.facts, **outcome(self.monitor), "stage": self.stage.name.lower()}
+            if facts["status"] != "interrupted":
+                facts["status"] = "failed"
+            with suppress(RunFolderError):
+                reporter.close(facts)
+
+    def close(self) -> None:
+        """Closes the buses, also of a run that does not begin."""
+        close_all(self.environment.buses.values())

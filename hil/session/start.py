@@ -1,14 +1,9 @@
 """What must be true before a run may begin: which drives count as real, and what real drives require."""
 
 import math
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.falling import refuse_fall, states_within_limits
@@ -16,33 +11,18 @@ from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import START, answers_as_emulator, emulator_lateness, hand
-from hil.bus.load import BusRates
 from hil.bus.open import is_loopback, open_bus
 from hil.loop import WallClock
-from hil.loop.realtime import StopSignals, bare_lateness, prepare
-from hil.recorder import Recorder
-from hil.recorder.columns import STAGES
-from hil.safety import Event
 from hil.safety.plan import UNPOWERED, Stage
-from hil.session.accuracy import explained_errors
 from hil.session.calibration import DURATION, check_recording, instructions, refuse_unreadable
 from hil.session.notes import faults_elsewhere, in_shadow, preflight, zero_torques
-from hil.session.run import HilRun, RunResult
-from hil.view.view import LivePage
+from hil.session.run import HilRun
 from servoctl.config.overrides import Override
-from servoctl.errors import ConfigError, RigError
-from servoctl.report.bound_shapes import placed_shapes
-from servoctl.report.surfaces import task_frames
-from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import Status
-from servoctl.version import VERSION
+from servoctl.errors import ConfigError
 
 IDENTITY_TIME = 0.5  # [s] time limit for an emulator to answer
 HAND_TIME = 30.0  # [s] time limit for an emulator to prepare a hand that moves the machine
 LATENESS_TIME = 0.2  # [s] time limit for an emulator to say how late it was
-
-BARE_TIME = 1.0
-"""Before a run in real time, the lateness of an empty loop on this machine is measured for this time [s]."""
 
 
 @dataclass(frozen=True)
@@ -61,134 +41,7 @@ class Request:
     calibrate: bool = False  # whether a hand moves the machine and no drive is enabled; `stage` is None then
 
 
-class ReadyRun:
-    """A run that may begin."""
-
-    def __init__(
-        self, request: Request, setup: RigSetup, environment: Environment, stage: Stage, notes: list[str]
-    ) -> None:
-        self.name = setup.run.name  # name of the config
-        self.setup = setup  # the config, ready for drives
-        self.stage = stage  # last stage
-        self.notes = notes  # what the operator should know before it begins
-        self._request, self._environment = request, environment
-
-    @property
-    def lockstep(self) -> bool:
-        """Whether time is virtual."""
-        return self._environment.lockstep
-
-    def run(
-        self,
-        out: Path | None,
-        say: Callable[[Event], None],
-        progress: Callable[[float], None] | None = None,
-        show: Callable[[str], None] | None = None,
-    ) -> RunResult:
-        """Runs to the end.
-
-        Args:
-            out: Run folder; None: in memory, in virtual time only.
-            say: Called with every recorded event as it happens; in real time it must not block.
-            progress: Called now and then with the share that is done, 0 to 1; it must not block either.
-            show: Called with the address of the live page; None: no page. With a page a run in virtual time keeps
-                pace with the wall clock.
-
-        Raises:
-            RigError: The page cannot be served; nothing was sent.
-            RealtimeError: Real-time rights were required and not granted; nothing was sent.
-            RunFolderError: The folder cannot be made; nothing was sent.
-        """
-        request, lockstep = self._request, self._environment.lockstep
-        facts: dict[str, Any] = {
-            "config": self.name, "servoctl": VERSION, "engine": self.setup.loop.engine,
-            "torque_limits": {drive.name: drive.torque_limit for drive in self.setup.settings.drives},
-            "tasks": self.setup.tasks, "stages": STAGES, "warnings": self.notes,
-            "emulated": self._environment.emulated, "lockstep": lockstep,
-        }  # fmt: skip
-        if self.setup.loop.system.law is not None:
-            facts["funnels"] = self.setup.loop.system.law.funnels
-        with ExitStack() as stack:
-            stack.callback(self.close)
-            signals = stack.enter_context(StopSignals(suspend=not lockstep))
-            run = HilRun(self.setup, self._environment, self.stage, request.duration, out, facts, signals)
-            stack.push(lambda kind, error, trace: run.abandon(error))
-            if show is not None:
-                # started before real-time rights are taken: the page's process must not inherit them
-                view = stack.enter_context(self._view(run))
-                run.operator.view = view
-                show(view.address)
-            if not lockstep:
-                granted = stack.enter_context(prepare(cpu=request.cpu))
-                if request.require_rt:
-                    granted.insist()
-                run.not_granted(granted.missing)
-                run.facts["realtime"] = [grant.sentence for grant in granted.grants]
-                period = self.setup.settings.values.period
-                run.facts["timing"] = {"bare": bare_lateness(period, BARE_TIME).as_dict()}
-            return run.run(say, progress)
-
-    def _view(self, run: HilRun) -> LivePage:
-        """Starts the live page of a run.
-
-        Raises:
-            RigError: It cannot be served.
-        """
-        settings, facts = self.setup.settings, run.facts
-        about: dict[str, Any] = {
-            name: facts[name] for name in ("config", "torque_limits", "tasks", "stages", "lockstep", "emulated")
-        }
-        names, units = self.setup.loop.system.model.plant.actuators, self.setup.sensing.displacements.units
-        guiding = self.setup.plan(self.stage, None).guiding
-        if guiding is not None:
-            about["torque_limits"] = dict(zip(names, guiding.limits, strict=True))
-        about |= {
-            "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
-            "position_units": dict(zip(names, units, strict=False)),
-            "units": dict(run.table.units), "period": settings.values.period,
-            "ramp": settings.values.live_ramp, "stage": self.stage.name.lower(), "stale": settings.values.safety.stale,
-            "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
-            "statuses": {status.code: status.value for status in Status},
-        }  # fmt: skip
-        rates = {name: BusRates.of(bus) for name, bus in settings.buses.items()}
-        gains = {gain.path: (gain.lower, gain.upper) for gain in self.setup.live_gains.gains}
-        if not isinstance(run.recorder, Recorder):
-            raise RigError("--view: a run in memory cannot be shown (give it a folder)")
-        model = self.setup.loop.system.model
-        about["frames"], about["shapes"] = task_frames(model.task), placed_shapes(model.bounds)
-        return LivePage(run.recorder, list(run.table.units), rates, gains, about, model.plant)
-
-    def close(self) -> None:
-        """Closes the buses of a run that does not begin."""
-        close_all(self._environment.buses.values())
-
-    def accuracy(self, trajectory: Trajectory) -> dict[str, float]:
-        """Task row -> largest error that quantisation, sampling and delay can cause, by the model."""
-        return explained_errors(self.setup, trajectory)
-
-    def loads(self, trajectory: Trajectory) -> dict[str, tuple[float, float, float]]:
-        """Bus -> its mean load in the loop, that of the loop's busiest window, and of the busiest one before the loop.
-
-        With the most stuff bits there can be. A run that ended before its first tick has none.
-        """
-        times = trajectory.t[trajectory["stage"] != STAGES.index("over")]
-        if not len(times):
-            return {}
-        counts, buses, loads = trajectory.metadata.get("bus_bits", {}), self.setup.settings.buses, {}
-        nominal = counts.get("bits", [])
-        data = counts.get("data_bits") or [[0] * len(bits) for bits in nominal]
-        for (name, keys), bits, fast in zip(buses.items(), nominal, data, strict=False):
-            rates = BusRates.of(keys)
-            used = np.asarray(bits, dtype=float) / rates.nominal + np.asarray(fast, dtype=float) / rates.data
-            load = used / counts["window"]
-            begin, end = np.ceil(times[0] / counts["window"]), np.floor(times[-1] / counts["window"])
-            before, loop = load[: int(begin)], load[int(begin) : int(end)]
-            if len(loop):
-                loads[name] = float(loop.mean()), float(loop.max()), float(before.max(initial=0.0))
-        return loads
-
-
-def start(request: Request) -> ReadyRun:
+def start(request: Request) -> HilRun:
     """Makes a run ready. Nothing is sent, except on loopback buses the question whether an emulator is there.
 
     Raises:
@@ -216,10 +69,10 @@ def start(request: Request) -> ReadyRun:
     environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup, request)
     try:
         stage = _stage(request, setup, environment, notes)
-    except ConfigError:
+        return HilRun(setup, environment, stage, request.duration, notes, request.cpu, request.require_rt)
+    except BaseException:
         close_all(environment.buses.values())
         raise
-    return ReadyRun(request, setup, environment, stage, notes)
 
 
 def _stage(request: Request, setup: RigSetup, environment: Environment, notes: list[str]) -> Stage:

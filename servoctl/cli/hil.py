@@ -15,8 +15,7 @@ from servoctl.cli.run import headline, number, say_bounds
 from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
-    from hil.session.run import RunResult
-    from hil.session.start import ReadyRun
+    from hil.session.run import HilRun, RunResult
     from servoctl.run_folder.trajectory import Trajectory
 
 
@@ -71,38 +70,38 @@ def hil(
     overlays = tuple(changes_of(set_file, overrides))
     request = Request(config, overlays, stage, duration, armed, require_rt, engine, cpu, record, calibrate)
     phases = Phases()
-    ready = start(request)
+    prepared = start(request)
     phases.end("loading, tracing and compiling")
-    for line in ready.notes:
+    for line in prepared.notes:
         note(line)
-    folder = out or fresh_folder(ready.name)
-    if not ready.lockstep:
+    folder = out or fresh_folder(prepared.setup.run.name)
+    if not prepared.lockstep:
         die_with_parent(os.getppid())  # by SIGTERM, which is a controlled stop
     try:
-        result = _run(ready, folder, view)
+        result = _run(prepared, folder, view)
     except KeyboardInterrupt:  # Ctrl-C before the run installed its own handler
         note("interrupted before the first frame")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     try:
-        _say_end(ready, result, folder, as_json, phases)
+        _say_end(prepared, result, folder, as_json, phases)
     except KeyboardInterrupt:
         note(f"interrupted: the run had already ended, and {folder} is complete")
     finally:
         if record is not None:
-            _write_guided(ready, result, record)
+            _write_guided(prepared, result, record)
         for name in result.unconfirmed:
             note(f"{name}: DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
     raise typer.Exit(result.exit_code)
 
 
-def _run(ready: "ReadyRun", folder: Path, view: bool) -> "RunResult":
+def _run(prepared: "HilRun", folder: Path, view: bool) -> "RunResult":
     """Runs, and prints events, progress and the address of the live page while the loop goes on."""
-    with Announcer(ready.name) as announcer:
+    with Announcer(prepared.setup.run.name) as announcer:
 
         def tell_address(address: str) -> None:
             announcer.say(f"live page; anyone with this address can open it: {address}")
 
-        return ready.run(
+        return prepared.run(
             folder,
             lambda event: announcer.say(f"{event.time / 1e9:9.4f} s  {event}"),
             announcer.progress,
@@ -110,19 +109,22 @@ def _run(ready: "ReadyRun", folder: Path, view: bool) -> "RunResult":
         )
 
 
-def _write_guided(ready: "ReadyRun", result: "RunResult", file: Path) -> None:
+def _write_guided(prepared: "HilRun", result: "RunResult", file: Path) -> None:
     """Writes the guided motion; a failure here does not change the exit code."""
     from hil.session.calibration import write_guided_motion
     from servoctl.errors import RunFolderError
 
     try:
-        note(write_guided_motion(file, result.trajectory, list(ready.setup.loop.system.model.plant.coordinates)))
+        note(write_guided_motion(file, result.trajectory, list(prepared.setup.loop.system.model.plant.coordinates)))
     except RunFolderError as error:
         note(str(error))
 
 
-def _say_end(ready: "ReadyRun", result: "RunResult", folder: Path, as_json: bool, phases: Phases) -> None:
+def _say_end(prepared: "HilRun", result: "RunResult", folder: Path, as_json: bool, phases: Phases) -> None:
     """Prints the result of a run; a failure here does not change the exit code."""
+    from hil.session.accuracy import explained_errors
+    from hil.session.reporter import bus_loads
+
     summary = result.trajectory.summary()
     phases.end("bring-up and writing", "running", share=summary["wall_time"])
     if as_json:
@@ -130,15 +132,16 @@ def _say_end(ready: "ReadyRun", result: "RunResult", folder: Path, as_json: bool
         return
     say(headline(summary))
     if result.calibration:
-        _say_calibration(result, ready.setup.sensing.displacements.units)
+        _say_calibration(result, prepared.setup.sensing.displacements.units)
         say_quiet(str(phases))
         return
     bounds = {}
     try:
-        bounds = ready.accuracy(result.trajectory)
+        bounds = explained_errors(prepared.setup, result.trajectory)
     except (Exception, SystemExit) as error:  # the user's plant may fail at a state of the run
         note(f"the errors that sampling and delay explain cannot be computed: {in_one_line(error)}")
-    say_figures(result.trajectory, summary, bounds, ready.loads(result.trajectory))
+    loads = bus_loads(result.trajectory, prepared.setup.settings.buses)
+    say_figures(result.trajectory, summary, bounds, loads)
     say()
     say_quiet(str(phases))
     say(f"written to {folder}; next: servoctl report {quote(str(folder))}")

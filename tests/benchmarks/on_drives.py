@@ -10,7 +10,6 @@ from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.loop import Tick
-from hil.loop.realtime import prepare
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
@@ -53,8 +52,8 @@ def timed_run(setup: RigSetup, environment: Environment, duration: float, folder
     Raises:
         RigError: The run did not reach the end of its task.
     """
-    run = TimedRun(setup, environment, Stage.FULL, duration, folder, {})
-    result: RunResult = run.run(lambda event: None)
+    run = TimedRun(setup, environment, Stage.FULL, duration)
+    result: RunResult = run.run(folder, lambda event: None)
     ticks = run.times[-1][0] - run.times[0][0] if run.times else 0
     # a burst of frames at the switch-off may not fit into a pair of sockets, which queues ten: the ticks are done then
     if ticks < 0.9 * duration / setup.settings.values.period:
@@ -96,5 +95,5 @@ def _on_wall_clock(tick: str, duration: float) -> float:
 
 def _on_pair(tick: str, duration: float) -> float:
     setup = load(CONFIG, [f"hil.tick={tick}", *PATIENT])
-    with tempfile.TemporaryDirectory() as folder, on_pair(setup, CONFIG) as environment, prepare():
+    with tempfile.TemporaryDirectory() as folder, on_pair(setup, CONFIG) as environment:
         return timed_run(setup, environment, duration, Path(folder) / "run")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from math import pi
 from pathlib import Path
 from typing import Any
@@ -189,16 +189,15 @@ def play(
 
     def ask() -> None:
         if stop_at is not None:
-            stop = partial(run.operator.request_stop, "asked to stop")
-            emulator.world.after(nanoseconds(stop_at), stop)
+            emulator.world.after(nanoseconds(stop_at), lambda: run.operator.request_stop("asked to stop"))
 
     def engaged() -> None:
         emulator.engaged()
         if since == "engaged":
             ask()
 
-    run = HilRun(setup, replace(environment, engaged=engaged), stage, duration, out, {})
+    run = HilRun(setup, replace(environment, engaged=engaged), stage, duration)
     if since != "engaged":
         ask()
-    result = run.run(lambda event: None)
+    result = run.run(out, lambda event: None)
     return Played(result.trajectory.columns, result.events, result.exit_code, result.unconfirmed, emulator, run)

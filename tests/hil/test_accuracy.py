@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.session.accuracy import impulse_norm, initial_response
+from hil.session.accuracy import explained_errors, impulse_norm, initial_response
 from hil.session.start import Request, start
 from tests.config_texts import plant_text
 
@@ -46,7 +46,7 @@ def ran(folder: Path, **changes: object) -> tuple[np.ndarray, np.ndarray, float]
     assert ended.exit_code == 0
     trajectory = ended.trajectory
     full = trajectory["stage"] == trajectory["stage"][trajectory["task_time"] > 0].min()
-    return trajectory["task_time"][full], trajectory["true_q.x"][full], begun.accuracy(trajectory)["x"]
+    return trajectory["task_time"][full], trajectory["true_q.x"][full], explained_errors(begun.setup, trajectory)["x"]
 
 
 @pytest.mark.parametrize(

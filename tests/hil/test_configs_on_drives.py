@@ -9,7 +9,9 @@ from hil.recorder.columns import STAGES
 from hil.replay.replay import replay
 from hil.safety.events import EventKind
 from hil.sensing.gravity import task_errors
-from hil.session.start import ReadyRun, Request, start
+from hil.session.accuracy import explained_errors
+from hil.session.run import HilRun
+from hil.session.start import Request, start
 from servoctl.config import load_config, shipped_configs
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
@@ -19,7 +21,7 @@ DURATION = 1.5
 """Of the task [s]."""
 
 
-def true_violations(begun: ReadyRun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
+def true_violations(begun: HilRun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
     """Largest violation of each task row at the simulated plant's own state."""
     model, names = begun.setup.loop.system.model, list(begun.setup.loop.system.model.plant.coordinates)
     largest: dict[str, float] = {}
@@ -52,7 +54,7 @@ def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: 
     full = np.flatnonzero(trajectory["stage"] == STAGES.index("full"))
     assert trajectory["task_time"][full[-1]] == pytest.approx(DURATION, abs=2 * begun.setup.settings.values.period)
     true = true_violations(begun, trajectory, full)
-    for row, bound in begun.accuracy(trajectory).items():
+    for row, bound in explained_errors(begun.setup, trajectory).items():
         seen = np.abs(trajectory[f"violation.{row}"][full]).max()
         assert 0.0 < true[row] <= bound, row
         assert seen <= bound, row
@@ -76,7 +78,7 @@ def test_the_task_is_engaged_where_its_path_begins(name: str) -> None:
     assert np.abs(trajectory["violation_rate.object_y"][waiting]).max() < 0.01
     for row in ("object_x", "object_y", "level"):
         assert abs(trajectory[f"violation.{row}"][first]) < 5e-4, "0.5 m/s^2 / beta^2 would be 5e-3"
-    assert begun.accuracy(trajectory)["object_y"] < 3e-3
+    assert explained_errors(begun.setup, trajectory)["object_y"] < 3e-3
 
 
 def test_ranges_of_a_motor_that_no_table_has_are_given_in_the_config(tmp_path: Path) -> None:

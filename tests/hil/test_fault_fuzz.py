@@ -31,8 +31,8 @@ def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[RunResul
     prepared = renewed(machine(protocol, "at speed"), ())
     emulator = make_emulator(prepared, "vm")
     place = replace(environment_of(prepared, emulator), engaged=lambda: disturb(emulator))
-    run = HilRun(prepared, place, Stage.FULL, None, None, {})
-    return run.run(lambda event: None), run, emulator, prepared
+    run = HilRun(prepared, place, Stage.FULL)
+    return run.run(None, lambda event: None), run, emulator, prepared
 
 
 def repeat(emulator: Emulator, action: Callable[[], None]) -> None:

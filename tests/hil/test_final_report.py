@@ -120,15 +120,16 @@ def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals)
     assert not any(emulator.drive(name).motor.enabled for name in "ab")
 
 
-def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
-    prepared = renewed(machine("odrive", "at speed"), ())
-    for lockstep, handled in ((True, False), (False, True)):
-        place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
-        run = HilRun(prepared, place, Stage.FULL, None, None, {})
-        with run.operator.listen():
-            assert (signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL) is handled
-        assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
-        run.abandon()
+@pytest.mark.parametrize(("lockstep", "handled"), [(True, False), (False, True)])
+def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait(
+    lockstep: bool, handled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hil.session.run.BARE_TIME", 0.01)
+    prepared, seen = renewed(machine("odrive", "at speed"), ()), list[object]()
+    place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
+    HilRun(prepared, place, Stage.ZERO).run(None, lambda event: seen.append(signal.getsignal(signal.SIGTSTP)))
+    assert seen and all((handler is not signal.SIG_DFL) is handled for handler in seen)
+    assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
 
 
 def test_later_events_are_listed_after_the_fault() -> None:
@@ -153,9 +154,9 @@ def test_a_recorder_that_dies_stops_no_run_and_is_reported(tmp_path: Path) -> No
         run.recorder._process.wait()  # virtual time does not wait for a process to die
 
     place = dataclasses.replace(environment_of(prepared, emulator), engaged=engaged)
-    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+    run = HilRun(prepared, place, Stage.FULL)
     with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
-        run.run(heard.append)
+        run.run(tmp_path / "run", heard.append)
     heard = [event for event in heard if event.kind is not EventKind.PROVED]
     said = [event.detail if event.kind is EventKind.STAGE else event.kind.name for event in heard]
     assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]

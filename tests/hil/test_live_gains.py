@@ -151,11 +151,21 @@ WISH = 400
 """Tick of a wish; the task begins at about 330."""
 
 
+class Asked(HilRun):
+    """A run with an operator who asks for gains."""
+
+    def __init__(self, wishes: dict[int, tuple[int, float]], *args: Any) -> None:
+        super().__init__(*args)
+        self.wishes = wishes
+
+    def open(self, out: Path | None) -> None:
+        super().open(out)
+        self.operator.view = Scripted(self.wishes)  # type: ignore[assignment]
+
+
 def ended(out: Path, wishes: dict[int, tuple[int, float]], *overrides: str, engine: str = "vm") -> Any:
     prepared = load(BELT, [BOTH, "hil.live_ramp=0.2", "hil.period=0.0025", *overrides], engine)
-    run = HilRun(prepared, in_lockstep(prepared, engine), Stage.FULL, 0.6, out, {"engine": prepared.loop.engine})
-    run.operator.view = Scripted(wishes)  # type: ignore[arg-type]
-    return run.run(lambda event: None)
+    return Asked(wishes, prepared, in_lockstep(prepared, engine), Stage.FULL, 0.6).run(out, lambda event: None)
 
 
 def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> None:
@@ -221,17 +231,14 @@ def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> 
     prepared = load(BELT, [BOTH, f"hil.live_ramp={PERIOD}"], "vm")
     for wishes, last in (({100: (0, 15.0)}, 15.0), ({}, 8.0)):
         again = renewed(prepared, ())
-        run = HilRun(again, in_lockstep(again, "vm"), Stage.ZERO, 0.3, None, {})
-        run.operator.view = Scripted(wishes)  # type: ignore[arg-type]
-        result = run.run(lambda event: None)
+        result = Asked(wishes, again, in_lockstep(again, "vm"), Stage.ZERO, 0.3).run(None, lambda event: None)
         assert result.trajectory[f"live.{ALPHA}"][-1] == last
         assert again.live_gains.values[0] == last
 
 
 def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     prepared = load(BELT, [BOTH], "vm")
-    run = HilRun(prepared, in_lockstep(prepared, "vm"), Stage.FULL, 1.0, None, {})
-    run.operator.view = Scripted({1000: (0, 15.0)})  # type: ignore[arg-type]
+    run = Asked({1000: (0, 15.0)}, prepared, in_lockstep(prepared, "vm"), Stage.FULL, 1.0)
     decide = run._decide
 
     def stopping(tick: Tick, reading: Any) -> Any:
@@ -240,7 +247,7 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
         return decide(tick, reading)
 
     run._decide = stopping  # type: ignore[method-assign]
-    result = run.run(lambda event: None)
+    result = run.run(None, lambda event: None)
     assert [str(event) for event in result.events if event.kind is EventKind.GAIN] == [
         f"{ALPHA}: gain changed by the operator (refused: the run is stopping)"
     ]

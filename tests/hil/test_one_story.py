@@ -20,7 +20,7 @@ from hil.bus import Bus, Health
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import Emulator
 from hil.frame import Frame
-from hil.loop.realtime import RealtimeError, StopSignals
+from hil.loop.realtime import RealtimeError
 from hil.recorder import Recorder, read_events
 from hil.safety import Event
 from hil.safety.plan import Stage
@@ -92,15 +92,14 @@ def test_an_exception_in_the_loop_is_the_storys_end(tmp_path: Path) -> None:
 def test_a_run_that_fails_while_it_writes_its_summary_is_not_completed(tmp_path: Path) -> None:
     """Even an exception that leaves the run itself: the listener of its events, here."""
     prepared, emulator, place = rig()
-    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+    run = HilRun(prepared, place, Stage.FULL)
 
     def listen(event: Event) -> None:
         if event.detail == "over":
             raise ValueError("the terminal is gone")
 
-    with pytest.raises(ValueError, match="the terminal is gone") as caught:
-        run.run(listen)
-    run.abandon(caught.value)
+    with pytest.raises(ValueError, match="the terminal is gone"):
+        run.run(tmp_path / "run", listen)
     status, error, events = story(tmp_path / "run")
     assert (status, events) == ("failed", ["exception"])
     assert error is not None and error.startswith("the loop has failed (ValueError: the terminal is gone")
@@ -122,10 +121,13 @@ def test_a_signal_before_the_first_frame_sends_nothing_and_is_an_interrupted_run
     prepared, emulator, place = rig()
     sent: list[Frame] = []
     emulator.wires["main"].taps.append(lambda frame, sender: sent.append(frame) if sender.host else None)
-    with StopSignals(suspend=False) as signals:
-        run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}, signals)
-        signal.raise_signal(signal.SIGINT)
-        ended = run.run(lambda event: None)
+
+    class Early(HilRun):
+        def open(self, out: Path | None) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().open(out)
+
+    ended = Early(prepared, place, Stage.FULL).run(tmp_path / "run", lambda event: None)
     assert (ended.exit_code, ended.unconfirmed, sent) == (130, (), [])
     said = "the operator stops the run (SIGINT, before the first frame)"
     assert story(tmp_path / "run") == ("interrupted", said, ["interrupted"])
@@ -150,7 +152,8 @@ def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> 
 
 def test_a_run_that_never_began_reports_the_reason(tmp_path: Path) -> None:
     prepared, _, place = rig()
-    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+    run = HilRun(prepared, place, Stage.FULL)
+    run.open(tmp_path / "run")
     run.abandon(RealtimeError("real time: not granted"))
     assert story(tmp_path / "run") == ("failed", "the loop has failed (real time: not granted)", ["exception"])
 
@@ -164,9 +167,9 @@ def test_a_recorder_that_died_leaves_the_whole_story(tmp_path: Path) -> None:
         os.kill(run.recorder._process.pid, signal.SIGKILL)
         run.recorder._process.wait()
 
-    run = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL, None, tmp_path / "run", {})
+    run = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL)
     with pytest.raises(RunFolderError, match="the recorder died"):
-        run.run(lambda event: None)
+        run.run(tmp_path / "run", lambda event: None)
     status, error, events = story(tmp_path / "run")
     assert (status, error) == ("failed", "the recorder died (signal 9): the run folder is not finished")
     assert events == ["recorder"]

@@ -20,8 +20,8 @@ def run_with(general: bool) -> Run:
     for wire in emulator.wires.values() if general else ():
         wire.power(wire.attach("without power", lambda frame: None), False)
         wire.disturbances.append(Disturbance())  # it disturbs nothing
-    run = HilRun(prepared, environment_of(prepared, emulator), Stage.FULL, 0.05, None, {})
-    ended = run.run(lambda event: None)
+    run = HilRun(prepared, environment_of(prepared, emulator), Stage.FULL, 0.05)
+    ended = run.run(None, lambda event: None)
     assert ended.exit_code == 0 and isinstance(run.recorder, InMemory)
     return run.recorder.frames, column_bytes(ended.trajectory), ended.trajectory.metadata["emulator"]
 

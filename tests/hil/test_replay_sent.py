@@ -23,7 +23,7 @@ from tests.hil.rigs import renewed
 
 def driven(folder: Path, protocol: str) -> Path:
     prepared = renewed(machine(protocol, "at speed"), ())
-    on_rig(prepared, duration=0.5, out=folder, summary={"engine": prepared.loop.engine, "lockstep": True})
+    on_rig(prepared, duration=0.5, out=folder)
     return folder
 
 
@@ -76,7 +76,7 @@ def test_a_frame_with_another_torque_than_the_log_is_found(tmp_path: Path, capsy
 def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> None:
     """A rate limit that the law's torque breaks all the time, and a torque limit below what it asks for."""
     slow = load("two_mass_spring_drive", ["hil.drives.0.torque_rate_limit=4", "hil.safety.tracking=1000"], "vm")
-    on_rig(slow, duration=0.5, out=tmp_path / "run", summary={"engine": slow.loop.engine, "lockstep": True})
+    on_rig(slow, duration=0.5, out=tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert np.sum(run["u.F"] != run["law.F"]) > 50
     found = replay(tmp_path / "run")

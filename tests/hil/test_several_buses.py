@@ -9,6 +9,7 @@ from hil.frame import Frame
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.rig.dispatch import Dispatch
+from hil.session.accuracy import explained_errors
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from tests.faces import column_bytes, on_drives
@@ -47,7 +48,7 @@ def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: flo
     assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
     assert set(summary["bus"]) == set(names)
     working = ended.trajectory["stage"] == STAGES.index("full")
-    for row, bound in begun.accuracy(ended.trajectory).items():
+    for row, bound in explained_errors(begun.setup, ended.trajectory).items():
         assert abs(ended.trajectory[f"violation.{row}"][working]).max() <= bound
 
 

@@ -20,7 +20,6 @@ from hil.bus.identity import START
 from hil.bus.python_can import PythonCanBus
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Tick, WallClock
-from hil.loop.realtime import prepare
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, unpacked
@@ -134,8 +133,8 @@ def test_a_bus_that_is_gone_is_reported_and_the_others_go_on(ends: Ends) -> None
 class Checked(HilRun):
     """A run in which the first ticks on sockets are done once more, each from its frames alone."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def open(self, out: Path | None) -> None:
+        super().open(out)
         rig = self.rig
         assert rig.sockets is not None and rig.machine is not None
         self.machine, self.checked, self._run = rig.machine, 0, rig.sockets.run
@@ -192,9 +191,8 @@ def run_on_sockets(
     setup = load(config, sets)
     with on_pair(setup, config) as environment:
         engaged = partial(environment.buses["main"].send, START)
-        run = kind(setup, replace(environment, engaged=engaged), Stage.FULL, duration, folder, {})
-        with prepare():
-            return run, run.run(lambda event: None)
+        run = kind(setup, replace(environment, engaged=engaged), Stage.FULL, duration)
+        return run, run.run(folder, lambda event: None)
 
 
 @pytest.fixture(scope="module")

@@ -117,8 +117,8 @@ def play(scenario: Scenario) -> Verdict:
             emulator.world.after(nanoseconds(scenario.stop_at), stop)
 
     environment = replace(environment_of(setup, emulator), engaged=engaged)
-    run = HilRun(setup, environment, Stage.FULL, scenario.duration, None, {})
-    result = run.run(lambda event: None)
+    run = HilRun(setup, environment, Stage.FULL, scenario.duration)
+    result = run.run(None, lambda event: None)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     kinds = tuple(event.kind.name.lower() for event in result.events if event.kind.name != "STAGE")
     columns, events = result.trajectory.columns, result.events

@@ -211,8 +211,8 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
 
     environment = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
     stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
-    run = HilRun(prepared, environment, stage, None, None, {})
-    ended = run.run(lambda event: None)
+    run = HilRun(prepared, environment, stage)
+    ended = run.run(None, lambda event: None)
     if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
         raise KeyboardInterrupt  # the signal was meant for this process, not for the run
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
