@@ -12,7 +12,6 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.numpy_call import numpy_calls, raise_failure
-from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
 
@@ -87,7 +86,7 @@ class Kernel:
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
         """Makes a kernel of `outputs`, which are expressions of `inputs`, arrays of plain symbols."""
-        results = without_repetitions([to_sx(value) for value in outputs.values()])
+        results = ca.cse([to_sx(value) for value in outputs.values()])
         function = ca.Function(name, [to_sx(v) for v in inputs.values()], results, list(inputs), list(outputs))
         return cls(function, _shapes(inputs), _shapes(outputs))
 

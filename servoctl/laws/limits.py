@@ -26,7 +26,6 @@ import numpy as np
 from servoctl.engine.linalg import frobenius, product
 from servoctl.engine.loops import repeat
 from servoctl.engine.products import called
-from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import above, at_least, symbols, to_sx, where, within
 from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, advance, greatest, solve
 from servoctl.laws.priorities import scale_per_level
@@ -128,7 +127,7 @@ def step_function(size: SearchSize) -> Any:
     x, active, lack, done = advance(problem, x, active)
     after = to_sx(np.concatenate([x, active, lack, [done, state[-1] + 1.0]]))
     inputs = [to_sx(part) for part in (state, *_flat(problem))]
-    return ca.Function(f"limit_step_{size.name}", inputs, without_repetitions([after]), {"never_inline": True})
+    return ca.Function(f"limit_step_{size.name}", inputs, ca.cse([after]), {"never_inline": True})
 
 
 @cache

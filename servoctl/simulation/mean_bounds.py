@@ -23,7 +23,6 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
 from servoctl.engine.loops import repeat
-from servoctl.engine.repetitions import without_repetitions
 from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import PlantFunctions
@@ -140,7 +139,7 @@ def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], now: Array) -> A
     step = ca.Function(
         "bounds_change",
         [to_sx(each) for each in (state, *fresh)],
-        without_repetitions([to_sx(outcome)]),
+        ca.cse([to_sx(outcome)]),
         {"never_inline": True},
     )
     # what is repeated is known by its name, in the whole program

@@ -4,7 +4,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from servoctl.engine.symbol import Symbol, clip, to_sx, within
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.symbol import Symbol, clip, from_sx, to_sx, within
 from servoctl.engine.trace import trace
 
 a, b = ca.SX.sym("a"), ca.SX.sym("b")
@@ -45,3 +46,23 @@ def test_maximum_minimum_and_clip_keep_nan_as_numpy_does() -> None:
         for other in numbers:
             expected = kinks(np.array([one]), np.array([other]))
             np.testing.assert_array_equal(np.array(function(one, other)), expected, str((one, other)))
+
+
+def test_equal_calls_and_operations_remain_once_in_a_kernel_and_values_keep_their_bits() -> None:
+    inputs = ca.SX.sym("x", 2)
+    called = ca.Function("norm_and_mean", [inputs], [ca.norm_2(inputs), ca.sum1(inputs) / 2], {"never_inline": True})
+
+    def expression() -> ca.SX:
+        size, mean = called(ca.sin(inputs) * 0.3)
+        return ca.vertcat(size * inputs[0], mean - inputs[1], ca.if_else(mean > 0, 1.5, -0.0))
+
+    repeated = ca.vertcat(expression(), 2.0 * expression(), called(ca.sin(inputs) * 0.3)[1])
+    before = ca.Function("before", [inputs], [repeated])
+    kernel = Kernel.compile("after", {"x": from_sx(inputs)}, {"y": from_sx(repeated)})
+    counts = [
+        [sum(each.instruction_id(i) == code for i in range(each.n_instructions())) for code in (ca.OP_CALL, ca.OP_SIN)]
+        for each in (before, kernel.function)
+    ]
+    assert counts == [[3, 6], [1, 2]]
+    for point in np.random.default_rng(0).standard_normal((20, 2)):
+        assert np.array(before(point)).tobytes() == kernel(point)[0].tobytes()
