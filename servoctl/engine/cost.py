@@ -22,7 +22,7 @@ class Cost:
         return Cost(times * self.operations, times * self.divisions, times * self.functions)
 
 
-def decomposition_cost(rows: int, n: int) -> Cost:
+def decomposition_cost(rows: int, n: int, masked: int = 0) -> Cost:
     """Cost of `c/decompose.h` for one run, loop by loop in its order.
 
     The worst case: every direction takes most of the length of the rows that are left, and rank is lost.
@@ -37,7 +37,7 @@ def decomposition_cost(rows: int, n: int) -> Cost:
     return Cost(total + columns + k * n + 1, 5 * k)
 
 
-def decomposition_numbers(rows: int, n: int) -> int:
+def decomposition_numbers(rows: int, n: int, masked: int = 0) -> int:
     """Numbers and conditions that the two functions of `c/decompose.h` keep on the stack."""
     k = min(rows, n)
     rank = rows * n + k * n + n + k * rows + 4 * rows + 2 * k

@@ -19,6 +19,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import loops
+from servoctl.engine.cost import decomposition_cost, decomposition_numbers
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.products import WORTH, called, divided, is_finite, product, project, sum_of_squares
 from servoctl.engine.structured import blocks
@@ -209,7 +210,7 @@ def _symbolic(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decompositi
     k = min(rows, n)
     if k == 0:
         return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0.0, 0.0, scale)
-    function = decomposition_function(rows, n, masked) if rows <= MANY else decomposition_call(rows, n, masked)
+    function = decompose_function(rows, n, masked) if rows <= MANY else decomposition_call(rows, n, masked)
     Z, U, R, rank, pivot_min = function(to_sx(A), tolerance.sx if isinstance(tolerance, Symbol) else float(tolerance))
     return Decomposition(
         from_sx(Z, (k, n)), from_sx(U, (rows, k)), from_sx(R, (k, k)), Symbol(rank), Symbol(pivot_min), scale
@@ -229,38 +230,32 @@ def decomposition_call(rows: int, n: int, masked: bool = False) -> NumpyCall:
         return [Z, U, R, np.array(split.rank), np.array(split.pivot_min)]
 
     sizes = (k, n), (rows, k), (k, k), (1,), (1,)
-    return NumpyCall(_name(rows, n, masked), work, ((rows, n), (1,)), sizes, numbered=False)
+    return NumpyCall(f"decompose_{rows}x{n}x{int(masked)}", work, ((rows, n), (1,)), sizes, numbered=False)
 
 
-def _name(rows: int, n: int, masked: bool) -> str:
-    return f"decompose_{'masked_' * masked}{rows}x{n}"
+@loops.operation(
+    "ROWS N MASKED", decomposition_cost, decomposition_numbers,
+    more=lambda rows, n, masked: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}x{masked}"},
+)  # fmt: skip
+def decompose_function(rows: int, n: int, masked: int) -> loops.Written:
+    """(A, tolerance) -> (Z, U, R, rank, pivot_min), scale 1; if `masked`, most rows may be zero at a time."""
+    return _decomposition(rows, n, ca.SX if rows <= FEW else ca.MX)
 
 
-@cache
-def decomposition_function(rows: int, n: int, masked: bool = False, written: bool = False) -> Any:
-    """CasADi function (A, tolerance) -> (Z, U, R, rank, pivot_min) of matrices of this size, scale 1.
+def written_decomposition(rows: int, n: int, masked: int) -> Any:
+    """`decompose_function`, written out in operations on numbers, whatever its size."""
+    return ca.Function(f"decompose_{rows}x{n}x{masked}", *_decomposition(rows, n, ca.SX), {"never_inline": True})
 
-    Args:
-        rows, n: Size of A.
-        masked: Whether most rows may be zero at a time.
-        written: Whether it is written out in operations on numbers, whatever its size.
-    """
-    written = written or rows <= FEW
-    kind: Any = ca.SX if written else ca.MX
+
+def _decomposition(rows: int, n: int, kind: Any) -> loops.Written:
     A, tolerance = kind.sym("A", rows, n), kind.sym("tolerance")
-    C, Z, live, pivots = _pivoted_rows(A, tolerance) if written else _pivots_of_matrices(A, tolerance)
+    C, Z, live, pivots = (_pivoted_rows if kind is ca.SX else _pivots_of_matrices)(A, tolerance)
     U, R = _columns(C, live)
     rank, pivot_min = 0, 0
     for counted, pivot in zip(live, pivots, strict=True):
         rank += counted
         pivot_min = ca.if_else(counted, pivot, pivot_min)
-    outputs = [Z, U, R, rank, pivot_min]
-    return ca.Function(
-        _name(rows, n, masked),
-        [A, tolerance],
-        [ca.densify(x) for x in outputs],
-        {"never_inline": True},
-    )
+    return [A, tolerance], list(map(ca.densify, [Z, U, R, rank, pivot_min]))
 
 
 def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:

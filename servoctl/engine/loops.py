@@ -1,19 +1,91 @@
 """Matrix operations on symbols that are functions of their own: called, never inlined, and loops in C.
 
 Design: straight-line code is for the terms of a plant. Written out, the algebra of two arms with seven joints has more
-statements than the arms, and takes the compiler and the processor longer than loops. A name says what a function does
-and at which size, and is all that the C code needs. Derivatives of these functions are written out.
+statements than the arms, and takes the compiler and the processor longer than loops. An operation is one value: its
+CasADi function, its C and its cost. The name of a function says which operation it is and at which size, which is all
+that the C code needs, also of a function from the cache. Derivatives of these functions are written out.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import casadi as ca
 
+from servoctl.engine.cost import Cost
+
 LARGE = 8000
 """Operations on more than this many pairs of numbers are CasADi's own matrix operations on the virtual machine."""
+
+Written = tuple[list[Any], list[Any]]  # inputs and outputs of a CasADi function
+
+
+def template(name: str) -> str:
+    """A C file of this package."""
+    return (Path(__file__).parent / "c" / name).read_text()
+
+
+def instance(file: str, macros: Mapping[str, object]) -> str:
+    """The C of a file with these macros, which are defined for it alone."""
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return defined + template(file) + "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A matrix operation; called with sizes, it gives its CasADi function at this size."""
+
+    name: str  # the functions are named `<name>_<size>x<size>..`
+    write: Callable[..., Written]  # sizes -> its CasADi function
+    sizes: tuple[str, ...]  # macros of the C file for the sizes, in order; those that are left out are 0
+    cost: Callable[..., Cost]  # sizes -> operations in the worst case
+    numbers: Callable[..., int]  # sizes -> numbers on the stack
+    file: str  # its C, of the function `OPERATION`
+    more: Callable[..., Mapping[str, object]]  # sizes -> further macros
+    made: dict[str, Any] = field(default_factory=dict, compare=False)  # name -> CasADi function
+
+    def __call__(self, *sizes: int) -> Any:
+        every = [int(size) for size in (*sizes, *[0] * (len(self.sizes) - len(sizes)))]
+        name = f"{self.name}_{'x'.join(map(str, every))}"
+        if name not in self.made:
+            inputs, outputs = self.write(*every)
+            self.made[name] = ca.Function(name, inputs, list(map(ca.densify, outputs)), {"never_inline": True})
+        return self.made[name]
+
+    def code(self, name: str, sizes: tuple[int, ...]) -> str:
+        """The C function `f_<name>`."""
+        macros = {"OPERATION": f"f_{name}", **dict(zip(self.sizes, sizes, strict=True)), **self.more(*sizes)}
+        return instance(self.file, macros)
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def operation(
+    sizes: str,
+    cost: Callable[..., Cost],
+    numbers: Callable[..., int],
+    file: str = "",
+    more: Callable[..., Mapping[str, object]] = lambda *sizes: {},
+) -> Callable[[Callable[..., Written]], Operation]:
+    """Makes a function `<name>_function` of sizes an `Operation`; for the arguments see there."""
+
+    def made(write: Callable[..., Written]) -> Operation:
+        name = write.__name__.removesuffix("_function")
+        OPERATIONS[name] = Operation(name, write, tuple(sizes.split()), cost, numbers, file or f"{name}.h", more)
+        return OPERATIONS[name]
+
+    return made
+
+
+def operation_of(name: str) -> tuple[Operation, tuple[int, ...]] | None:
+    """The operation that a CasADi function of this name does, and its sizes; None if it is none."""
+    match = re.fullmatch(r"([a-z]+)_([0-9]+(?:x[0-9]+)*)", name)
+    if match is None or match[1] not in OPERATIONS:
+        return None
+    return OPERATIONS[match[1]], tuple(map(int, match[2].split("x")))
 
 
 def _kind(work: int) -> Any:
@@ -21,13 +93,24 @@ def _kind(work: int) -> Any:
     return ca.SX if work <= LARGE else ca.MX
 
 
-def _called(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
-    return ca.Function(name, inputs, outputs, {"never_inline": True})
+def _cholesky_cost(n: int) -> Cost:
+    below = n * (n - 1) // 2
+    changed = (n + 1) * n * (n - 1) // 6  # entries that the columns before them change
+    return Cost(4 * n + below + 2 * changed + 2 * n + below + 2, 2 * n)
 
 
-@cache
-def cholesky_function(n: int) -> Any:
-    """CasADi function M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`."""
+def _triangle_cost(rows: int, n: int, first: int = 0) -> Cost:
+    return Cost(n - first + rows * (n - first) ** 2, n - first)
+
+
+def _inverse_cost(n: int) -> Cost:
+    panels = [(i, first) for i in range(n) for first in range(0, i + 1, 16)]
+    return Cost(n + sum(32 * (i - first) + 16 for i, first in panels), n)
+
+
+@operation("N", _cholesky_cost, lambda n: n * n + 2 * n)
+def cholesky_function(n: int) -> Written:
+    """M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`."""
     if _kind(n**3) is ca.MX:
         return _large_cholesky(n)
     M = ca.SX.sym("M", ca.Sparsity.lower(n))
@@ -41,10 +124,10 @@ def cholesky_function(n: int) -> Any:
         for k in range(j + 1, n):
             W[k:, k] -= W[k:, j] * (W[k, j] * inverse)
             L[k, j] = W[k, j] * (root * inverse)
-    return _called(f"cholesky_{n}", [M], [ca.densify(L), positive])
+    return [M], [L, positive]
 
 
-def _large_cholesky(n: int) -> Any:
+def _large_cholesky(n: int) -> Written:
     """`cholesky_function`, column by column."""
     M = ca.MX.sym("M", ca.Sparsity.lower(n))
     rest, positive, columns = ca.densify(M), ca.MX(1), []
@@ -56,135 +139,138 @@ def _large_cholesky(n: int) -> Any:
         below = rest[1:, 0] / root
         columns.append(ca.vertcat(ca.MX(ca.DM.zeros(j)), root, below))
         rest = rest[1:, 1:] - ca.mtimes(below, below.T)
-    return _called(f"cholesky_{n}", [M], [ca.horzcat(*columns), positive])
+    return [M], [ca.horzcat(*columns), positive]
 
 
-def _large_solve(name: str, rows: int, n: int, triangle: Callable[[Any], Any], size: int) -> Any:
-    """CasADi function (L, X) -> X of shape (rows, size), each row solved with a triangle of L, shape (n, n)."""
-    L, X = ca.MX.sym("L", n, n), ca.MX.sym("X", rows, size)
-    return _called(name, [L, X], [ca.solve(triangle(L), X.T).T])
-
-
-@cache
-def inverse_function(n: int) -> Any:
-    """CasADi function L -> L^-1 of a lower triangle L, shape (n, n)."""
+@operation("N", _inverse_cost, lambda n: n * (n + 15) // 16 * 16)
+def inverse_function(n: int) -> Written:
+    """L -> L^-1 of a lower triangle L, shape (n, n)."""
     L = ca.MX.sym("L", n, n)
-    return _called(f"inverse_{n}", [L], [ca.densify(ca.solve(ca.tril(L), ca.MX(ca.DM.eye(n))))])
+    return [L], [ca.solve(ca.tril(L), ca.MX(ca.DM.eye(n)))]
 
 
-@cache
-def lower_function(rows: int, n: int, first: int = 0) -> Any:
-    """CasADi function (L, X) -> X L^-T, shape (rows, n - first), of a lower triangle L without its first rows."""
-    name = f"lower_from_{rows}x{n}x{first}" if first else f"lower_{rows}x{n}"
+@operation("ROWS N FIRST", _triangle_cost, lambda rows, n, first: rows * (n - first))
+def lower_function(rows: int, n: int, first: int) -> Written:
+    """(L, X) -> X L^-T, shape (rows, n - first), of a lower triangle L without its first rows."""
     size = n - first
-    if _kind(rows * size**2) is ca.MX:
-        return _large_solve(name, rows, n, lambda L: ca.tril(L[first:, first:]), size)
-    L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, size)
+    kind = _kind(rows * size**2)
+    L, X = kind.sym("L", n, n), kind.sym("X", rows, size)
+    if kind is ca.MX:
+        return [L, X], [ca.solve(ca.tril(L[first:, first:]), X.T).T]
     Y: list[Any] = []
     for i in range(size):
         rest = X[:, i] - sum((L[first + i, first + j] * Y[j] for j in range(i)), start=ca.SX(rows, 1))
         Y.append(rest * (1 / L[first + i, first + i]))
-    return _called(name, [L, X], [ca.densify(ca.horzcat(*Y))])
+    return [L, X], [ca.horzcat(*Y)]
 
 
-@cache
-def upper_function(rows: int, n: int) -> Any:
-    """CasADi function (L, X) -> X L^-1, shape (rows, n), of a lower triangle L."""
-    if _kind(rows * n**2) is ca.MX:
-        return _large_solve(f"upper_{rows}x{n}", rows, n, lambda L: ca.tril(L).T, n)
-    L, X = ca.SX.sym("L", n, n), ca.SX.sym("X", rows, n)
+@operation("ROWS N", _triangle_cost, lambda rows, n: rows * n)
+def upper_function(rows: int, n: int) -> Written:
+    """(L, X) -> X L^-1, shape (rows, n), of a lower triangle L."""
+    kind = _kind(rows * n**2)
+    L, X = kind.sym("L", n, n), kind.sym("X", rows, n)
+    if kind is ca.MX:
+        return [L, X], [ca.solve(ca.tril(L).T, X.T).T]
     Y: list[Any] = [None] * n
     for i in reversed(range(n)):
         rest = X[:, i] - sum((L[j, i] * Y[j] for j in range(i + 1, n)), start=ca.SX(rows, 1))
         Y[i] = rest * (1 / L[i, i])
-    return _called(f"upper_{rows}x{n}", [L, X], [ca.densify(ca.horzcat(*Y))])
+    return [L, X], [ca.horzcat(*Y)]
 
 
-@cache
-def back_function(n: int) -> Any:
-    """CasADi function (R, y) -> R^-1 y, shape (n,), of an upper triangle R."""
+@operation("N", lambda n: Cost(2 * n + n * (n - 1), n), lambda n: n + 3)
+def back_function(n: int) -> Written:
+    """(R, y) -> R^-1 y, shape (n,), of an upper triangle R."""
     kind = _kind(n**2)
     R, y = kind.sym("R", n, n), kind.sym("y", n)
     if kind is ca.MX:
-        return _called(f"back_{n}", [R, y], [ca.solve(ca.triu(R), y)])
+        return [R, y], [ca.solve(ca.triu(R), y)]
     x: list[Any] = [None] * n
     for i in reversed(range(n)):
         x[i] = (y[i] - sum((R[i, j] * x[j] for j in range(i + 1, n)), start=ca.SX(0))) * (1 / R[i, i])
-    return _called(f"back_{n}", [R, y], [ca.densify(ca.vertcat(*x))])
+    return [R, y], [ca.vertcat(*x)]
 
 
-@cache
-def dots_function(columns: int, n: int) -> Any:
-    """CasADi function (A, b) -> A^T b, shape (columns,), of A of shape (n, columns)."""
+@operation("COLUMNS N", lambda columns, n: Cost(columns * (2 * n + 3)), lambda columns, n: 4)
+def dots_function(columns: int, n: int) -> Written:
+    """(A, b) -> A^T b, shape (columns,), of A of shape (n, columns)."""
     kind = _kind(columns * n)
     A, b = kind.sym("A", n, columns), kind.sym("b", n)
-    return _called(f"dots_{columns}x{n}", [A, b], [ca.densify(ca.mtimes(A.T, b))])
+    return [A, b], [ca.mtimes(A.T, b)]
 
 
-@cache
-def product_function(rows: int, n: int, columns: int, transposed: bool) -> Any:
-    """CasADi function (A, B) -> A B, shape (rows, columns), or A B^T if `transposed`."""
+@operation(
+    "ROWS N COLUMNS TRANSPOSED",
+    lambda rows, n, columns, transposed: Cost(2 * rows * n * columns),
+    lambda rows, n, columns, transposed: rows * (n + 1),
+)
+def product_function(rows: int, n: int, columns: int, transposed: int) -> Written:
+    """(A, B) -> A B, shape (rows, columns), or A B^T if `transposed`."""
     kind = _kind(rows * n * columns)
     A, B = kind.sym("A", rows, n), kind.sym("B", *((columns, n) if transposed else (n, columns)))
-    name = f"product{'_transposed' * transposed}_{rows}x{n}x{columns}"
-    return _called(name, [A, B], [ca.densify(ca.mtimes(A, B.T if transposed else B))])
+    return [A, B], [ca.mtimes(A, B.T if transposed else B)]
 
 
-@cache
-def project_function(k: int, n: int, rows: int) -> Any:
-    """CasADi function (Z, X) -> X (I - Z^T Z), shape (rows, n); Z has shape (k, n)."""
+@operation("K N ROWS", lambda k, n, rows: Cost(4 * k * n * rows), lambda k, n, rows: (k + n) * rows)
+def project_function(k: int, n: int, rows: int) -> Written:
+    """(Z, X) -> X (I - Z^T Z), shape (rows, n); Z has shape (k, n)."""
     kind = _kind(k * n * rows)
     Z, X = kind.sym("Z", k, n), kind.sym("X", rows, n)
-    return _called(f"project_{k}x{n}x{rows}", [Z, X], [ca.densify(X - ca.mtimes(ca.mtimes(X, Z.T), Z))])
+    return [Z, X], [X - ca.mtimes(ca.mtimes(X, Z.T), Z)]
 
 
-@cache
-def squares_function(count: int) -> Any:
-    """CasADi function of a vector -> the sum of its squares."""
+def _parts(term: str, join: str, each: int) -> Any:
+    """The operation that joins a term of each of many numbers in eight parts, at a cost for each number."""
+    macros = {"TERM(x)": term, "JOIN(a, b)": join}
+    return operation("COUNT", lambda count: Cost(each * count + 7), lambda count: 8, "parts.h", lambda count: macros)
+
+
+@_parts("(x) * (x)", "((a) + (b))", 2)
+def squares_function(count: int) -> Written:
+    """The sum of the squares of a vector."""
     x = _kind(20 * count).sym("x", count)
-    return _called(f"squares_{count}", [x], [ca.sumsqr(x)])
+    return [x], [ca.sumsqr(x)]
 
 
-@cache
-def total_function(count: int) -> Any:
-    """CasADi function of a vector -> the sum of its entries."""
+@_parts("(x)", "((a) + (b))", 1)
+def total_function(count: int) -> Written:
+    """The sum of the entries of a vector."""
     x = ca.MX.sym("x", count)
-    return _called(f"total_{count}", [x], [ca.sum1(x)])
+    return [x], [ca.sum1(x)]
 
 
-@cache
-def largest_function(count: int) -> Any:
-    """CasADi function of a vector -> its largest absolute value."""
+@_parts("v_fabs(x)", "v_fmax(a, b)", 2)
+def largest_function(count: int) -> Written:
+    """The largest absolute value of a vector."""
     x, result = ca.SX.sym("x", count), ca.SX(0)
     for i in range(count):
         result = ca.fmax(result, ca.fabs(x[i]))
-    return _called(f"largest_{count}", [x], [result])
+    return [x], [result]
 
 
-@cache
-def longer_function(rows: int, n: int) -> Any:
-    """CasADi function (A, limit) -> (1 or 0 for each row: whether it is longer, the rows or zeros)."""
+@operation("ROWS N", lambda rows, n: Cost(rows * (3 * n + 3), rows), lambda rows, n: 3)
+def longer_function(rows: int, n: int) -> Written:
+    """(A, limit) -> (1 or 0 for each row: whether it is longer, the rows or zeros)."""
     A, limit = ca.SX.sym("A", rows, n), ca.SX.sym("limit")
     counted = ca.SX(rows, 1)
     for i in range(rows):
         total = ca.sumsqr(A[i, :])  # its root has a finite derivative at zero, as in `decomposition.frobenius`
         counted[i] = ca.if_else(total > 0, ca.sqrt(ca.if_else(total > 0, total, 1)), 0) > limit
-    kept = ca.vertcat(*(ca.if_else(counted[i], A[i, :], 0) for i in range(rows)))
-    return _called(f"longer_{rows}x{n}", [A, limit], [ca.densify(counted), ca.densify(kept)])
+    return [A, limit], [counted, ca.vertcat(*(ca.if_else(counted[i], A[i, :], 0) for i in range(rows)))]
 
 
-@cache
-def sizes_function(rows: int, n: int) -> Any:
-    """CasADi function of a matrix -> the sum of the absolute values in each column."""
+@operation("ROWS N", lambda rows, n: Cost(2 * rows * n), lambda rows, n: 3)
+def sizes_function(rows: int, n: int) -> Written:
+    """The sum of the absolute values in each column of a matrix."""
     A = ca.SX.sym("A", rows, n)
-    return _called(f"sizes_{rows}x{n}", [A], [ca.densify(ca.sum1(ca.fabs(A)))])
+    return [A], [ca.sum1(ca.fabs(A))]
 
 
-@cache
-def divided_function(count: int) -> Any:
-    """CasADi function (x, divisor) -> x / divisor."""
+@operation("COUNT", lambda count: Cost(count + 1, 1), lambda count: 2)
+def divided_function(count: int) -> Written:
+    """(x, divisor) -> x / divisor."""
     x, divisor = _kind(20 * count).sym("x", count), _kind(20 * count).sym("divisor")
-    return _called(f"divided_{count}", [x, divisor], [ca.densify(x / divisor)])
+    return [x, divisor], [x / divisor]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from servoctl.engine.cost import FUNCTIONS, Cost
-from servoctl.engine.emit import emitted, loops_of, template
+from servoctl.engine.emit import emitted
+from servoctl.engine.loops import operation_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment
 from servoctl.simulation.closed_loop import Loop
@@ -40,7 +41,7 @@ class StandaloneSource:
         names = [f"#define v_{name} {name}" for name in used if name != "sign"]
         if "sign" in used:
             names.append("#define v_sign(x) ((x) < number(0.0) ? number(-1.0) : (x) > number(0.0) ? number(1.0) : (x))")
-        if any(map(loops_of, self._functions)):
+        if any(map(operation_of, self._functions)):
             names += ["", template("rows.h").strip()]
         self.text = "\n".join([*head, template("standalone.h").strip(), *names, "", body])  # the code
 

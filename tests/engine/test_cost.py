@@ -13,9 +13,9 @@ import pytest
 from servoctl.assembly import load
 from servoctl.engine import loops
 from servoctl.engine.cost import FUNCTIONS, Cost
-from servoctl.engine.decomposition import decomposition_function
-from servoctl.engine.emit import emitted, template
-from servoctl.engine.loops import repeat
+from servoctl.engine.decomposition import decompose_function
+from servoctl.engine.emit import emitted
+from servoctl.engine.loops import repeat, template
 from servoctl.engine.statements import Statements
 from servoctl.export.source import StandaloneSource
 from servoctl.types import Array
@@ -97,7 +97,7 @@ def stated(function: Any) -> Cost:
 def test_a_decomposition_that_loses_rank_takes_the_operations_stated(
     rows: int, n: int, rank: int, tmp_path: Path
 ) -> None:
-    random, function = np.random.default_rng(1), decomposition_function(rows, n)
+    random, function = np.random.default_rng(1), decompose_function(rows, n)
     shrinking = 0.01 ** np.arange(rank)  # each direction takes most of what is left of every row
     A = random.uniform(1.0, 2.0, (rows, rank)) * shrinking @ np.linalg.qr(random.normal(size=(n, n)))[0][:rank]
     assert counted(function, tmp_path, A, np.array([1e-10])) == stated(function)
@@ -105,8 +105,8 @@ def test_a_decomposition_that_loses_rank_takes_the_operations_stated(
 
 @needs_cxx
 def test_a_decomposition_of_full_rank_takes_less(tmp_path: Path) -> None:
-    taken = counted(decomposition_function(3, 6), tmp_path, np.eye(3, 6), np.array([1e-10]))
-    most = stated(decomposition_function(3, 6))
+    taken = counted(decompose_function(3, 6), tmp_path, np.eye(3, 6), np.array([1e-10]))
+    most = stated(decompose_function(3, 6))
     assert (taken.operations, most.operations) == (255, 582)
     assert (taken.divisions, most.divisions) == (9, 15)
 

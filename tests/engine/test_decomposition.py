@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import servoctl
-from servoctl.engine.decomposition import decompose, decomposition_function, frobenius
+from servoctl.engine.decomposition import decompose, decompose_function, frobenius
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.types import Array
 
@@ -155,7 +155,7 @@ def test_a_direction_counts_when_its_pivot_exceeds_the_tolerance(factor: float, 
 def test_a_pivot_equal_to_the_tolerance_does_not_count() -> None:
     A = np.diag([1.0, 2.0**-20])  # powers of two: no rounding anywhere
     assert decompose(A, 2.0**-20, scale=1.0).rank == 1
-    count = decomposition_function(2, 2)(A, 2.0**-20)[3]
+    count = decompose_function(2, 2)(A, 2.0**-20)[3]
     assert float(count) == 1.0
 
 
@@ -198,7 +198,7 @@ def test_the_pseudoinverse_of_a_matrix_that_is_not_finite_is_nan(
 @pytest.mark.parametrize(("rows", "n"), [(1, 1), (2, 3), (3, 2), (3, 3)])
 def test_derivatives_stay_finite_where_rank_is_lost(rows: int, n: int) -> None:
     A = ca.SX.sym("A", rows, n)
-    Z, U, R, _, _ = decomposition_function(rows, n)(A, TOLERANCE)
+    Z, U, R, _, _ = decompose_function(rows, n)(A, TOLERANCE)
     slope = ca.Function("slope", [A], [ca.jacobian(ca.vertcat(ca.vec(Z), ca.vec(U), ca.vec(R)), ca.vec(A))])
     dependent = np.ones((rows, n))
     for at in (np.zeros((rows, n)), dependent, np.diag(np.ones(max(rows, n)))[:rows, :n]):

@@ -11,7 +11,7 @@ import pytest
 
 from servoctl.engine import compiler, loops, step
 from servoctl.engine.ccode import Program
-from servoctl.engine.decomposition import decomposition_function
+from servoctl.engine.decomposition import decompose_function
 from servoctl.engine.emit import emit, emitted, over_numbers
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.loops import repeat
@@ -134,7 +134,7 @@ def of_rank(rows: int, n: int, rank: int) -> Array:
 @pytest.mark.parametrize(("rows", "n", "rank"), SIZES)
 def test_a_decomposition_in_c_equals_the_virtual_machine(rows: int, n: int, rank: int) -> None:
     """The same A^+, projectors, rank and pivot, and A^+ is NumPy's; R is an upper triangle."""
-    function = decomposition_function(rows, n)
+    function = decompose_function(rows, n)
     for _ in range(5):
         A = of_rank(rows, n, rank)
         Z, U, R, counted, pivot = in_c(function, A, np.full((1, 1), 1e-10))
@@ -152,7 +152,7 @@ def test_a_decomposition_in_c_equals_the_virtual_machine(rows: int, n: int, rank
 @pytest.mark.parametrize(("rows", "n"), [(3, 6), (6, 3), (4, 4)])
 def test_rows_of_zeros_are_left_out_without_effect(rows: int, n: int) -> None:
     """Of masked rows, C takes those that are not zero; all results are those of all rows, to the bit."""
-    masked, plain = decomposition_function(rows, n, masked=True), decomposition_function(rows, n)
+    masked, plain = decompose_function(rows, n, True), decompose_function(rows, n)
     for kept in range(2**rows):
         A = of_rank(rows, n, min(rows, n, 3)) * np.array([kept >> i & 1 for i in range(rows)])[:, None]
         tolerance = np.full((1, 1), 1e-10)
@@ -166,7 +166,7 @@ def test_a_decomposition_does_not_depend_on_the_other_lanes_to_the_bit(
     ranks: tuple[int, ...], masked: bool, tmp_path: Path
 ) -> None:
     A = ca.SX.sym("A", 18)
-    split = decomposition_function(3, 6, masked)(ca.reshape(A, 3, 6), 1e-10)
+    split = decompose_function(3, 6, masked)(ca.reshape(A, 3, 6), 1e-10)
     function = ca.Function("split", [A], [ca.vertcat(*map(ca.vec, split))])
     given = np.array([of_rank(3, 6, rank).ravel(order="F") for rank in ranks])
     given[0, ::3] = 0.0  # a row of zeros
@@ -294,7 +294,7 @@ def test_the_derivative_of_a_cholesky_factor_has_c() -> None:
 
 def test_a_matrix_of_nan_has_rank_zero() -> None:
     A = np.full((12, 12), np.nan)
-    _, _, R, rank, pivot = in_c(decomposition_function(12, 12), A, np.full((1, 1), 1e-10))
+    _, _, R, rank, pivot = in_c(decompose_function(12, 12), A, np.full((1, 1), 1e-10))
     assert (rank[0, 0], pivot[0, 0]) == (0.0, 0.0)
     np.testing.assert_array_equal(np.diag(R), np.ones(12))
 
@@ -351,7 +351,7 @@ def test_a_part_of_a_kernel_computes_only_what_it_needs() -> None:
 def test_derivatives_of_a_decomposition_have_no_c() -> None:
     """Its factors in C are not those that CasADi differentiates: where pivots tie, they differ."""
     A = ca.SX.sym("A", 2, 3)
-    Z = decomposition_function(2, 3)(A, 1e-10)[0]
+    Z = decompose_function(2, 3)(A, 1e-10)[0]
     emit([ca.Function("factors", [A], [Z])])
     moved = ca.Function("moved", [A], [ca.jacobian(ca.vec(Z), ca.vec(A))])
     with pytest.raises(CompileError, match=r"no C code for the derivative of a rank decomp.*\(take --engine vm\)"):

@@ -172,7 +172,7 @@ def test_a_swarm_is_compiled_robot_by_robot() -> None:
     loop = make_loop(system)
     assert isinstance(loop, Loop) and len(system.model.parts) == 60
     sizes = [each.name() for each in loop.rates_kernel.function.find_functions() if "decompose" in each.name()]
-    assert sizes == ["decompose_1x1"]
+    assert sizes == ["decompose_1x1x0"]
     x = np.concatenate([start.q, np.linspace(-1.0, 1.0, 60)])
     assert_equal(loop, x)
 

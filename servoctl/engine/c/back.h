@@ -1,5 +1,5 @@
 /* R^-1 y, shape (N); R is an upper triangle of shape (N, N), in column order. */
-static void BACK(const V* R, const V* y, V* x) {
+static void OPERATION(const V* R, const V* y, V* x) {
   V inverse[N];
   for (int j = 0; j < N; ++j) inverse[j] = number(1.0) / R[j + j * N];
   for (int i = 0; i < N; ++i) x[i] = y[i];
@@ -10,5 +10,3 @@ static void BACK(const V* R, const V* y, V* x) {
     x[j] = found;
   }
 }
-#undef BACK
-#undef N

@@ -1,7 +1,7 @@
 /* The lower triangle L of M = L L^T, shape (N, N), in column order; M is a triangle without the zeros above it.
 
    First come the columns of L times its diagonal, so that no pivot waits for the square root of another. */
-static void CHOLESKY(const V* lower, V* L, V* positive) {
+static void OPERATION(const V* lower, V* L, V* positive) {
   V columns[N][ROOM(N)], inverse[N], pivot[N];
   M fine = number(0.0) == number(0.0);
   memset(columns, 0, sizeof columns);
@@ -24,5 +24,3 @@ static void CHOLESKY(const V* lower, V* L, V* positive) {
   }
   *positive = keep(fine, number(1.0));
 }
-#undef CHOLESKY
-#undef N

@@ -11,18 +11,13 @@
 #define FEW_LEFT number(0.25)
 #define SMALLEST (sizeof(V) == 4 ? 1e-30 : 1e-300) /* square of a pivot, so that its inverse is finite */
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
-#if MASKED && !SIDE_BY_SIDE
-#define LEAVES_OUT 1
-#else
-#define LEAVES_OUT 0
-#endif
 
 /* C = U R by Gram-Schmidt on the columns, orthogonalised twice; lanes in which `known` holds keep their U and R. */
 static void COLUMNS(V C[K][ROWS], int directions, const M* live, M known, V* U, V* R) {
   V lying[ROWS][K], triangle[K * K], along[K];
   ACROSS(i, ROWS) ACROSS(l, K) lying[i][l] = number(0.0);
   ACROSS(l, K * K) triangle[l] = number(0.0);
-#if LEAVES_OUT
+#if MASKED && !SIDE_BY_SIDE
   ACROSS(l, K) triangle[l + l * K] = number(1.0);
   ACROSS(i, ROWS * K) U[i] = select(known, U[i], number(0.0));
 #else
@@ -32,7 +27,7 @@ static void COLUMNS(V C[K][ROWS], int directions, const M* live, M known, V* U, 
     V *column = C[j], total = number(0.0);
     for (int pass = 0; pass < 2 && j; ++pass) {
       ACROSS(l, K) along[l] = number(0.0);
-#if LEAVES_OUT
+#if MASKED && !SIDE_BY_SIDE
       ACROSS(i, ROWS) ACROSS(l, j) along[l] += lying[i][l] * column[i];
 #else
       ACROSS(i, ROWS) ACROSS(l, K) along[l] += lying[i][l] * column[i];
@@ -52,7 +47,7 @@ static void COLUMNS(V C[K][ROWS], int directions, const M* live, M known, V* U, 
   ACROSS(l, K * K) R[l] = select(known, R[l], triangle[l]);
 }
 
-static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank, V* pivot_min) {
+static void OPERATION(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank, V* pivot_min) {
   V rest[ROWS][ROOM(N)], basis[K][ROOM(N)], C[K][ROWS], again[K];
   V whole[ROWS], square[ROWS], exact[ROWS]; /* squares of the rows, of what is left of them, and when last summed */
   const V square_limit = *tolerance * *tolerance, smallest = number(SMALLEST);
@@ -70,7 +65,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   ACROSS(i, ROWS) whole[i] = square[i] = exact[i] = dot(rest[i], rest[i], N);
   *rank = *pivot_min = number(0.0);
   int directions = K;
-#if LEAVES_OUT
+#if MASKED && !SIDE_BY_SIDE
   rows = 0;
   ACROSS(i, ROWS) if (any(square[i] > number(0.0))) order[rows++] = i;
   ACROSS(j, K) live[j] = (M){0};
@@ -162,19 +157,9 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
   }
   if (any(invert(full))) {
     ACROSS(c, N) ACROSS(l, K) Z[l + c * K] = select(full, Z[l + c * K], basis[l][c]);
-#if !SIDE_BY_SIDE && !LEAVES_OUT
+#if !SIDE_BY_SIDE && !MASKED
     ACROSS(j, K) ACROSS(i, j) C[j][order[i]] = number(0.0);
 #endif
     COLUMNS(C, directions, live, full, U, R);
   }
 }
-#undef FEW_LEFT
-#undef SMALLEST
-#undef ACROSS
-#undef COLUMNS
-#undef LEAVES_OUT
-#undef MASKED
-#undef DECOMPOSE
-#undef ROWS
-#undef N
-#undef K

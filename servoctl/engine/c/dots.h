@@ -1,5 +1,5 @@
 /* A^T b, shape (COLUMNS); A has N rows and is in column order. A sum has four parts, as in rows.h. */
-static void DOTS(const V* A, const V* b, V* y) {
+static void OPERATION(const V* A, const V* b, V* y) {
   for (int c = 0; c < COLUMNS; ++c) {
     const V* a = A + c * N;
     V part[4] = {number(0.0), number(0.0), number(0.0), number(0.0)};
@@ -8,6 +8,3 @@ static void DOTS(const V* A, const V* b, V* y) {
     y[c] = (part[0] + part[2]) + (part[1] + part[3]);
   }
 }
-#undef DOTS
-#undef COLUMNS
-#undef N

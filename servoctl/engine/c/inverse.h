@@ -2,7 +2,7 @@
 
    Rows are found from the first to the last. Panel p holds 16 columns of all rows, so the zeros right of the diagonal
    cost nothing, and the sums of a row stay in registers. */
-static void INVERSE(const V* L, V* Y) {
+static void OPERATION(const V* L, V* Y) {
   V y[(N + 15) / 16][N][16];
   memset(y, 0, sizeof y);
   for (int i = 0; i < N; ++i) {
@@ -16,5 +16,3 @@ static void INVERSE(const V* L, V* Y) {
   }
   for (int j = 0; j < N; ++j) for (int i = 0; i < N; ++i) Y[i + j * N] = y[j / 16][i][j % 16];
 }
-#undef INVERSE
-#undef N

@@ -1,5 +1,5 @@
 /* The rows of A, shape (ROWS, N) in column order, that are longer than a limit; which they are; zeros for the others. */
-static void LONGER(const V* A, const V* limit, V* counted, V* B) {
+static void OPERATION(const V* A, const V* limit, V* counted, V* B) {
   for (int i = 0; i < ROWS; ++i) counted[i] = number(0.0);
   for (int j = 0; j < N; ++j) for (int i = 0; i < ROWS; ++i) counted[i] += A[i + j * ROWS] * A[i + j * ROWS];
   for (int i = 0; i < ROWS; ++i) {
@@ -8,6 +8,3 @@ static void LONGER(const V* A, const V* limit, V* counted, V* B) {
     for (int j = 0; j < N; ++j) B[i + j * ROWS] = keep(longer, A[i + j * ROWS]);
   }
 }
-#undef LONGER
-#undef ROWS
-#undef N

@@ -1,11 +1,10 @@
-/* The row of a table at t, lane by lane. Macros to define before it is included: LOOKUP: name of the function; BREAKS:
-   increasing, COUNT of them; ROWS: COUNT + 1 rows of WIDTH numbers. */
+/* The row of a table at t, lane by lane. BREAKS: increasing, COUNT of them; ROWS: COUNT + 1 rows of WIDTH numbers. */
 #ifndef LANES
 #define LANES 1
 #define LANE(v, k) (v)
 typedef V Scalar;
 #endif
-static void LOOKUP(const V* restrict x0, V* restrict y0) {
+static void OPERATION(const V* restrict x0, V* restrict y0) {
   int k, i;
   for (k = 0; k < LANES; ++k) {
     const Scalar t = LANE(x0[0], k);
@@ -18,8 +17,3 @@ static void LOOKUP(const V* restrict x0, V* restrict y0) {
     for (i = 0; i < WIDTH; ++i) LANE(y0[i], k) = ROWS[row * WIDTH + i];
   }
 }
-#undef LOOKUP
-#undef BREAKS
-#undef ROWS
-#undef COUNT
-#undef WIDTH

@@ -1,6 +1,6 @@
 /* X L^-T, shape (ROWS, N - FIRST), in column order, of the lower triangle L without its first rows and columns; the whole
    has shape (N, N). */
-static void LOWER(const V* L, const V* X, V* Y) {
+static void OPERATION(const V* L, const V* X, V* Y) {
   V y[N - FIRST][ROOM(ROWS)];
   for (int j = 0; j < N - FIRST; ++j) fill(y[j], X + j * ROWS, 1, ROWS);
   for (int i = 0; i < N - FIRST; ++i) {
@@ -10,7 +10,3 @@ static void LOWER(const V* L, const V* X, V* Y) {
   }
   for (int j = 0; j < N - FIRST; ++j) for (int r = 0; r < ROWS; ++r) Y[r + j * ROWS] = y[j][r];
 }
-#undef LOWER
-#undef ROWS
-#undef FIRST
-#undef N

@@ -1,5 +1,5 @@
 /* A B, shape (ROWS, COLUMNS), or A B^T if TRANSPOSED; A has N columns; all are in column order. */
-static void PRODUCT(const V* A, const V* B, V* Y) {
+static void OPERATION(const V* A, const V* B, V* Y) {
   V a[N][ROOM(ROWS)], y[ROOM(ROWS)];
   for (int j = 0; j < N; ++j) fill(a[j], A + j * ROWS, 1, ROWS);
   for (int c = 0; c < COLUMNS; ++c) {
@@ -7,8 +7,3 @@ static void PRODUCT(const V* A, const V* B, V* Y) {
     for (int r = 0; r < ROWS; ++r) Y[r + c * ROWS] = y[r];
   }
 }
-#undef PRODUCT
-#undef TRANSPOSED
-#undef ROWS
-#undef N
-#undef COLUMNS

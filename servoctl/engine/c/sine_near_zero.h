@@ -30,5 +30,3 @@ static inline T OF(cosine_near_zero)(T x, T tail) {
       + w * w * (-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11));
   return one + (((1.0 - one) - half) + (z * r - x * tail));
 }
-#undef T
-#undef OF

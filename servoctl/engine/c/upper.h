@@ -1,7 +1,7 @@
 /* X L^-1, shape (ROWS, N), in column order; L is a lower triangle of shape (N, N).
 
    Columns are found from the last to the first, and stand in that order in y. */
-static void UPPER(const V* L, const V* X, V* Y) {
+static void OPERATION(const V* L, const V* X, V* Y) {
   V y[N][ROOM(ROWS)];
   for (int j = 0; j < N; ++j) fill(y[j], X + (N - 1 - j) * ROWS, 1, ROWS);
   for (int j = 0; j < N; ++j) {
@@ -11,6 +11,3 @@ static void UPPER(const V* L, const V* X, V* Y) {
   }
   for (int j = 0; j < N; ++j) for (int r = 0; r < ROWS; ++r) Y[r + j * ROWS] = y[N - 1 - j][r];
 }
-#undef UPPER
-#undef ROWS
-#undef N
