@@ -18,7 +18,7 @@ import pytest
 from servoctl.assembly import Run, load
 from servoctl.cli import main
 from servoctl.engine.cost import decomposition_cost
-from servoctl.engine.decomposition import decomposition_function
+from servoctl.engine.decomposition import decompose_function
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import ConfigError
 from servoctl.export import Export, export, write
@@ -203,7 +203,7 @@ def test_parameters_without_influence_are_left_out_and_listed() -> None:
 def test_costs_include_called_functions() -> None:
     small, free, limited = (exported(name).cost for name in CONFIGS[:3])
     (called,) = load("two_mass_spring").loop.control_kernel.function.find_functions()  # type: ignore[attr-defined]
-    assert called.name() == "decompose_1x1" and small.operations > decomposition_cost(1, 1).operations
+    assert called.name() == "decompose_1x1x0" and small.operations > decomposition_cost(1, 1).operations
     assert (small.operations, small.divisions, small.functions) == (168, 13, 0)
     assert free.functions == limited.functions == 12  # a sine and a cosine of five angles and of the time
     assert limited.operations > 20 * free.operations  # the search may take 32 steps
@@ -352,7 +352,7 @@ def test_a_law_with_an_operation_without_c_is_refused() -> None:
 def test_the_derivative_of_a_decomposition_has_c_without_loops(tmp_path: Path) -> None:
     """The slope of A^+ b along a matrix, which the engine leaves to the virtual machine."""
     t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 6), ca.SX.sym("p", 2)
-    Z = decomposition_function(2, 3)(ca.reshape(x, 2, 3), 1e-6)[0]
+    Z = decompose_function(2, 3)(ca.reshape(x, 2, 3), 1e-6)[0]
     function = ca.Function("slope", [t, x, p], [ca.densify(ca.jtimes(ca.mtimes(Z.T, p), x, t * x + 1))])
     source = StandaloneSource(function)
     call = f"void call(const V *t, const V *x, const V *p, V *y) {{ {source.entry}(t, x, p, y); }}"

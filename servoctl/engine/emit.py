@@ -15,7 +15,7 @@ from servoctl.engine.decomposition import written_decomposition
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.loops import REPEATED, instance, operation_of, template
 from servoctl.engine.numpy_call import is_numpy_call
-from servoctl.engine.statements import USE_VM, Statements
+from servoctl.engine.statements import USE_VM, Statements, literal
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -29,7 +29,6 @@ def over_numbers(lanes: int) -> str:
 
 
 MANY = 2500  # a function of more statements is marked as long: `c/numbers.h` lets the compiler spend less time on it
-TABLE = "static const"  # start of a line that is a constant table: it takes the compiler little time for its length
 
 
 @dataclass(frozen=True)
@@ -176,5 +175,4 @@ def _lookup(table: LookupTable) -> CFunction:
 
 def constants(name: str, values: Array) -> str:
     """A constant array in C, on one line."""
-    numbers = ", ".join("NAN" if x != x else f"{x!r}" for x in values.tolist())
-    return f"{TABLE} double {name}[] = {{{numbers}}};\n"
+    return f"static const double {name}[] = {{{', '.join(map(literal, values.tolist()))}}};\n"

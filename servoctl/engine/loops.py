@@ -20,6 +20,7 @@ LARGE = 8000
 """Operations on more than this many pairs of numbers are CasADi's own matrix operations on the virtual machine."""
 
 Written = tuple[list[Any], list[Any]]  # inputs and outputs of a CasADi function
+Writer = Callable[..., Written]
 
 
 def template(name: str) -> str:
@@ -38,7 +39,7 @@ class Operation:
     """A matrix operation; called with sizes, it gives its CasADi function at this size."""
 
     name: str  # the functions are named `<name>_<size>x<size>..`
-    write: Callable[..., Written]  # sizes -> its CasADi function
+    write: Writer  # sizes -> its CasADi function
     sizes: tuple[str, ...]  # macros of the C file for the sizes, in order; those that are left out are 0
     cost: Callable[..., Cost]  # sizes -> operations in the worst case
     numbers: Callable[..., int]  # sizes -> numbers on the stack
@@ -69,10 +70,10 @@ def operation(
     numbers: Callable[..., int],
     file: str = "",
     more: Callable[..., Mapping[str, object]] = lambda *sizes: {},
-) -> Callable[[Callable[..., Written]], Operation]:
+) -> Callable[[Writer], Operation]:
     """Makes a function `<name>_function` of sizes an `Operation`; for the arguments see there."""
 
-    def made(write: Callable[..., Written]) -> Operation:
+    def made(write: Writer) -> Operation:
         name = write.__name__.removesuffix("_function")
         OPERATIONS[name] = Operation(name, write, tuple(sizes.split()), cost, numbers, file or f"{name}.h", more)
         return OPERATIONS[name]
@@ -219,7 +220,7 @@ def project_function(k: int, n: int, rows: int) -> Written:
     return [Z, X], [X - ca.mtimes(ca.mtimes(X, Z.T), Z)]
 
 
-def _parts(term: str, join: str, each: int) -> Any:
+def _parts(term: str, join: str, each: int) -> Callable[[Writer], Operation]:
     """The operation that joins a term of each of many numbers in eight parts, at a cost for each number."""
     macros = {"TERM(x)": term, "JOIN(a, b)": join}
     return operation("COUNT", lambda count: Cost(each * count + 7), lambda count: 8, "parts.h", lambda count: macros)

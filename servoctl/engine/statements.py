@@ -7,6 +7,7 @@ is inverted once.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -15,43 +16,16 @@ from servoctl.engine.cost import COMPARE, TEXT, Cost, cost_of, operation_name
 from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.errors import CompileError
 
-
-class Instructions:
-    """The instructions of one function."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self._expressions: Any = None
-        # operation, inputs and outputs of each; inputs and outputs are mostly places in CasADi's work vector
-        self.steps: list[tuple[int, list[int], list[int]]] = [
-            (function.instruction_id(i), function.instruction_input(i), function.instruction_output(i))
-            for i in range(function.n_instructions())
-        ]
-        self.sources = self._made_by()  # for each instruction, those that made what it reads
-
-    def constant(self, i: int) -> float:
-        """The number that an instruction is."""
-        return float(self._function.instruction_constant(i))
-
-    def called(self, i: int) -> Any:
-        """The function that an instruction calls."""
-        if self._expressions is None:
-            self._expressions = self._function.instructions_sx()
-        return self._expressions[i].which_function()
-
-    def _made_by(self) -> list[list[int]]:
-        made: dict[int, int] = {}
-        sources: list[list[int]] = []
-        for i, (operation, inputs, outputs) in enumerate(self.steps):
-            sources.append([] if operation in (ca.OP_INPUT, ca.OP_CONST) else [made[place] for place in inputs])
-            if operation != ca.OP_OUTPUT:
-                made |= dict.fromkeys(outputs, i)
-        return sources
-
-
 FEW = 16  # longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments
 USE_VM = " (take --engine vm)"  # what to do where there is no C, for somebody who runs a config
 TOGETHER = 4  # angles whose sines and cosines one call computes, in the time of one
+
+
+def literal(value: float) -> str:
+    """A C literal of type double."""
+    if value != value:
+        return "NAN"
+    return f"{'-' if value < 0 else ''}INFINITY" if abs(value) == float("inf") else repr(float(value))
 
 
 class Statements:
@@ -74,9 +48,14 @@ class Statements:
         # calls: names of the functions that they call, in order
         self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
         self._function = function
-        self._instructions = Instructions(function)
-        self._steps, self._sources = self._instructions.steps, self._instructions.sources
-        self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
+        # operation, inputs and outputs of each instruction; these are mostly places in CasADi's work vector
+        self._steps: list[tuple[int, list[int], list[int]]] = [
+            (function.instruction_id(i), function.instruction_input(i), function.instruction_output(i))
+            for i in range(function.n_instructions())
+        ]
+        self._sources = self._made_by()  # for each instruction, those that made what it reads
+        self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable, or number
+        self._literals: dict[str, str] = {}  # number of V -> its literal
         self._comparisons: set[str] = set()
         self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that is an argument or that a call fills
         for k in range(function.n_in()):
@@ -91,6 +70,20 @@ class Statements:
         for i, step in enumerate(self._steps):
             self._statement(i, *step, results)
         self.lines += [f"  y{k}[{j}] = {value};" for k, values in enumerate(results) for j, value in enumerate(values)]
+
+    def _made_by(self) -> list[list[int]]:
+        made: dict[int, int] = {}
+        sources: list[list[int]] = []
+        for i, (operation, inputs, outputs) in enumerate(self._steps):
+            sources.append([] if operation in (ca.OP_INPUT, ca.OP_CONST) else [made[place] for place in inputs])
+            if operation != ca.OP_OUTPUT:
+                made |= dict.fromkeys(outputs, i)
+        return sources
+
+    @cached_property
+    def _expressions(self) -> Any:
+        """The instructions once more; those that call a function know it."""
+        return self._function.instructions_sx()
 
     def _denominators(self) -> set[int]:
         """The instructions by whose results more than one is divided."""
@@ -123,7 +116,7 @@ class Statements:
             if i in self._shared:
                 self._set(i, outputs[0], self._held[outputs[0]], Cost())
         elif operation == ca.OP_CONST:
-            self._held[outputs[0]] = self._constant(self._instructions.constant(i))
+            self._held[outputs[0]] = self._constant(float(self._function.instruction_constant(i)))
         elif operation == ca.OP_OUTPUT:
             results[outputs[0]][outputs[1]] = self._value(inputs[0])
         elif operation == ca.OP_CALL:
@@ -178,11 +171,8 @@ class Statements:
         self._both |= {angle: (f"{both}[{k}]", f"{both}[{k + TOGETHER}]") for k, angle in enumerate(group)}
 
     def _constant(self, value: float) -> str:
-        if value != value:
-            return "number(NAN)"
-        if abs(value) == float("inf"):
-            return f"number({'-' if value < 0 else ''}INFINITY)"
-        return f"number({value!r})"
+        self._literals[f"number({literal(value)})"] = literal(value)
+        return f"number({literal(value)})"
 
     def _set(self, i: int, place: int, text: str, cost: Cost) -> None:
         self._held[place] = f"a{i}"
@@ -218,15 +208,15 @@ class Statements:
     def _fill(self, name: str, values: Sequence[str]) -> None:
         """Declares an array of these values."""
         count = len(values)
-        if count > FEW and all(value.startswith("number(") for value in values):
-            numbers = ", ".join(value[7:-1] for value in values)
-            self._declare(f"CONSTANTS({name}, {count}, {numbers})", Cost(), count)
+        if count > FEW and all(value in self._literals for value in values):
+            literals = ", ".join(self._literals[value] for value in values)
+            self._declare(f"CONSTANTS({name}, {count}, {literals})", Cost(), count)
         else:
             self._declare(f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
 
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
         """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
-        called = self._instructions.called(i)
+        called = self._expressions[i].which_function()
         if is_lookup_derivative(called.name()):
             self._held |= {place: "number(0.0)" for place in outputs if place >= 0}
             return

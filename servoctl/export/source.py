@@ -8,6 +8,7 @@ from typing import Any
 from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.emit import emitted
 from servoctl.engine.loops import operation_of, template
+from servoctl.engine.statements import literal
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment
 from servoctl.simulation.closed_loop import Loop
@@ -62,15 +63,6 @@ class StandaloneSource:
         inputs = sum(self._function.numel_in(i) for i in range(self._function.n_in()))
         caller: int = FRAME + 4 * POINTER + NUMBER * (inputs + self._function.numel_out(0))
         return caller + need[self._function.name()]
-
-
-def literal(value: float) -> str:
-    """A C literal of type double."""
-    if value != value:
-        return "NAN"
-    if abs(value) == float("inf"):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(float(value))
 
 
 @dataclass(frozen=True)

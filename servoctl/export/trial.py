@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.statements import literal
 from servoctl.errors import ServoctlError
 from servoctl.export.header import named, rates
 from servoctl.export.interface import Interface, comment
-from servoctl.export.source import Facts, literal
+from servoctl.export.source import Facts
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

@@ -4,6 +4,5 @@ static void OPERATION(const V* x, V* y) {
   for (int k = 0; k < 8; ++k) part[k] = number(0.0);
   for (int i = 0; i + 8 <= COUNT; i += 8) for (int k = 0; k < 8; ++k) part[k] = JOIN(part[k], TERM(x[i + k]));
   for (int k = 0; k < COUNT % 8; ++k) part[k] = JOIN(part[k], TERM(x[COUNT / 8 * 8 + k]));
-  for (int k = 1; k < 8; k *= 2) for (int i = 0; i < 8; i += 2 * k) part[i] = JOIN(part[i], part[i + k]);
-  *y = part[0];
+  *y = JOIN(JOIN(JOIN(part[0], part[1]), JOIN(part[2], part[3])), JOIN(JOIN(part[4], part[5]), JOIN(part[6], part[7])));
 }
