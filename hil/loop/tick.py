@@ -4,9 +4,8 @@ Design: deadlines are absolute. A late tick runs late, once. Periods that passed
 and never caught up: a burst of commands is worse than a gap.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hil.loop.clock import Clock
 from servoctl.types import Array
@@ -43,21 +42,9 @@ class Reading(NamedTuple):
     gauges: Sequence[Sequence[float]] = ()
 
 
-class Rig(ABC):
+class Rig(Protocol):
     """A machine, simulated or real."""
 
-    @abstractmethod
-    def start(self, deadline: int) -> None:
-        """Prepares the machine for reading.
-
-        Args:
-            deadline: Time on the run's clock by which it must be ready [ns].
-
-        Raises:
-            ServoctlError: It is not ready; nothing moves.
-        """
-
-    @abstractmethod
     def read(self, due: int, wait: int) -> Reading:
         """The state of the machine now.
 
@@ -66,13 +53,8 @@ class Rig(ABC):
             wait: Longest time from now to wait for samples [ns].
         """
 
-    @abstractmethod
     def write(self, command: Array) -> None:
         """Sends inputs to the actuators, shape (m,) [actuator units]; they are held until the next ones."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Takes the torque off the machine; may be called at any time and repeatedly."""
 
 
 LONGEST_ELAPSED = 3  # [periods] longest elapsed time that a law is told, however long the gap

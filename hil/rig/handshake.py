@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from hil.drives.base import Drive, DriveError, HandshakeStep, Node, Steps
+from hil.drives.base import Drive, DriveError, Feedback, HandshakeStep, Node, Steps
+from hil.drives.guard import moving
 from hil.frame import Frame
-from hil.loop import Clock, nanoseconds
+from hil.loop import SECOND, Clock, nanoseconds
+from hil.rig.dispatch import Dispatch
+from hil.safety.watchdogs import REACTION, LetGo, in_turn, watch
 
 BURST = 5
 """Frames sent on one bus per call of `advance`, with one for each of its drives, which is fed in the same tick: half of
@@ -136,3 +139,89 @@ def _explained(node: Node, problem: str) -> str:
     """A problem of a node, with what its last frames tell about it."""
     reason = node.explanation()
     return f"{node.settings.name}: {problem}" + (f"; {reason}" if reason else "")
+
+
+SAMPLE_TIME = 0.5  # [s] time limit for a sample of each drive before the loop starts
+
+
+class BringUp:
+    """Brings nodes up before the loop starts, side by side; watchdogs are reset meanwhile, once per period [ns]."""
+
+    def __init__(self, dispatch: Dispatch, period: int) -> None:
+        self._dispatch, self._clock, self._period = dispatch, dispatch.clock, period
+        self._turn_end = 0
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Ends it early; may be called from a signal handler."""
+        self._cancelled = True
+
+    def listen(self, nodes: Sequence[Node], deadline: int) -> None:
+        """Makes every node send samples, without torque."""
+        self._perform({node: node.listen() for node in nodes}, deadline)
+
+    def start(self, nodes: Sequence[Node], deadline: int, holding: Sequence[float], motions: Sequence[LetGo]) -> None:
+        """Identifies every node, then configures every drive and tests its watchdog, which runs out once for it.
+
+        Args:
+            nodes: Drives, then encoder nodes.
+            deadline: When all of it must be over [ns].
+            holding: Torques that hold the start pose, one per drive [actuator unit].
+            motions: What each drive may do while its watchdog is tested.
+
+        Raises:
+            DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
+        """
+        drives = [node for node in nodes if isinstance(node, Drive)]
+        self._perform({node: node.identify() for node in nodes}, deadline)
+        self._perform({drive: drive.configure() for drive in drives}, deadline)
+        held = {drive: _held(drive, torque) for drive, torque in zip(drives, holding, strict=True)}
+        check = watch(drives, motions)
+        for group in in_turn(drives, motions):
+            self._perform({drive: drive.test_watchdog(held[drive]) for drive in group}, deadline, check)
+            still = self._clock.now() + nanoseconds(max(drive.settings.brake_time for drive in group) + REACTION)
+            while moving(group) and self._clock.now() < still and not self._cancelled:  # its brake may still close
+                self._turn()
+                check()
+        self._perform({drive: drive.rearm() for drive in drives}, deadline)
+        # While the watchdog of a drive runs out, it is not asked for samples.
+        self._perform({drive: _sampled(drive) for drive in drives if drive.feedback is Feedback.REPLY}, deadline)
+
+    def _perform(self, steps: Mapping[Node, Steps], deadline: int, check: Callable[[], None] = lambda: None) -> None:
+        """Runs a handshake with several nodes to its end; `check` raises at what must not happen meanwhile."""
+        left = (deadline - self._clock.now()) / SECOND
+        running, emptied = Handshake(steps, self._dispatch.send, self._clock, left), True
+        try:
+            while not self._cancelled:
+                self._dispatch.service(self._period)  # a heartbeat that is set now comes after the samples
+                if running.advance(emptied):
+                    break
+                emptied = self._turn(running.awaited)
+                check()
+        finally:
+            running.abandon()
+
+    def _turn(self, awaited: Callable[[str], str | None] = lambda bus: bus) -> bool:
+        """Receives frames and resets watchdogs to the end of a period, or until no bus is `awaited`.
+
+        Returns:
+            Whether the period is over.
+        """
+        dispatch, clock, first = self._dispatch, self._clock, next(iter(self._dispatch.buses))
+        if clock.now() >= self._turn_end:
+            self._turn_end = clock.now() + self._period
+        while clock.now() < self._turn_end and awaited(first) is not None:
+            dispatch.wait(min(self._turn_end, dispatch.service(self._period)), lambda: awaited(first))
+        return clock.now() >= self._turn_end
+
+
+def _held(drive: Drive, torque: float) -> float:
+    """Torque while a watchdog is tested: what holds the pose where a brake opens; others may lie on a support."""
+    settings = drive.settings
+    return min(settings.torque_limit, max(-settings.torque_limit, torque)) if settings.brake else 0.0
+
+
+def _sampled(node: Node) -> Steps:
+    """Waits for a sample that is newer than the last one."""
+    before = node.sample
+    yield HandshakeStep([], lambda: node.sample is not before, SAMPLE_TIME, "a sample after the watchdogs were tested")

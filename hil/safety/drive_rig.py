@@ -1,30 +1,27 @@
 """The contract between the stages of a run and a rig with drives: enable, watch, disable."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from hil.drives.base import Drive
-from hil.loop import Rig
 from hil.safety.ladder import Ladder
 from hil.safety.monitor import Monitor
 from servoctl.types import Array
 
 
-class DriveRig(Rig):
+class DriveRig(Protocol):
     """A rig whose drives are enabled before the task and disabled after it."""
 
     ladder: Ladder  # on which step from torque to off each drive is; `write` sends the frames of these steps
-    testing = False  # whether stage zero tests the drives: it judges the motion itself meanwhile
+    testing: bool = False  # whether stage zero tests the drives: it judges the motion itself meanwhile
 
     @property
-    @abstractmethod
     def drives(self) -> Sequence[Drive]:
         """Drives in the order of the plant's actuators."""
 
     @property
-    @abstractmethod
     def present(self) -> tuple[int, float]:
         """Present time [ns], and the time since the last reading [s], by which its samples are older now."""
 
@@ -32,7 +29,6 @@ class DriveRig(Rig):
         """The torques in the frames that send these, shape (m,): the steps of the protocols round them."""
         return np.array([drive.carried(torque) for drive, torque in zip(self.drives, command.tolist(), strict=True)])
 
-    @abstractmethod
     def begin_enable(self, torques: Sequence[float]) -> None:
         """Starts to enable every drive; each one makes its torque from the first instant on.
 
@@ -40,7 +36,6 @@ class DriveRig(Rig):
             torques: One per drive, at the joint [actuator unit].
         """
 
-    @abstractmethod
     def advance(self) -> bool:
         """Continues to enable the drives; returns whether all of them are enabled.
 
@@ -48,15 +43,12 @@ class DriveRig(Rig):
             DriveError: A drive refuses, or does not answer in time.
         """
 
-    @abstractmethod
     def disable(self) -> bool:
         """Switches every drive off; returns whether all drives have confirmed it. Never raises."""
 
-    @abstractmethod
     def start_problems(self) -> list[tuple[str, str]]:
         """Drive and explanation for each encoder that contradicts the start pose."""
 
-    @abstractmethod
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         """Reports the condition of nodes and buses.
 

@@ -33,7 +33,8 @@ class Limits:
     def confine(self, limits: Sequence[float]) -> None:
         """From now on torques stay within these limits, one per drive [actuator unit], and within torque_limit."""
         pairs = zip(self._drives, limits, strict=True)
-        self._axes = [(min(drive.torque_limit, limit), drive.torque_rate_limit) for drive, limit in pairs]
+        # largest torque [actuator unit] and largest change of it [actuator unit/s] of each drive
+        self.axes = [(min(drive.torque_limit, limit), drive.torque_rate_limit) for drive, limit in pairs]
 
     def apply(self, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
         """Torques that may be sent: finite and within the limits.
@@ -45,7 +46,7 @@ class Limits:
         """
         elapsed = self._elapsed()
         allowed = list(wanted) if held is None else self._together(wanted, held, elapsed)
-        for i, (limit, rate) in enumerate(self._axes):
+        for i, (limit, rate) in enumerate(self.axes):
             torque, last, step = allowed[i], self.previous[i], rate * elapsed
             # written so that NaN fails every comparison and takes the slow path
             if not (last - step <= torque <= last + step and -limit <= torque <= limit):
@@ -58,12 +59,12 @@ class Limits:
     def _together(self, wanted: Sequence[float], held: Sequence[float], elapsed: float) -> list[float]:
         """Torques with the direction of what is wanted: a share of what brakes, then a share of the change."""
         share = change = 1.0
-        for torque, hold, (limit, _) in zip(wanted, held, self._axes, strict=True):
+        for torque, hold, (limit, _) in zip(wanted, held, self.axes, strict=True):
             brake = torque - hold
             room = limit - math.copysign(hold, hold * brake)
             share = min(share, room / abs(brake) if abs(brake) > room > ROOM * limit else 1.0)
         goals = []
-        for torque, hold, last, (limit, rate) in zip(wanted, held, self.previous, self._axes, strict=True):
+        for torque, hold, last, (limit, rate) in zip(wanted, held, self.previous, self.axes, strict=True):
             goal = min(max(hold + share * (torque - hold), -limit), limit)
             step = rate * elapsed
             change = min(change, step / abs(goal - last) if abs(goal - last) > step else 1.0)
@@ -82,7 +83,7 @@ class Limits:
 
     def forget(self) -> None:
         """Restarts from zero torque after the drives were switched off."""
-        self.previous = [0.0] * len(self._axes)
+        self.previous = [0.0] * len(self.axes)
 
 
 class WireSteps:

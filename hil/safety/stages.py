@@ -100,7 +100,7 @@ class Stages:
     @property
     def ordinary(self) -> bool:
         """Whether the next tick is one of the task alone: nothing asks for a stop, and the task is not over."""
-        going = self.mode is Phase.FULL and self._task / SECOND < self._plan.duration
+        going = self.mode is Phase.FULL and self._task / SECOND < self._plan.duration and not self._corrects
         return going and self._stop_request is None and self._monitor.worst < Reaction.STOP and self._controller.direct
 
     @property

@@ -9,9 +9,9 @@ from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
+from hil.rig.rig import CanRig
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
-from hil.tick.rig import TickRig
 from hil.tick.sockets import TickLog
 from servoctl.types import Array
 
@@ -35,7 +35,7 @@ class Logbook:
         self,
         setup: RigSetup,
         controller: Controller,
-        rig: TickRig,
+        rig: CanRig,
         stages: Stages,
         table: ColumnLayout,
         recording: Recording,

@@ -64,7 +64,7 @@ class OperatorLink:
         """Requests the controlled stop; may run in a signal handler. It has no effect after the run is over."""
         self.stop_reason = self.stop_reason or reason
         self._stages.ask_to_stop(reason)
-        self._rig.cancel()
+        self._rig.bring_up.cancel()
 
     def attend(self, tick: Tick) -> None:
         """Reads the requests for gains and moves changing gains on; called after the torques were sent."""

@@ -27,6 +27,7 @@ from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import STAGES, ColumnLayout
 from hil.rig.dispatch import Dispatch
+from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import Phase, Stage
@@ -45,7 +46,6 @@ from hil.session.reporter import (
     save_drawing,
     timing_figures,
 )
-from hil.tick.rig import TickRig
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
@@ -197,7 +197,7 @@ class HilRun:
         self.reporter = Reporter(self.monitor, self.recorder, clock)
         self._outliers = OutlierReports(setup.loop, self.reporter)
         self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
-        self.rig = TickRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
+        self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
         why = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)

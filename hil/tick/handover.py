@@ -59,6 +59,7 @@ def load(
         "alive": [drive.alive for drive in drives], "previous": limits.previous, "limits_time": limits.last,
     }  # fmt: skip
     _put(machine, single, single.values())
+    machine.take_limits(limits.axes)
     if sensing.tracking is not None:
         _load_window(machine, sensing.tracking.window)
     return True

@@ -319,9 +319,6 @@ class CompiledTick:
     ) -> None:
         tick = self.tick
         tick.drive, tick.encoding = self._array("tick_drive", len(drives)), self._array("tick_encoding", len(drives))
-        for i, drive in enumerate(drives):
-            place, each = tick.drive[i], drive.settings
-            place.torque_limit, place.torque_rate_limit = each.torque_limit, each.torque_rate_limit
         messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
         tick.message, tick.messages = self._array("tick_message", len(messages)), len(messages)
         for k, (i, message) in enumerate(messages):
@@ -340,6 +337,11 @@ class CompiledTick:
         for i, rule in enumerate(rules):
             place = self.tick.rule[i]
             place.measured, place.node, place.lower, place.upper = rule.measured, rule.node, rule.lower, rule.upper
+
+    def take_limits(self, axes: Sequence[tuple[float, float]]) -> None:
+        """Keeps torques within these limits: largest torque of each drive, and largest change of it per second."""
+        for place, each in zip(self.tick.drive[0 : len(axes)], axes, strict=True):
+            place.torque_limit, place.torque_rate_limit = each
 
     def take_commands(self, wires: Sequence[Wire]) -> None:
         """Takes the commands as the drivers would send them now; the encodings stay where they are."""

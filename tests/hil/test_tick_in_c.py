@@ -2,21 +2,28 @@
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hil.assembly.emulation import in_lockstep
+from hil.assembly.prepare import load
 from hil.drives.base import Condition, Drive
 from hil.drives.wire import Message
 from hil.frame import Frame
+from hil.loop import Reading, Tick
 from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.registry import build
+from hil.rig.rig import GIVEN_BACK, UNKNOWN
+from hil.safety.plan import Stage
+from hil.safety.stages import Stages
+from hil.session.run import HilRun
 from hil.tick.handover import in_order
 from hil.tick.machine import fill_encoding, fill_message, frame_reader, library, watched_ids
-from hil.tick.rig import GIVEN_BACK, UNKNOWN
 from servoctl.errors import ConfigError
+from servoctl.types import Array
 from tests.faces import column_bytes, on_drives, with_frames
 from tests.hil.emulation import SHORT, drive_settings
 from tests.hil.faults.carts.run import play
@@ -111,6 +118,45 @@ def test_noise_prediction_and_clamped_torques_are_equal_to_the_bit() -> None:
     noisy = ("hil.emulation.encoder_noise=2e-5", "hil.prediction=true", "hil.drives.1.torque_rate_limit=20")
     left = compare("coordinated_robots", *noisy, duration=0.2)
     assert left["ticks"] > 60
+
+
+def _correct(stages: Stages) -> None:
+    assert stages.test is not None
+    stages.test.correction[0] = 0.9
+
+
+def _confine(stages: Stages) -> None:
+    stages._limits.confine([0.02 * most for most, _ in stages._limits.axes])
+
+
+CHANGES = {"confined limits": _confine, "a corrected drive": _correct}
+"""What Python changes in the task between the law and the frames."""
+
+
+class Changed(HilRun):
+    """A run in whose task something changes how its torques are sent."""
+
+    change: Callable[[Stages], None] | None
+
+    def _decide(self, tick: Tick, reading: Reading) -> Array | None:
+        if self.change is not None and self.stages.task_time > 0.1:
+            self.change(self.stages)
+            self.change = None
+        return super()._decide(tick, reading)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_python_does_to_torques_in_the_task_is_not_left_out_in_c(change: str) -> None:
+    runs = []
+    for tick in ("python", "auto"):
+        setup = load("scara_drive", [f"hil.tick={tick}", *SHORT], "auto")
+        run = Changed(setup, in_lockstep(setup, "auto"), Stage.FULL, 0.3)
+        run.change = CHANGES[change]
+        runs.append(run.run(None, lambda event: None))
+    python, c = runs
+    assert c.trajectory.metadata["ticks_in_c"] > 20
+    columns, others = column_bytes(c.trajectory), column_bytes(python.trajectory)
+    assert {name for name in columns if columns[name] != others[name]} == set()
 
 
 BOUNDS = "bounds=[{name: joint, position: {theta1: [0, 62*deg]}, acceleration: 20}]"
