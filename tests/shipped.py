@@ -12,6 +12,7 @@ RAISED = {
     "crane",
     "flexible_joint_drive",
     "flexible_joint_motor_raised",
+    "harmonic_drive",
     "three_masses",
     "two_mass_spring_prescribed",
 }

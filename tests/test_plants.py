@@ -11,10 +11,14 @@ from screws import ScrewScara
 
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm, FlexibleJointLinks
+from plants.harmonic_drive import HarmonicDrive
+from plants.linear_motor import LinearMotor
 from plants.polar_particle import PolarParticle
 from plants.scara import Scara
 from plants.swarm import Swarm
 from plants.two_mass_spring import TwoMassSpring
+from plants.two_wheeled_robot import TwoWheeledRobot
+from plants.unicycle import Unicycle
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import from_sx, to_sx
 from servoctl.engine.trace import trace
@@ -82,6 +86,48 @@ def scara(plant: Scara) -> Case:
     return Case(plant, bodies, lambda q: plant.m4 * plant.g * (plant.l0 + q[3]))
 
 
+def two_wheels(plant: TwoWheeledRobot) -> Case:
+    def bodies(q: Array) -> list[tuple[float, Any, float, Any]]:
+        def rod(height: float) -> list[Any]:
+            ahead = height * np.sin(q[3])
+            return [q[0] + ahead * np.cos(q[2]), q[1] + ahead * np.sin(q[2]), height * np.cos(q[3])]
+
+        half = np.sqrt(plant.I / plant.m)  # two points have the inertia of the slender rod
+        wheels = 2.0 * plant.Jw / plant.r**2  # both turn by v / r and, in opposite senses, by d psi' / r
+        return [
+            (plant.mb + wheels, q[:2], plant.Jz + wheels * plant.d**2, q[2]),
+            (plant.m / 2, rod(plant.l - half), 0.0, 0.0),
+            (plant.m / 2, rod(plant.l + half), 0.0, 0.0),
+        ]
+
+    return Case(plant, bodies, lambda q: plant.m * plant.g * plant.l * np.cos(q[3]))
+
+
+def unicycle(plant: Unicycle) -> Case:
+    def bodies(q: Array) -> list[tuple[float, Any, float, Any]]:
+        centre = [q[0] + plant.c * np.cos(q[2]), q[1] + plant.c * np.sin(q[2])]
+        return [(plant.m, centre, plant.J, q[2])]
+
+    return Case(plant, bodies, lambda q: 0.0)
+
+
+def harmonic_drive(plant: HarmonicDrive) -> Case:
+    def potential(q: Array) -> Any:
+        e = q[1] / plant.N - q[0]
+        soft = (plant.K2 - plant.K1) * plant.w * np.sqrt(e**2 + plant.w**2)
+        return plant.K2 * e**2 / 2 - soft - plant.m * plant.g * plant.l * np.cos(q[0])
+
+    def bodies(q: Array) -> list[tuple[float, Any, float, Any]]:
+        return [(0.0, [0.0], plant.J, q[0]), (0.0, [0.0], plant.Jw, q[1])]
+
+    return Case(plant, bodies, potential)
+
+
+def linear_motor(plant: LinearMotor) -> Case:
+    wave = plant.pitch / (2 * np.pi)
+    return Case(plant, lambda q: [(plant.m, [q[0]], 0.0, 0.0)], lambda q: -plant.Fc * wave * np.cos(q[0] / wave))
+
+
 SPRING = TwoMassSpring(m1=1.3, m2=2.1, k=7.0, l=0.4)
 ROBOTS = CoordinatedRobots(m=1.3, I=0.7, l=0.9, g=9.7, L=2.1)
 ARM: dict[str, Any] = {
@@ -113,6 +159,10 @@ CASES = {
     "flexible_joint_links": arm(FlexibleJointLinks(**ARM)),
     "scara": scara(Scara(**SCARA)),
     "screw_scara": scara(ScrewScara(**SCARA)),
+    "two_wheeled_robot": two_wheels(TwoWheeledRobot(mb=3.0, Jz=0.2, Jw=0.03, r=0.2, d=0.3, m=8.0, I=0.7, l=0.6)),
+    "unicycle": unicycle(Unicycle(m=8.0, J=0.3, c=0.2)),
+    "harmonic_drive": harmonic_drive(HarmonicDrive(J=0.4, m=4.0, l=0.2, Jw=0.03, N=3.0, K1=5.0, K2=9.0, w=0.8)),
+    "linear_motor": linear_motor(LinearMotor(m=3.0, Fc=2.0, pitch=0.7)),
     "polar_particle": Case(
         PARTICLE,
         lambda q: [(PARTICLE.m, [q[0] * np.cos(q[1]), q[0] * np.sin(q[1])], 0.0, 0.0)],

@@ -18,6 +18,8 @@ from plants.flexible_joint_arm import FlexibleJointArm
 from plants.four_bars import FourBars
 from plants.parallelogram import Parallelogram
 from plants.polar_particle import PolarParticle
+from plants.two_wheeled_robot import TwoWheeledRobot
+from plants.unicycle import Unicycle
 from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
@@ -35,7 +37,12 @@ def shipped() -> list[Plant]:
             if issubclass(kind, Plant) and kind.__module__ == f"plants.{module.name}" and not inspect.isabstract(kind):
                 found.append(kind())
     found += [Parallelogram(motor=2), FourBars(motor=True), FlexibleJointArm(inputs="link"), CoordinatedRobots(s=4)]
-    return [plant for plant in found if plant.actuators]
+    return [plant for plant in found if plant.actuators and not rolls(plant)]
+
+
+def rolls(plant: Plant) -> bool:
+    """Whether the way of a wheel matters: then the angle of its motor is no function of the pose."""
+    return type(plant).passive_rates is not Plant.passive_rates
 
 
 PLANTS = shipped()
@@ -71,6 +78,14 @@ def test_differences_of_the_displacements_are_the_transposed_actuation(plant: Pl
         ]
         # displacements are at most quadratic in h to the third order: round-off of 1 in 2 h remains
         np.testing.assert_allclose(np.stack(columns, axis=1), plant.actuation(q, 0.0).T, atol=1e-9)
+
+
+@pytest.mark.parametrize("plant", [Unicycle(), TwoWheeledRobot()], ids=lambda plant: type(plant).__name__)
+def test_a_wheel_that_rolls_has_no_displacement(plant: Plant) -> None:
+    with pytest.raises(
+        PlantError, match=r"motor_positions: cannot be derived, since actuation\(q, t\) is not constant"
+    ):
+        motor_positions(plant, np.zeros(len(plant.coordinates)))
 
 
 def test_a_motor_between_two_links_turns_by_their_difference() -> None:

@@ -1,0 +1,155 @@
+"""Runs of shipped configs against closed forms: robots on wheels, a linear motor, and a harmonic drive."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+import servoctl as sc
+from plants.harmonic_drive import HarmonicDrive
+from plants.linear_motor import LinearMotor
+from plants.two_wheeled_robot import TwoWheeledRobot
+from plants.unicycle import Unicycle
+from servoctl.linear import analyse
+from servoctl.types import Array
+
+
+def ran(name: str, *overrides: str) -> Any:
+    return sc.load(name, overrides, engine="vm").simulate()
+
+
+def test_the_axle_of_the_unicycle_draws_the_tractrix() -> None:
+    """psi' = -V / d sin psi: sin psi = sech(V t / d), cos psi = tanh(V t / d)."""
+    run, plant, V, d = ran("unicycle"), Unicycle(), 0.5, 0.5
+    a = V / d
+    t, sech, tanh = run.t, 1 / np.cosh(a * run.t), np.tanh(a * run.t)
+    np.testing.assert_allclose(run["q.x"], V * t - d * tanh, atol=1e-9)
+    np.testing.assert_allclose(run["q.y"], d * (1 - sech), atol=1e-9)
+    np.testing.assert_allclose(np.tan(run["q.psi"] / 2), np.exp(-a * t), atol=1e-9)
+    np.testing.assert_allclose(run["u.F"], plant.m * a * (V - plant.c * a) * sech**2, atol=1e-8)
+    tau = ((plant.J + plant.m * plant.c**2) * a - plant.m * plant.c * V) * a * sech * tanh
+    np.testing.assert_allclose(run["u.tau"], tau, atol=1e-8)
+    speed = np.hypot(run["v.x"], run["v.y"])
+    np.testing.assert_allclose(speed, V * tanh, atol=1e-9)
+
+
+def factors(plant: TwoWheeledRobot) -> tuple[float, float, float]:
+    """c1, c2 and p g of c1 s' + c2 theta'' = p g theta, which no torque of the wheels changes."""
+    p = plant.m * plant.l
+    rolling = plant.mb + 2 * plant.Jw / plant.r**2 + plant.m
+    return plant.r * rolling + p, p * plant.l + plant.I + plant.r * p, p * plant.g
+
+
+SPEED = "cos(psi)*der(x) + sin(psi)*der(y)"
+
+
+@pytest.mark.parametrize(("h", "k"), [(1.0, 2.5), (0.7, 1.0), (0.5, 1.0), (0.0, 0.0)])
+def test_the_tilt_settles_if_the_point_with_the_speed_is_high_enough(h: float, k: float) -> None:
+    """(c1 h - c2) s^2 + c1 k s + p g = 0."""
+    task = f"task.speed.nonholonomic={SPEED} + {h}*der(theta) + {k}*theta"
+    run = sc.load("two_wheeled_robot", [task, "task.heading.holonomic=psi", "initial.q=0"], engine="vm")
+    c1, c2, weight = factors(TwoWheeledRobot())
+    expected = np.sort_complex(np.roots([c1 * h - c2, c1 * k, weight]).astype(complex))
+    poles = np.array([mode.pole for mode in analyse(run).modes if mode.group == "internal" and abs(mode.pole) > 1e-3])
+    np.testing.assert_allclose(np.sort_complex(poles), expected, rtol=1e-6)
+    assert (poles.real.max() < 0) == (h > c2 / c1)
+    assert 0.5 < c2 / c1 < 0.7
+
+
+def test_the_two_wheeled_robot_leans_into_a_constant_acceleration() -> None:
+    """(r (m0 + m) + p cos theta) a = p g sin theta at rest, with the torque p (g sin theta - a cos theta)."""
+    a, plant = 1.0, TwoWheeledRobot()
+    task = f"task.speed.nonholonomic={SPEED} + 1.0*der(theta) + 2.5*theta - {a}*t"
+    run = ran("two_wheeled_robot", task, "task.heading.holonomic=psi", "initial.q={x: 0, y: 0, psi: 0, theta: 0}")
+    p = plant.m * plant.l
+    rolling = plant.r * (plant.mb + 2 * plant.Jw / plant.r**2 + plant.m)
+    tilt = brentq(lambda th: (rolling + p * np.cos(th)) * a - p * plant.g * np.sin(th), 0, 1)
+    assert run["q.theta"][-1] == pytest.approx(tilt, abs=1e-6)
+    assert 0.1 < tilt < 0.2
+    torque = p * (plant.g * np.sin(tilt) - a * np.cos(tilt))
+    assert run["u.left"][-1] + run["u.right"][-1] == pytest.approx(torque, abs=1e-5)
+    assert run["u.left"] == pytest.approx(run["u.right"], abs=1e-9)
+
+
+def test_heading_and_speed_decay_together_on_two_motors() -> None:
+    """P beta' + beta = 0: of the heading beta = phi' + 2 phi, of the speed the error itself; P = 0.25 s."""
+    run = ran("two_wheeled_robot", "initial.q.psi=0.3")
+    t = run.t
+    heading = 0.4 * np.exp(-2 * t) - 0.1 * np.exp(-4 * t)  # from 0.3 rad and -0.4 rad/s
+    np.testing.assert_allclose(run["violation.heading"], heading, atol=1e-8)
+    np.testing.assert_allclose(run["violation.speed"], 2.5 * 0.05 * np.exp(-4 * t), atol=1e-8)
+    assert np.abs(run["passive.roll"]).max() < 1e-9
+    assert np.abs(run["q.theta"]).max() < 0.3, "it does not fall"
+
+
+def motions(t: Any) -> tuple[Any, Any, Any]:
+    """The path that is asked for, 0.13 sin(4 t), and its two rates."""
+    return 0.13 * np.sin(4 * t), 0.52 * np.cos(4 * t), -2.08 * np.sin(4 * t)
+
+
+def thrust(plant: LinearMotor, x: Array, v: Array, a: Array) -> Array:
+    """Force for a motion, with the friction of the config."""
+    cogging: Array = plant.Fc * np.sin(2 * np.pi * x / plant.pitch)
+    return plant.m * a + cogging + 6 * np.tanh(v / 0.01) + 15 * v
+
+
+def test_the_linear_motor_brakes_in_time_and_waits_at_the_end_of_its_stroke() -> None:
+    run, L, A, p = ran("linear_motor"), 0.1, 20.0, 100.0
+    x, v, t = run["q.x"], run["v.x"], run.t
+    assert np.abs(x).max() <= L and L - np.abs(x).max() < 1e-9
+    # h' = -alpha(h) while it brakes towards the end; a held command follows it up to the period
+    h = L - x
+    alpha = A / p * (np.sqrt(1 + 2 * p**2 * np.maximum(h, 0) / A) - 1)
+    braking = (t > 0.2) & (t < 0.3) & (h > 1e-5)
+    np.testing.assert_allclose(v[braking], alpha[braking], rtol=0.06)
+    assert np.diff(v).min() / 1e-3 > -1.05 * A
+    # it leaves where the row, at rest there, asks for an acceleration back
+    leaves = brentq(lambda s: motions(s)[2] + 40 * motions(s)[1] + 400 * (motions(s)[0] - L), np.pi / 8, np.pi / 4)
+    waits = (t > 0.35) & (t < leaves - 1e-3)
+    assert np.all(h[waits] < 1e-6) and np.all(h[(t > leaves + 0.01) & (t < leaves + 0.1)] > 1e-5)
+
+
+def test_the_linear_motor_cancels_cogging_and_friction_before_the_bound() -> None:
+    run, plant = ran("linear_motor"), LinearMotor()
+    ahead = run.t < 0.18
+    t, x, v = run.t[ahead], run["q.x"][ahead], run["v.x"][ahead]
+    path, rate, second = motions(t)
+    asked = second - 40 * (v - rate) - 400 * (x - path)
+    np.testing.assert_allclose(run["u.F"][ahead], thrust(plant, x, v, asked), atol=1e-9)
+    assert np.abs(x - path).max() < 1e-4
+
+
+def test_the_link_of_the_harmonic_drive_decays_with_four_equal_poles() -> None:
+    """(s + 8)^4 from an error of -0.02 rad at rest, whose 2nd and 3rd derivatives are 0."""
+    run = ran("harmonic_drive")
+    s = 8 * run.t
+    exact = -0.02 * np.exp(-s) * (1 + s + s**2 / 2 + s**3 / 6)
+    np.testing.assert_allclose(run["violation.link"], exact, atol=1e-8)
+
+
+def torque(plant: HarmonicDrive, e: float) -> float:
+    """Torque of the flexspline at a twist."""
+    return plant.K2 * e - (plant.K2 - plant.K1) * plant.w * float(np.sin(np.arctan2(e, plant.w)))
+
+
+def test_the_motor_of_the_harmonic_drive_holds_the_weight_through_a_stiffening_spring() -> None:
+    run, plant = ran("harmonic_drive", "task.link.holonomic=link - 0.9", "run.duration=6"), HarmonicDrive()
+    weight = plant.m * plant.g * plant.l * np.sin(0.9)
+    twist = brentq(lambda e: torque(plant, e) - weight, 0, 0.01)
+    assert twist < 0.95 * weight / plant.K1, "the spring has stiffened"
+    assert run["u.tau"][-1] == pytest.approx(weight / plant.N, abs=1e-7)
+    assert run["q.motor"][-1] == pytest.approx(plant.N * (0.9 + twist), abs=1e-6)
+
+
+def test_rotor_and_link_of_the_harmonic_drive_swing_against_each_other_at_the_known_frequency() -> None:
+    """w^2 = K1 (1 / J + 1 / (N^2 (Jw + rotor))) without gravity."""
+    plant = HarmonicDrive()
+    frequency = np.sqrt(plant.K1 * (1 / plant.J + 1 / (plant.N**2 * (plant.Jw + 6e-5))))
+    start = "initial={q: {link: 0, motor: 1e-4}, v: 0}"
+    run = ran(
+        "harmonic_drive", "law=none", "plant.parameters.g=0", "plant.friction=", start, "run.duration=0.2",
+        "run.output_step=0.001",
+    )  # fmt: skip
+    e = run["q.motor"] / plant.N - run["q.link"]
+    np.testing.assert_allclose(e, 1e-6 * np.cos(frequency * run.t), atol=1e-9)
