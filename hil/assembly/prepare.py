@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hil.assembly.falling import refuse_fall
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import check_fall, check_limits, make_sensing, position_noise, with_decelerations
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup
+from hil.assembly.stops import refuse_fall
 from hil.bus.base import QUEUE
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Node

@@ -382,7 +382,7 @@ def _wrong_times(values: Hil) -> Iterator[Problem]:
 def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Problem]:
     if values.faults:
         from hil.emulator.fault_script import read_faults
-        from hil.emulator.twins import targets
+        from hil.emulator.node import targets
 
         fd_buses = [name for name, keys in buses.items() if keys.get("fd")]
         known = targets((node for _, node in nodes), twins((node for _, node in nodes), lenient=True))

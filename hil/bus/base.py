@@ -1,4 +1,10 @@
-"""What every bus can do: send at once, receive until a deadline, and report its health."""
+"""What every bus can do: send at once, receive until a deadline, and report its health.
+
+Design: most interfaces of python-can leave `state` of a bus at ACTIVE even in bus-off (SocketcanBus does not override
+the default of its base class), so the state of the link is read from the error frames of SocketCAN.
+
+Source: Linux, include/uapi/linux/can/error.h.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -117,3 +123,112 @@ def close_all(buses: Iterable[Bus]) -> None:
             failure = failure or error
     if failure is not None:
         raise failure
+
+
+TX_TIMEOUT, LOST_ARBITRATION, CONTROLLER, PROTOCOL = 0x001, 0x002, 0x004, 0x008
+TRANSCEIVER, NO_ACKNOWLEDGEMENT, BUS_OFF, BUS_ERROR = 0x010, 0x020, 0x040, 0x080
+RESTARTED, COUNTERS = 0x100, 0x200
+
+_CONTROLLER = (
+    (0x01, Link.ACTIVE, "receive buffer of the controller full, frames lost"),
+    (0x02, Link.ACTIVE, "transmit buffer of the controller full, frames lost"),
+    (0x04, Link.WARNING, "many receive errors"),
+    (0x08, Link.WARNING, "many transmit errors"),
+    (0x10, Link.PASSIVE, "error passive by receive errors"),
+    (0x20, Link.PASSIVE, "error passive by transmit errors"),
+    (0x40, Link.ACTIVE, "error active again"),
+)
+_PROTOCOL = (
+    (0x01, "single bit"),
+    (0x02, "form"),
+    (0x04, "stuff"),
+    (0x08, "cannot send a dominant bit"),
+    (0x10, "cannot send a recessive bit"),
+    (0x20, "overload"),
+    (0x40, "active error announced"),
+    (0x80, "while sending"),
+)
+_POSITIONS = {
+    0x03: "start of frame",
+    **dict.fromkeys((0x02, 0x06, 0x07, 0x0F, 0x0E), "id"),
+    0x04: "substitute RTR bit",
+    0x05: "IDE bit",
+    0x0C: "RTR bit",
+    **dict.fromkeys((0x0D, 0x09), "reserved bit"),
+    0x0B: "length",
+    0x0A: "data",
+    0x08: "CRC",
+    0x18: "CRC delimiter",
+    0x19: "acknowledge slot",
+    0x1B: "acknowledge delimiter",
+    0x1A: "end of frame",
+    0x12: "intermission",
+}
+_WIRES = {
+    0x04: "CAN high: no wire",
+    0x05: "CAN high: short to battery",
+    0x06: "CAN high: short to supply",
+    0x07: "CAN high: short to ground",
+    0x40: "CAN low: no wire",
+    0x50: "CAN low: short to battery",
+    0x60: "CAN low: short to supply",
+    0x70: "CAN low: short to ground",
+    0x80: "CAN low: short to CAN high",
+}
+_SEVERITY = {link: severity for severity, link in enumerate(Link)}
+
+
+class Report(NamedTuple):
+    """Content of one error frame."""
+
+    link: Link  # the worst state of the controller in it; ACTIVE if it has none
+    sentence: str  # its content in words
+
+
+def worse(one: Link, other: Link) -> Link:
+    """The more severe of two links; the first if they are equal."""
+    return one if _SEVERITY[one] >= _SEVERITY[other] else other
+
+
+def report(frame: Frame) -> Report:
+    """Decodes an error frame.
+
+    Args:
+        frame: The error frame, with its class bits as id; bytes missing from its eight count as zero.
+    """
+    classes, data = frame.id, frame.data.ljust(8, b"\0")
+    link, sentences = Link.ACTIVE, []
+    if classes & BUS_OFF:
+        link = Link.OFF
+        sentences.append("bus-off: check cables, termination and bit rate")
+    if classes & TX_TIMEOUT:
+        link = worse(link, Link.DOWN)
+        sentences.append("the controller did not send in time")
+    if classes & CONTROLLER:
+        for bit, state, words in _CONTROLLER:
+            if data[1] & bit:
+                link = worse(link, state)
+                sentences.append(words)
+        if not data[1]:
+            sentences.append("unspecified problem of the controller")
+    if classes & NO_ACKNOWLEDGEMENT:
+        sentences.append("no acknowledgement: no other node on the bus, or a broken cable")
+    if classes & PROTOCOL:
+        sentences.append(_protocol(data))
+    if classes & TRANSCEIVER:
+        sentences.append(f"transceiver: {_WIRES.get(data[4], 'unspecified')}")
+    if classes & LOST_ARBITRATION:
+        sentences.append(f"arbitration lost in bit {data[0]}" if data[0] else "arbitration lost")
+    if classes & BUS_ERROR:
+        sentences.append("bus error")
+    if classes & RESTARTED:
+        sentences.append("the controller restarted")
+    if classes & COUNTERS:
+        sentences.append(f"{data[6]} transmit and {data[7]} receive errors counted")
+    return Report(link, "; ".join(sentences) or f"error frame of unknown class 0x{classes:X}")
+
+
+def _protocol(data: bytes) -> str:
+    kinds = [words for bit, words in _PROTOCOL if data[2] & bit]
+    position = f" in {_POSITIONS[data[3]]}" if data[3] in _POSITIONS else ""
+    return f"protocol error: {', '.join(kinds) or 'unspecified'}{position}"

@@ -25,8 +25,7 @@ from typing import Any
 
 import can
 
-from hil.bus.base import PATIENCE, Bus, BusError, Health, Link
-from hil.bus.error_frames import report, worse
+from hil.bus.base import PATIENCE, Bus, BusError, Health, Link, report, worse
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
 from hil.loop.clock import SECOND, Clock
 

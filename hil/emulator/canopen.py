@@ -16,9 +16,9 @@ from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import BOOT_UP, OPERATIONAL, PRE_OPERATIONAL, STOPPED
 from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
-from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
+from hil.loop.virtual_time import Timer, Watchdog
 
 
 class Profile(EmulatedNode):

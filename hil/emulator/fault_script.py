@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hil.emulator.faults import KINDS, Fault, FaultKind, Option, number, time, word
-from hil.emulator.twins import Target
+from hil.emulator.node import Target
 from hil.frame import CLASSIC_SIZE
 from servoctl.config.document import Problem, in_words
 from servoctl.expression.suggest import remedy

@@ -6,10 +6,9 @@ from typing import ClassVar, NamedTuple
 from hil.codecs.field import Field, LinearFields, bits_in
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.readers import ranges_of
-from hil.emulator.timers import Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
-from hil.loop.virtual_time import Event, cancel
+from hil.loop.virtual_time import Event, Watchdog, cancel
 
 
 class ImpedanceCommand(NamedTuple):

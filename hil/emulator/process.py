@@ -9,8 +9,18 @@ from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError, close_all
-from hil.bus.identity import FREE, LATENESS_QUESTION, QUESTION, START, TAKEN, hand_time, lateness_answer, same
-from hil.bus.open import is_loopback, open_bus
+from hil.bus.open import (
+    FREE,
+    LATENESS_QUESTION,
+    QUESTION,
+    START,
+    TAKEN,
+    hand_time,
+    is_loopback,
+    lateness_answer,
+    open_bus,
+    same,
+)
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.faults import KINDS, Fault

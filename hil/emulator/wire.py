@@ -14,8 +14,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import partial
 from operator import attrgetter
 
-from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link
-from hil.bus.error_frames import report, worse
+from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link, report, worse
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, priority

@@ -27,7 +27,7 @@ from hil.loop.controller import Controller
 from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake
-from hil.safety.drive_rig import DriveRig
+from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor

@@ -14,8 +14,7 @@ from hil.drives.base import Condition, DriveError, Feedback
 from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
-from hil.safety.drive_rig import DriveRig
-from hil.safety.drive_test import PROVING, DriveTest
+from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.ladder import STILL, Rung
 from hil.safety.limits import Limits

@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from hil.assembly.emulation import Environment, in_lockstep
-from hil.assembly.falling import refuse_fall, states_within_limits
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
+from hil.assembly.stops import refuse_fall, states_within_limits
 from hil.bus import Bus, BusError, close_all
-from hil.bus.identity import START, answers_as_emulator, emulator_lateness, hand
-from hil.bus.open import is_loopback, open_bus
+from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is_loopback, open_bus
 from hil.loop import WallClock
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.calibration import DURATION, check_recording, instructions, refuse_unreadable

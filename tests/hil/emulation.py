@@ -14,11 +14,11 @@ from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
 from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.encoder import EncoderModel
 from hil.emulator.fault_script import read_faults
 from hil.emulator.held_step import ActuatorOptions
+from hil.emulator.motor import EncoderModel
+from hil.emulator.node import Target, targets
 from hil.emulator.process import EmulatorServer
-from hil.emulator.twins import Target, targets
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
 from hil.protocols.registry import build, twins

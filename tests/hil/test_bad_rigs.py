@@ -8,7 +8,7 @@ import can
 import pytest
 
 from hil.assembly.prepare import load
-from hil.bus.identity import REQUEST
+from hil.bus.open import REQUEST
 from servoctl.config import shipped_configs
 from tests.faces import exit_code
 

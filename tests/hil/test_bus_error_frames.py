@@ -3,7 +3,7 @@
 import pytest
 
 from hil.bus import Link
-from hil.bus.error_frames import Report, report, worse
+from hil.bus.base import Report, report, worse
 from hil.frame import Frame
 
 GOLDEN = [

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
-from hil.bus.identity import FREE, PAYLOAD, QUESTION, REPLY, REQUEST, answers_as_emulator, same
-from hil.bus.open import open_bus
+from hil.bus.open import FREE, PAYLOAD, QUESTION, REPLY, REQUEST, answers_as_emulator, open_bus, same
 from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock

@@ -384,7 +384,7 @@ def scene(seed: int) -> list[tuple[int, str]]:
         {"kind": "corruption", "at": 0.1, "p": 0.1, "since": "power_on"},
         {"kind": "wrong_length", "at": 0.15, "p": 0.3, "drive": "a", "since": "power_on"},
     ]
-    from hil.emulator.encoder import EncoderModel
+    from hil.emulator.motor import EncoderModel
 
     drives = [drive_settings("odrive", node=1), drive_settings("odrive", name="b", node=2)]
     noise = EncoderModel(noise=1e-3)

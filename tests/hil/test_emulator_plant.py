@@ -7,8 +7,8 @@ import pytest
 from emulation import Axes, drive_settings, system_of
 
 import servoctl as sc
-from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.held_step import Actuator, ActuatorOptions
+from hil.emulator.motor import Encoder, EncoderModel
 from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara

@@ -15,9 +15,8 @@ from interfaces import EACH, keys_of
 from odrive_database import odrive_database
 
 from hil.bus import BusError
-from hil.bus.identity import START, answers_as_emulator, emulator_lateness
-from hil.bus.identity import hand as hand_frame
-from hil.bus.open import open_bus
+from hil.bus.open import START, answers_as_emulator, emulator_lateness, open_bus
+from hil.bus.open import hand as hand_frame
 from hil.codecs.cia402 import Cia402State
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402

@@ -9,7 +9,7 @@ import pytest
 from hil.drives import Condition, Drive, DriveError, Sample
 from hil.loop import Implausibility, Reading, Tick
 from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
-from hil.safety.drive_rig import DriveRig
+from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder
 from hil.safety.plan import ENDING, Phase, RunPlan, Stage
 from hil.safety.rules import rules_of

@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from hil.assembly.falling import states_within_limits
 from hil.assembly.prepare import load
-from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stop_from
+from hil.assembly.stops import describe_drops, describe_silence, describe_stops, states_within_limits, stop_from
 from hil.session.notes import describe
 from servoctl.cli import main
 from servoctl.config import load_config, shipped_configs

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
-from hil.bus.identity import START
+from hil.bus.open import START
 from hil.bus.python_can import PythonCanBus
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Tick, WallClock
