@@ -10,6 +10,7 @@ so that rows can be filtered after it. The rows of a closed chain stay consisten
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -29,14 +30,13 @@ BLOCK = 2048  # rows evaluated in one call
 
 @dataclass(frozen=True)
 class Motion:
-    """A motion and the inputs that made it."""
+    """A motion."""
 
     t: Array  # times [s], shape (rows,)
     # q, v, a: coordinates and their derivatives, shape (rows, n)
     q: Array
     v: Array
     a: Array
-    u: Array  # inputs, shape (rows, m)
     rubbing: Array  # velocities for the friction, shape (rows, n)
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Motion:
 class Evaluated:
     """The equations along a motion."""
 
-    residual: Array  # P r, shape (rows, n)
+    residual: Array  # P r where no torque acts, shape (rows, n); torques u add -P B u
     regressor: Array  # P Y, shape (rows, n, unknowns)
     actuation: Array  # P B, shape (rows, n, m)
 
@@ -66,8 +66,8 @@ class Equations:
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self._p, count = parameter_values(plant), len(unknowns.names)
         n = self.n
-        symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "a": (n,), "u": (self.m,), "rubbing": (n,), "x": (count,)})
-        t, q, v, a, u, rubbing, x = symbols.values()
+        symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "a": (n,), "rubbing": (n,), "x": (count,)})
+        t, q, v, a, rubbing, x = symbols.values()
         bound = with_parameters(plant, unknowns.parameters(self._p, x))
         try:
             found = symbolic_plant(bound, State(t[0], q, v))
@@ -78,7 +78,7 @@ class Equations:
         friction, loss = unknowns.friction(x), np.zeros(self.m)
         if self.m:
             loss = friction_loss(found.B.T @ rubbing, friction["coulomb"], friction["viscous"], unknowns.speed)
-        residual = np.asarray(found.M @ a - found.Q - found.c - found.B @ (u - loss), dtype=object)
+        residual = np.asarray(found.M @ a - found.Q - found.c + found.B @ loss, dtype=object)
         outputs = {"r": residual, "Y": jacobian(residual, x), "B": found.B, "A": found.passive.A}
         self._kernel = Kernel.compile("equations", symbols, outputs)
         self._x = x
@@ -101,18 +101,21 @@ class Equations:
 
     def _block(self, motion: Motion, x: Array, rows: slice) -> tuple[Array, Array, Array]:
         count = len(motion.t[rows])
-        given = [
-            motion.t[rows][None],
-            *(array[rows].T for array in (motion.q, motion.v, motion.a, motion.u, motion.rubbing)),
+        every = motion.t, motion.q, motion.v, motion.a, motion.rubbing
+        given: list[Any] = [
+            *(np.ascontiguousarray(array[rows], dtype=float) for array in every),
+            np.tile(x, (count, 1)),
         ]
-        results = self._mapped(count)(*given, np.repeat(x[:, None], count, axis=1))
-        shapes = self._kernel.outputs.values()
-        r, Y, B, A = (
-            np.asarray(value.full()).reshape(*shape, count, order="F") if len(shape) == 1
-            else np.asarray(value.full()).reshape(shape[0], shape[1], count, order="F")
-            for value, shape in zip(results, shapes, strict=True)
-        )  # fmt: skip
-        r, Y, B, A = r.T, Y.transpose(2, 0, 1), B.transpose(2, 0, 1), A.transpose(2, 0, 1)
+        # one after the other in column order, as CasADi has them: the last axis is the first of each matrix
+        results = [np.zeros((count, *shape[::-1])) for shape in self._kernel.outputs.values()]
+        buffer, evaluate = self._mapped(count).buffer()
+        puts: list[Any] = [buffer.set_arg, buffer.set_res]
+        for put, arrays in zip(puts, (given, results), strict=True):
+            for index, array in enumerate(arrays):
+                if array.size:
+                    put(index, memoryview(array.ravel()))
+        evaluate()
+        r, Y, B, A = (array if array.ndim == 2 else array.transpose(0, 2, 1) for array in results)
         if A.shape[1] and np.isfinite(A).all():
             P = np.eye(self.n) - np.linalg.pinv(A, rcond=RANK_TOLERANCE) @ A
             self.freedom = round(float(np.trace(P[0])))

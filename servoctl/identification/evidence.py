@@ -1,37 +1,55 @@
 """How well a log fits a plant whose values may be wrong by about half: one number, to compare hypotheses about the log.
 
-    cost = mean |w (r + Y d - B u)|^2 / s^2 + |d / D|^2      least over d on the rows of the fit, mean over the others
+    nats = N sum_i log sqrt(e_i^2 / f_i^2 + SURE^2) + |d / D|^2 / 2
 
-r, Y: the equations at the values of the file and their derivative in the unknowns; d: change of the unknowns; w: one
-over the size of each coordinate's force; D: half the value of a body, generous for rotors and friction, which are not
-negative.
+N: times of the rows; e_i: rms of what the equations leave in coordinate i on rows that the fit of d did not use; f_i:
+rms of the torque there; d: change of the unknowns; D: half the value of a body, generous for loads, rotors and
+friction, which are not negative. This is the negative logarithm of a Gaussian likelihood with unknown noise in each
+coordinate, and of the prior of d: each joint counts by what its own torque and its own noise say.
 
-Design: without the second term negative masses would explain torques of the wrong sign, and masses a thousand times too
-large would explain times in the wrong unit. The weights are ours; `tests/identification/test_findings.py` counts what
-they find.
+Design: every row is predicted by a fit without its quarter of the log. Without the second term negative masses would
+explain torques of the wrong sign, and masses a thousand times too large times in the wrong unit. A load that the file
+does not have is part of the model without any change, so it is no finding. The sizes D are ours;
+`tests/identification/test_findings.py` counts what they find.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.log import Log
 from servoctl.identification.rows import FEWEST, filtered_motion, low_pass, too_short
-from servoctl.identification.unknowns import sizes
+from servoctl.identification.unknowns import MOMENTS, Unknowns, sizes
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
 
 ROW_BAND = 0.5  # bandwidth of the rows, relative to that of the positions
 PER_PERIOD = 10  # rows that are evaluated, per period of that bandwidth
-BLOCKS = 4  # parts of a log that are looked at; the last is not used for the fit
+BLOCKS = 4  # parts of a log; each is predicted by a fit of the others
 SHORTEST = 40  # rows of a block
-ERROR = 0.02  # s: error of a row that counts as much as one value that is wrong by half
-SMALL = 0.03  # forces below this share of the largest count as that large
+SURE = 0.003  # share of the torque of a coordinate below which no model is better than another
+ROUNDS = 2  # fits, each weighted by what the one before leaves in each coordinate
+ROUNDING = 1e-12  # of sums of squares: times in a wrong unit make them as large as that
+LOAD = 0.15  # largest likely load, relative to the mass of a robot, and its distance, relative to the robot's length
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a log fits."""
+
+    nats: float  # less is better
+    shares: Array  # share of the torque that stays unexplained, by coordinate, shape (n,)
+
+    @property
+    def share(self) -> float:
+        """Share of the torque that stays unexplained, all coordinates alike [-]."""
+        return float(np.sqrt(np.mean(np.minimum(self.shares, 1.0) ** 2)))
 
 
 class Evidence:
-    """The equations along some rows of logs; `share` judges them for torques as logged, or changed."""
+    """The equations along some rows of logs; `score` judges them for torques as logged, or changed."""
 
     def __init__(self, equations: Equations, logs: Sequence[Log], cutoff: float, rows: int) -> None:
         """Evaluates the equations.
@@ -45,47 +63,51 @@ class Evidence:
         Raises:
             ConfigError: A log is too short for this frequency.
         """
-        self._equations, self._logs, self._cutoff = equations, logs, cutoff
-        self._torques = [low_pass(log.u, cutoff, log.h) for log in logs]
-        self._parts: list[tuple[int, Array, float, int]] = []  # log, rows of it, spacing [s], stride of what is kept
-        found, fitted, motions = [], [], []
-        for number, log in enumerate(logs):
-            motion, _ = filtered_motion(log, cutoff, 0.0)
+        self._unknowns, self._logs, self._cutoff = equations.unknowns, logs, cutoff
+        self._at: list[tuple[Array, int]] = []  # of each log: rows, shape (size, BLOCKS), and their spacing in its rows
+        motions = []
+        for log in logs:
+            motion = filtered_motion(log, cutoff)
             before = (len(log.q) - len(motion)) // 2
             step = max(1, int(1.0 / (PER_PERIOD * ROW_BAND * cutoff * log.h)))
             picks = np.arange(0, len(motion), step)
             size = min(len(picks) // BLOCKS, max(SHORTEST, rows // (BLOCKS * len(logs))))
             if size < FEWEST:
                 raise too_short(log, cutoff, (BLOCKS * FEWEST * step + 2 * before) * log.h)
-            for block in range(BLOCKS):
-                first = block * (len(picks) - size) // (BLOCKS - 1)
-                at = picks[first : first + size]
-                part = number, before + at, step * log.h, max(1, round(0.5 / (ROW_BAND * cutoff * step * log.h)))
-                self._parts.append(part)
-                motions.append(_at(motion, at))
-                found.append(equations.along(motions[-1], equations.unknowns.before))
-                kept = len(self._kept(found[-1].residual, part))
-                fitted.append(np.full(kept, block < BLOCKS - 1))
+            at = picks[np.arange(BLOCKS) * (len(picks) - size) // (BLOCKS - 1) + np.arange(size)[:, None]]
+            self._at.append((before + at, step))
+            motions.append(Motion(*(getattr(motion, field.name)[at.ravel()] for field in fields(Motion))))
+        found = [equations.along(motion, self._unknowns.before) for motion in motions]
         self._actuation = [one.actuation for one in found]
-        self._largest = 0.0  # largest size of a force as logged, after the first call of `share`
-        pairs = list(zip(found, self._parts, strict=True))
-        self._residual = np.concatenate([self._kept(one.residual, part) for one, part in pairs])
-        self._regressor = np.concatenate([self._kept(one.regressor, part) for one, part in pairs])
-        self._fitted = np.concatenate(fitted)
-        fit = self._regressor[self._fitted]
-        self._grams = np.einsum("kip,kiq->ipq", fit, fit, optimize=True)
-        self._speed = _rms(
-            np.concatenate([np.einsum("kij,ki->kj", o.actuation, m.v) for o, m in zip(found, motions, strict=True)])
-        )
-        self._inertia = self._typical_inertia(motions, found[0].actuation[0])
+        self._torques = [low_pass(log.u, cutoff, log.h) for log in logs]
+        logged = [u[at.ravel()] for u, (at, _) in zip(self._torques, self._at, strict=True)]
+        self._residual = self._kept([one.residual for one in found])
+        self._regressor = self._kept([one.regressor for one in found])
+        # force on coordinate i by the torque of column l at actuator j, shape (rows, BLOCKS, n, m, m)
+        mixed = [np.einsum("kij,kl->kijl", B, u) for B, u in zip(self._actuation, logged, strict=True)]
+        self._mixed, self._logged = self._kept(mixed), np.concatenate(logged)
+        self._grams = np.einsum("kbip,kbiq->bipq", self._regressor, self._regressor, optimize=True)
+        speeds = [np.einsum("kij,ki->kj", one.actuation, motion.v) for one, motion in zip(found, motions, strict=True)]
+        self._speed, self._inertia = _rms(np.concatenate(speeds)), self._typical_inertia(motions, found[0].actuation[0])
+        self._sizes = sizes(self._unknowns, *(x.reshape(-1, *x.shape[2:]) for x in (self._residual, self._regressor)))
 
-    def _kept(self, x: Array, part: tuple[int, Array, float, int]) -> Array:
-        _, _, h, stride = part
-        return low_pass(x, ROW_BAND * self._cutoff, h)[stride // 2 :: stride]
+    @property
+    def times(self) -> int:
+        """Number of the rows in time."""
+        return int(self._residual.shape[0] * BLOCKS)
+
+    def _kept(self, arrays: Sequence[Array]) -> Array:
+        """The rows of all logs, filtered and thinned, shape (rows, BLOCKS, ...)."""
+        parts = []
+        for x, log, (at, step) in zip(arrays, self._logs, self._at, strict=True):
+            h, cutoff = step * log.h, ROW_BAND * self._cutoff
+            stride = max(1, round(0.5 / (cutoff * h)))
+            parts.append(low_pass(x.reshape(*at.shape, *x.shape[1:]), cutoff, h)[stride // 2 :: stride])
+        return np.concatenate(parts)
 
     def _typical_inertia(self, motions: Sequence[Motion], B: Array) -> Array:
         """Mean inertia at each actuator by the file, at least 5 % of the largest of its unit, shape (m,)."""
-        plant = self._equations.unknowns.plant
+        plant = self._unknowns.plant
         matrices = [np.asarray(plant.mass_matrix(one.q[0], float(one.t[0])), dtype=float) for one in motions]
         mean = np.einsum("ij,ik,kj->j", B, np.mean(matrices, axis=0), B)
         mean /= np.maximum(np.sum(B**2, axis=0) ** 2, 1e-300)
@@ -93,75 +115,104 @@ class Evidence:
         inertia: Array = np.maximum(mean, [0.05 * mean[units == unit].max() for unit in units])
         return inertia
 
-    def share(self, mix: Array | None = None, delays: Array | None = None) -> float:
-        """The square root of the cost times `ERROR`: the share of the force that stays unexplained, or is implausible.
+    def score(self, mix: Array | None = None, delays: Array | None = None, held_out: bool = True) -> Score:
+        """How well the log fits.
 
         Args:
             mix: Changed torques as sums of those logged, shape (m, m); None: as logged.
             delays: How much later each torque acts [s], shape (m,); None: 0.
+            held_out: Whether each block is predicted by the others; else one fit explains all, which is quicker.
         """
-        u = [self._torque(part, mix, delays) for part in self._parts]
-        forces = zip(self._actuation, u, self._parts, strict=True)
-        force = np.concatenate([self._kept(np.einsum("kij,kj->ki", B, one), part) for B, one, part in forces])
-        size = _rms(force)
-        self._largest = self._largest or float(size.max())
-        # a factor on one torque makes the others neither large nor small; one on all does
-        floor = SMALL * self._largest * (1.0 if mix is None else float(np.abs(mix).sum(axis=1).min()))
-        weight = 1.0 / np.where(size > 0.0, np.hypot(size, floor), self._largest)
-        unknowns, n = self._equations.unknowns, force.shape[1]
-        spread, positive = self._spread(_rms(np.concatenate(u)))
-        y, fit = self._residual - force, self._fitted
-        scale = weight**2 / (ERROR**2 * int(fit.sum()) * n)
-        gradient = spread * np.einsum("i,kip,ki->p", scale, self._regressor[fit], y[fit], optimize=True)
-        hessian = np.einsum("i,ipq->pq", scale, self._grams) * np.outer(spread, spread) + np.eye(len(spread))
-        if not np.isfinite(hessian).all() or not np.isfinite(gradient).all():
-            return np.inf
-        change = _bounded(hessian, gradient, np.where(positive, -unknowns.before / spread, -np.inf))
-        left = weight * (y + self._regressor @ (spread * change))[~fit]
-        return float(np.sqrt(np.mean(left**2) + ERROR**2 * np.sum(change**2)))
+        force = self._force(mix, delays)
+        size = _rms(force.reshape(-1, force.shape[2]))
+        size = np.where(size > 0.0, size, size.max())
+        spread, lowest = self._spread(_rms(self._logged if mix is None else self._logged @ mix.T))
+        y, noise = self._residual - force, 0.1 * size
+        slopes = np.einsum("kbip,kbi->bip", self._regressor, y, optimize=True)
+        for _ in range(ROUNDS):
+            change = _solved(self._grams, slopes, noise, spread, lowest)
+            errors = y + self._regressor @ change
+            noise = np.hypot(_rms(errors.reshape(-1, len(size))), SURE * size)
+        for block in range(BLOCKS if held_out else 0):
+            others = np.arange(BLOCKS) != block
+            own = _solved(self._grams[others], slopes[others], noise, spread, lowest)
+            errors[:, block] = y[:, block] + self._regressor[:, block] @ own
+        shares = _rms(errors.reshape(-1, len(size))) / size
+        nats = 0.5 * self.times * np.sum(np.log(shares**2 + SURE**2)) + 0.5 * np.sum((change / spread) ** 2)
+        return Score(float(nats) if np.isfinite(nats) else np.inf, shares)
 
-    def _torque(self, part: tuple[int, Array, float, int], mix: Array | None, delays: Array | None) -> Array:
-        number, rows, _, _ = part
-        u, h = self._torques[number], self._logs[number].h
+    def _force(self, mix: Array | None, delays: Array | None) -> Array:
+        """Force of the torques on the kept rows, shape (rows, BLOCKS, n)."""
         if delays is None:
-            chosen = u[rows]
-        else:
+            count = self._mixed.shape[-1]
+            force: Array = np.einsum("kbijl,jl->kbi", self._mixed, np.eye(count) if mix is None else mix, optimize=True)
+            return force
+        forces = []
+        for u, log, B, (at, _) in zip(self._torques, self._logs, self._actuation, self._at, strict=True):
             index = np.arange(len(u), dtype=float)
-            chosen = np.column_stack([np.interp(rows - d / h, index, x) for d, x in zip(delays, u.T, strict=True)])
-        return chosen if mix is None else chosen @ mix.T
+            shifted = [np.interp(at.ravel() - d / log.h, index, x) for d, x in zip(delays, u.T, strict=True)]
+            forces.append(np.einsum("kij,jk->ki", B, np.array(shifted)))
+        return self._kept(forces)
 
     def _spread(self, torque: Array) -> tuple[Array, Array]:
-        """D of each unknown, and whether it may not be negative, shape (unknowns,) each."""
-        unknowns = self._equations.unknowns
-        spread = 0.5 * sizes(unknowns, self._residual, self._regressor)
-        positive = np.zeros(len(spread), dtype=bool)
+        """D of each unknown, and its lowest change, shape (unknowns,) each."""
+        unknowns = self._unknowns
+        spread, positive = 0.5 * self._sizes, np.zeros(len(self._sizes), dtype=bool)
         speed, count = np.maximum(self._speed, 1e-3 * self._speed.max()), len(spread)
         friction = [*torque[list(unknowns.coulomb)], *(torque / np.maximum(speed, 1e-300))[list(unknowns.viscous)]]
         spread[count - len(friction) :] = 2.0 * np.maximum(friction, 1e-300)
         positive[count - len(friction) :] = True
         for k, j in zip(unknowns.rotors, unknowns.turning, strict=True):
             spread[k], positive[k] = 2.0 * self._inertia[j], True
-        return np.maximum(spread, 1e-9 * spread.max()), positive
+        for first in range(len(unknowns.single), count - len(friction), len(MOMENTS)):
+            positive[[first, first + 4, first + 5, first + 6]] = True
+        for indices, load in _loads(unknowns):
+            spread[indices] = np.hypot(spread[indices], load)
+        return np.maximum(spread, 1e-9 * spread.max()), np.where(positive, -unknowns.before, -np.inf)
 
 
-def _at(motion: Motion, rows: Array) -> Motion:
-    """Some rows of a motion, without torques."""
-    cut = {name: getattr(motion, name)[rows] for name in ("t", "q", "v", "a", "rubbing")}
-    return replace(motion, **cut, u=np.zeros_like(motion.u[rows]))
+def _loads(unknowns: Unknowns) -> Iterator[tuple[list[int], Array]]:
+    """Indices of the unknowns of a robot's last links, and how much a load may change them."""
+    if not isinstance(unknowns.plant, Robot):
+        return
+    tree, names = unknowns.plant.tree, unknowns.names
+    carrying = {joint.parent for joint in tree.joints}
+    m = LOAD * sum(getattr(unknowns.plant, f"{link.name}_m") for link in tree.links)
+    far = LOAD * sum(float(np.linalg.norm(joint.placement.xyz)) for joint in tree.joints)
+    for link in tree.links:
+        if link.body not in carrying:
+            moments = dict(zip(MOMENTS, [m, *3 * [m * far], *6 * [m * far**2]], strict=True))
+            known = [(names.index(f"{link.name}_{x}"), y) for x, y in moments.items() if f"{link.name}_{x}" in names]
+            if known:
+                yield [i for i, _ in known], np.array([size for _, size in known])
 
 
-def _bounded(hessian: Array, gradient: Array, lowest: Array) -> Array:
-    """The x of least x^T H x / 2 + g^T x; what falls below its bound is kept there."""
-    x, free = np.zeros(len(gradient)), np.ones(len(gradient), dtype=bool)
+def _solved(grams: Array, slopes: Array, noise: Array, spread: Array, lowest: Array) -> Array:
+    """The x of least sum over blocks and coordinates of |y + Y x|^2 / noise^2 + |x / spread|^2, not below `lowest`.
+
+    Args:
+        grams: Y^T Y, shape (blocks, n, unknowns, unknowns).
+        slopes: Y^T y, shape (blocks, n, unknowns).
+        noise: Shape (n,).
+        spread, lowest: Shape (unknowns,).
+    """
+    weight = 1.0 / noise**2
+    hessian = np.tensordot(weight, grams.sum(axis=0), 1) * np.outer(spread, spread)
+    hessian[np.diag_indices(len(spread))] += 1.0 + ROUNDING * np.diag(hessian).max()
+    gradient = spread * (weight @ slopes.sum(axis=0))
+    if not np.isfinite(hessian).all() or not np.isfinite(gradient).all():
+        return np.full(len(spread), np.nan)
+    x, free, least = np.zeros(len(spread)), np.ones(len(spread), dtype=bool), lowest / spread
     for _ in range(5):
-        x = np.where(free, 0.0, lowest)
+        x = np.where(free, 0.0, least)
         side = gradient + hessian @ x
         x[free] = -np.linalg.solve(hessian[np.ix_(free, free)], side[free])
-        below = free & (x < lowest)
+        below = free & (x < least)
         if not below.any():
             break
         free &= ~below
-    return np.maximum(x, lowest)
+    bounded: Array = spread * np.maximum(x, least)
+    return bounded
 
 
 def _rms(x: Array) -> Array:

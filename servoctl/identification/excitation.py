@@ -138,7 +138,7 @@ class _Planner:
     def _independent(self) -> list[int]:
         """Indices of the coordinates to prescribe: as many as the motors move independently."""
         q, zero = self.start.q[None], np.zeros((1, self.model.n))
-        found = self.equations.along(Motion(np.zeros(1), q, zero, zero, np.zeros((1, self.model.m)), zero), self.before)
+        found = self.equations.along(Motion(np.zeros(1), q, zero, zero, zero), self.before)
         B = found.actuation[0]
         _, R, order = qr(B.T, mode="economic", pivoting=True)
         sizes = np.abs(np.diag(R))
@@ -185,7 +185,7 @@ class _Planner:
                 if not self._close(t[k], q[k], v[k], a[k], others):
                     return None
                 last = q[k, others]
-        return Motion(t, q, v, a, np.zeros((len(t), self.model.m)), v)
+        return Motion(t, q, v, a, v)
 
     def _close(self, t: float, q: Array, v: Array, a: Array, others: list[int]) -> bool:
         """Moves the other coordinates onto the passive constraints, in place; False if that fails."""

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from servoctl.identification.equations import Equations
-from servoctl.identification.evidence import Evidence
+from servoctl.identification.evidence import Evidence, Score
 from servoctl.identification.log import Log
 from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit
@@ -23,19 +23,23 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
 
 MOST = 4  # findings that are searched, one after the other
-FITS = 0.06  # a log that leaves less than this share has a delay or a common factor at most
-GAIN = 0.03  # share that a finding explains at least
-RATIO = 0.75  # largest share that a finding leaves, relative to that without it
-ALIKE = 0.004  # hypotheses whose shares differ by less are not told apart
-POOR = 0.1  # axes are tried where nothing else leaves less than this share
+FITS = 0.06  # a log that leaves less than this share of every torque has a delay, a factor or a zero at most
+GAIN = 0.2  # relative decrease of what stays unexplained that a finding needs, all coordinates together
+NATS = 12.0  # and increase of the logarithm of the likelihood: what one hypothesis of hundreds reaches by no chance
+ALIKE = 4.0  # hypotheses whose logarithms differ by less are not told apart
+POOR = 0.1  # axes are tried where nothing else leaves less than this share of every torque
 SCALE = 1.25  # a factor on one torque is a finding beyond this, or below one over it
 COMMON = 1.5  # likewise a factor on all torques, which wrong masses in the file can cause
 LATE = 0.04  # [s] shortest delay that is searched here; the fit finds shorter ones
 LATE_IN_FIT = 0.015, 0.7  # [s] a delay of the fit beyond this is a finding, if at most this part of the error stays
-LATER = 0.9, 0.01  # largest share that a delay leaves, relative to that without it, and share that it explains at least
 TURNED = 0.05  # [rad or m] smallest zero that is a finding
 COARSE, FINE = 320, 800  # rows for a first look at all hypotheses, and for the best of them
 BEST = 8  # hypotheses that get a second look
+
+FACTORS = np.linspace(-10.0, 10.0, 21)  # factors on torques that are tried first, their logarithms
+DELAYS = np.linspace(-1.0, 1.0, 17)  # delays that are tried first [periods of the cut-off frequency]
+ZEROS = np.array([-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0])  # zeros that are tried first [pi rad, or m]
+NEAR = 0.1  # a parabola through three of them whose least value is nearer to the middle is not searched [spacings / 2]
 
 TIMES = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9, 60.0, 1 / 60, 100.0, 0.01, 10.0, 0.1, 2.0, 0.5)
 """Factors on the times: ms, us, ns and minutes, and rates that are wrong by a factor."""
@@ -80,7 +84,7 @@ class Hypothesis:
         return replace(log, u=u if self.mix is None else u @ self.mix.T)
 
 
-Judge = Callable[[Hypothesis, int], float]  # hypothesis and number of rows -> share that is left
+Judge = Callable[[Hypothesis, int], Score]  # hypothesis and number of rows -> how well the log fits with it
 
 
 def findings_of(
@@ -142,45 +146,38 @@ def _accepted(
     """The best hypothesis if it explains clearly more, with those that are as good; and its cost."""
     equations = Equations(select(plant, None)[0])
     plain = {rows: Evidence(equations, logs, cutoff, rows) for rows in (COARSE, FINE)}
-    before = {rows: evidence.share() for rows, evidence in plain.items()}
+    before = {rows: evidence.score() for rows, evidence in plain.items()}
 
-    def judge(one: Hypothesis, rows: int) -> float:
+    def judge(one: Hypothesis, rows: int) -> Score:
         if one.change is None and one.plant is None:
-            return plain[rows].share(one.mix, one.delays)
+            return plain[rows].score(one.mix, one.delays)
         own = equations if one.plant is None else Equations(select(one.plant, None)[0])
-        changed = [one.applied(log) for log in logs]
-        return Evidence(own, changed, cutoff * logs[0].h / changed[0].h, rows).share()
+        changed = [replace(one, mix=None, delays=None).applied(log) for log in logs]
+        return Evidence(own, changed, cutoff * logs[0].h / changed[0].h, rows).score(one.mix, one.delays)
 
-    tried = [*_torques(plant, columns), *_factors(plant, columns, judge), *_delays(plant, cutoff, logs, judge)]
-    if before[FINE] > FITS:
-        tried += [*_positions(plant, columns), *_zeros(plant, columns, judge, before[COARSE]), *_times(columns)]
-    shares = {i: judge(one, COARSE) for i, one in enumerate(tried)}
-    if before[FINE] > FITS and min(shares.values()) > POOR:
+    tried = [*_torques(plant, columns), *_factors(plant, plain[COARSE]), *_delays(plant, cutoff, logs, plain[COARSE])]
+    tried += _zeros(plant, columns, judge, before[COARSE])
+    if before[FINE].shares.max() > FITS:
+        tried += [*_positions(plant, columns), *_times(columns)]
+    scores = {i: judge(one, COARSE) for i, one in enumerate(tried)}
+    if before[FINE].shares.max() > FITS and min(score.shares.max() for score in scores.values()) > POOR:
         for one in _axes(plant):
-            shares[len(tried)] = judge(one, COARSE)
+            scores[len(tried)] = judge(one, COARSE)
             tried.append(one)
-    ranked = sorted(shares, key=shares.__getitem__)[:BEST]
+    ranked = sorted(scores, key=lambda i: scores[i].nats)[:BEST]
     fine = {i: judge(tried[i], FINE) for i in ranked}
-    kept = [
-        i for i in sorted(fine, key=fine.__getitem__) if _clear(tried[i], fine[i], before[FINE], len(plant.actuators))
-    ]
-    if not kept:
+    best = min(fine, key=lambda i: fine[i].nats)
+    gain = before[FINE].nats - fine[best].nats
+    if not gain > max(NATS, GAIN * plain[FINE].times):
         return [], 0.0
-    best = fine[kept[0]]
-    alike = [tried[i] for i in kept if fine[i] - best < ALIKE]
-    return alike, float(np.clip(before[FINE] - best, 0.0, 1.0))
-
-
-def _clear(one: Hypothesis, share: float, before: float, actuators: int) -> bool:
-    if one.kind == "delay" and len(one.where) == actuators:
-        return share < LATER[0] * before and share < before - LATER[1]
-    return share < RATIO * before and share < before - GAIN
+    alike = [tried[best], *(tried[i] for i in ranked if i != best and fine[i].nats - fine[best].nats < ALIKE)]
+    return alike, float(np.clip(before[FINE].share - fine[best].share, 0.0, 1.0))
 
 
 def _torques(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]:
     """Signs and orders of torques."""
     names = list(plant.actuators)
-    for at in [[j] for j in range(len(names))] + ([list(range(len(names)))] if len(names) > 1 else []):
+    for at in _each_and_all(len(names)):
         signs = np.ones(len(names))
         signs[at] = -1.0
         text = "the torque has the other sign than in the plant (multiply log.scale of its column by -1)"
@@ -196,54 +193,49 @@ def _swapped(count: int, i: int, j: int) -> Array:
     return matrix
 
 
-def _factors(plant: Plant, columns: Mapping[str, str], judge: Judge) -> Iterator[Hypothesis]:
+def _factors(plant: Plant, evidence: Evidence) -> Iterator[Hypothesis]:
     """Factors on one torque, and on all."""
     names = list(plant.actuators)
-    for at in [[j] for j in range(len(names))] + ([list(range(len(names)))] if len(names) > 1 else []):
-        common = len(at) > 1
+    for at in _each_and_all(len(names)):
 
-        def scaled(exponent: float, at: list[int] = at, common: bool = common) -> Hypothesis:
-            factors = np.ones(len(names))
-            factors[at] = np.exp(exponent)
-            also = ", or masses of the file that are wrong by it" if common else ""
+        def factors(exponent: float, at: list[int] = at) -> Array:
+            return np.exp(np.where(np.isin(np.arange(len(names)), at), exponent, 0.0))
+
+        exponent = _least(lambda x, f=factors: evidence.score(np.diag(f(x)), held_out=False).nats, FACTORS)  # type: ignore[misc]
+        if abs(exponent) > np.log(COMMON if len(at) > 1 else SCALE):
+            also = ", or masses of the file that are wrong by it" if len(at) > 1 else ""
             text = (
                 f"the torque is {np.exp(exponent):.3g} times the column (multiply log.scale of the column by it: unit, "
                 f"torque per current, gear{also})"
             )
-            return Hypothesis("torque_scale", tuple(names[j] for j in at), text, mix=np.diag(factors))
-
-        best = _searched(scaled, np.linspace(-10.0, 10.0, 33), judge)
-        assert best.mix is not None
-        factor = float(best.mix[at[0], at[0]])
-        if abs(np.log(factor)) > np.log(COMMON if common else SCALE):
-            yield best
+            yield Hypothesis("torque_scale", tuple(names[j] for j in at), text, mix=np.diag(factors(exponent)))
 
 
-def _delays(plant: Plant, cutoff: float, logs: Sequence[Log], judge: Judge) -> Iterator[Hypothesis]:
+def _delays(plant: Plant, cutoff: float, logs: Sequence[Log], evidence: Evidence) -> Iterator[Hypothesis]:
     """A delay of all torques, and of one against the others."""
     names = list(plant.actuators)
-    for at in [list(range(len(names)))] + ([[j] for j in range(len(names))] if len(names) > 1 else []):
+    for at in _each_and_all(len(names)):
 
-        def late(delay: float, at: list[int] = at) -> Hypothesis:
-            delays = np.zeros(len(names))
-            delays[at] = delay
-            return Hypothesis("delay", tuple(names[j] for j in at), _late_text(delay), delays=delays)
+        def delays(delay: float, at: list[int] = at) -> Array:
+            return np.where(np.isin(np.arange(len(names)), at), delay, 0.0)
 
-        best = _searched(late, np.linspace(-1.0, 1.0, 21) / cutoff, judge)
-        assert best.delays is not None
-        if abs(best.delays[at[0]]) > max(LATE, 3.0 * logs[0].h):
-            yield best
+        delay = _least(lambda x, d=delays: evidence.score(None, d(x), held_out=False).nats, DELAYS / cutoff)  # type: ignore[misc]
+        if abs(delay) > max(LATE, 3.0 * logs[0].h):
+            yield Hypothesis("delay", tuple(names[j] for j in at), _late_text(delay), delays=delays(delay))
 
 
-def _searched(make: Callable[[float], Hypothesis], grid: Array, judge: Judge) -> Hypothesis:
-    """The best hypothesis of a family with one number: the best of a grid, and then between its neighbours."""
-    shares = [judge(make(float(x)), COARSE) for x in grid]
-    best = int(np.argmin(shares))
+def _each_and_all(count: int) -> list[list[int]]:
+    """Indices of each alone, and of all together."""
+    return [[j] for j in range(count)] + ([list(range(count))] if count > 1 else [])
+
+
+def _least(function: Callable[[float], float], grid: Array) -> float:
+    """Where a function is least: the best of a grid, and then between its neighbours."""
+    values = [function(float(x)) for x in grid]
+    best = int(np.argmin(values))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    done = minimize_scalar(
-        lambda x: judge(make(float(x)), COARSE), bounds=(low, high), method="bounded", options={"maxiter": 12}
-    )
-    return make(float(done.x if done.fun < shares[best] else grid[best]))
+    done = minimize_scalar(function, bounds=(low, high), method="bounded", options={"maxiter": 10})
+    return float(done.x if done.fun < values[best] else grid[best])
 
 
 def _positions(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]:
@@ -285,7 +277,7 @@ def _times_columns(at: list[int], factor: float) -> Callable[[Log], Log]:
     return changed
 
 
-def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: float) -> Iterator[Hypothesis]:
+def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: Score) -> Iterator[Hypothesis]:
     """Zeros of positions that are elsewhere."""
     for j, (name, unit) in enumerate(plant.coordinates.items()):
 
@@ -296,14 +288,17 @@ def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: float
             )
             return Hypothesis("position_zero", (name,), text, change=lambda log: _plus(log, j, offset))
 
-        grid = np.array([-1.0, -0.5, -0.15, 0.0, 0.15, 0.5, 1.0]) * (np.pi if unit == "rad" else 1.0)
-        shares = [before if x == 0.0 else judge(moved(float(x)), COARSE) for x in grid]
-        best = int(np.argmin(shares))
-        if shares[best] > 0.9 * before and grid[best] != 0.0:
-            continue
+        far = before.shares.max() > FITS
+        grid = (ZEROS if far else ZEROS[2:5]) * (np.pi if unit == "rad" else 1.0)
+        nats = np.array([before.nats if x == 0.0 else judge(moved(float(x)), COARSE).nats for x in grid])
+        best = int(np.argmin(nats))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        if grid[best] == 0.0 and abs(nats[best + 1] - nats[best - 1]) < NEAR * (
+            nats[best + 1] + nats[best - 1] - 2 * nats[best]
+        ):
+            continue
         done = minimize_scalar(
-            lambda x, moved=moved: judge(moved(float(x)), COARSE), bounds=(low, high), method="bounded",
+            lambda x, moved=moved: judge(moved(float(x)), COARSE).nats, bounds=(low, high), method="bounded",
             options={"maxiter": 8},
         )  # fmt: skip
         if abs(done.x) > TURNED:

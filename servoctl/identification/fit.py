@@ -7,8 +7,8 @@ change, and what the motion does not excite stays as it was, with a standard dev
 coordinates are weighted by their own residuals.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from os import PathLike
 from pathlib import Path
 
@@ -17,11 +17,11 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.identification.equations import Equations
+from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.findings import Finding, delay_findings, findings_of
 from servoctl.identification.log import Log, read_logs, simulated_machine
 from servoctl.identification.result import Identification
-from servoctl.identification.rows import FitRows, Raw, cutoff_of, raw_rows, thinned
+from servoctl.identification.rows import FitRows, Raw, cutoff_of, decimated, raw_rows, thinned
 from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit, Solved
 from servoctl.identification.table import read_tables
@@ -31,6 +31,8 @@ from servoctl.types import Array
 
 ITERATIONS = 30  # most Gauss-Newton steps for parameters that enter nonlinearly
 CONVERGED = 1e-10  # a step this small relative to the size of the unknowns ends the iteration
+LATE = 1e-6  # [s] a change of the delays this small ends the iteration
+SAMPLES = 20  # rows at which linearity is tested, about
 LINEAR = 1e-9  # regressors this much alike, relative to their largest entry, are the same: the equations are linear
 SIGNIFICANT = 4.0  # friction below this many standard deviations is taken as 0
 
@@ -42,45 +44,39 @@ COARSER = 0.7  # cut-off frequency, relative to its own, at which the fit is rep
 STANDSTILL = 0.01  # changes of torque below this share of the torque are no excitation
 
 
-def fit(
-    unknowns: Unknowns,
-    evaluate: Callable[[Array, Array, float], Sequence[Raw]],
-    freedom: Callable[[], int],
-    cutoff: float,
-    delays: Array,
-    free: Array,
-    pruned: bool,
-) -> Fit:
-    """Fits the unknowns.
+def fit(equations: Equations, logs: Sequence[Log], cutoff: float, pruned: bool) -> Fit:
+    """Fits the unknowns, and the delays of logs that are not sure.
 
     Args:
-        unknowns: What is unknown.
-        evaluate: Values of the unknowns, delays of the torques, cut-off frequency of the positions -> equations along
-            the logs.
-        freedom: Independent rows per time, after the first evaluation.
+        equations: The plant's equations, with what is unknown.
+        logs: The logs.
         cutoff: Cut-off frequency of the positions [Hz].
-        delays: Delay of the torques of each log [s].
-        free: Whether the delay of each log is estimated too.
         pruned: Whether friction that is not significant is left out; negative friction always is.
 
     Raises:
         ConfigError: The logs determine nothing, or are too short.
     """
-    at = unknowns.before.copy()
-    raw = evaluate(at, delays, cutoff)
-    rows, width = _best_rows(unknowns, raw, cutoff, freedom(), free)
+    unknowns, at = equations.unknowns, equations.unknowns.before
+    delays, free = np.array([log.delay for log in logs]), np.array([not log.sure for log in logs])
+    raw = raw_rows(equations, logs, at, cutoff)
+    linear, freedom = _linear(equations, raw[0], at), equations.freedom
+    rows, width = _best_rows(unknowns, raw, delays, cutoff, freedom, free)
     size = sizes(unknowns, rows.residual, rows.regressor)
     for _ in range(ITERATIONS):
         solved = Solved(unknowns, rows, at, size, free)
         step = float(np.max(np.abs(solved.x - at) / size, initial=0.0))
+        late = float(np.max(np.abs(solved.shift), initial=0.0))
+        if linear and late <= LATE:
+            break
         delays = delays + solved.shift
-        again = thinned(evaluate(solved.x, delays, cutoff), width, freedom())
-        same = np.abs(again.regressor - rows.regressor).max() <= LINEAR * np.abs(rows.regressor).max()
-        rows, at = again, solved.x
-        if step < CONVERGED or (same and not free.any()):
+        if not linear:
+            at = solved.x
+            raw = raw_rows(equations, logs, at, cutoff)
+        rows = thinned(raw, delays, width, freedom)
+        if step < CONVERGED or (linear and not free.any()):
             break
     # the delay is known by now; its column would only blur the standard deviations of friction
-    coarse = _coarser(evaluate, at, delays, cutoff, width, freedom()) or rows
+    coarse = _coarser(equations, logs, at, delays, cutoff, width) or rows
     while True:
         solved, other = (Solved(unknowns, each, at, size, np.zeros_like(free)) for each in (rows, coarse))
         solved.moved = other.x - solved.x
@@ -93,13 +89,20 @@ def fit(
         at, size = at[keep], size[keep]
 
 
+def _linear(equations: Equations, raw: Raw, x: Array) -> bool:
+    """Whether the equations are linear in the unknowns: their regressor is the same at other values."""
+    every = max(1, len(raw.motion) // SAMPLES)
+    motion = Motion(*(getattr(raw.motion, one.name)[::every] for one in fields(Motion)))
+    here, there = (equations.along(motion, values).regressor for values in (x, 1.3 * x + 0.1))
+    return bool(np.abs(there - here).max() <= LINEAR * np.abs(here).max())
+
+
 def _coarser(
-    evaluate: Callable[[Array, Array, float], Sequence[Raw]],
-    at: Array, delays: Array, cutoff: float, width: float, freedom: int,
-) -> FitRows | None:  # fmt: skip
+    equations: Equations, logs: Sequence[Log], at: Array, delays: Array, cutoff: float, width: float
+) -> FitRows | None:
     """The rows with a lower cut-off frequency of the positions; None if a log is too short for it."""
     try:
-        return thinned(evaluate(at, delays, COARSER * cutoff), width, freedom)
+        return thinned(raw_rows(equations, logs, at, COARSER * cutoff), delays, width, equations.freedom)
     except ConfigError:
         return None
 
@@ -111,13 +114,13 @@ def _without(rows: FitRows, out: int, at: Array) -> FitRows:
 
 
 def _best_rows(
-    unknowns: Unknowns, raw: Sequence[Raw], cutoff: float, freedom: int, free: Array
+    unknowns: Unknowns, raw: Sequence[Raw], delays: Array, cutoff: float, freedom: int, free: Array
 ) -> tuple[FitRows, float]:
     """The rows at the bandwidth with the smallest standard deviations, and that bandwidth [Hz]."""
     best: tuple[float, FitRows, float] | None = None
     for share in ROWS:
         try:
-            rows = thinned(raw, share * cutoff, freedom)
+            rows = thinned(raw, delays, share * cutoff, freedom)
         except ConfigError:
             if best is None:
                 raise
@@ -200,6 +203,7 @@ def identify(
     cutoff = cutoff_of(logs) if bandwidth is None else bandwidth
     if not 0.0 < cutoff < 0.5 / logs[0].h:
         raise ConfigError(f"--bandwidth {cutoff:g}: expected a frequency from 0 to {0.5 / logs[0].h:g} Hz")
+    logs = [decimated(log, cutoff) for log in logs]
     findings: list[Finding] = []
     if columns is not None:
         if armature_of(machine) is None:
@@ -212,14 +216,8 @@ def identify(
         raise ConfigError(f"{type(plant).__name__} has no parameter that a log can identify")
     equations = Equations(unknowns)
 
-    def evaluate(x: Array, delays: Array, cutoff: float) -> Sequence[Raw]:
-        return raw_rows(equations, logs, x, cutoff, delays.tolist())
-
     try:
-        found = fit(
-            unknowns, evaluate, lambda: equations.freedom, cutoff, np.array([log.delay for log in logs]),
-            np.array([not log.sure for log in logs]), parameters is None,
-        )  # fmt: skip
+        found = fit(equations, logs, cutoff, parameters is None)
     except np.linalg.LinAlgError as error:
         raise ServoctlError(f"{paths[0]}: the fit failed: {error}") from error
     # where only some parameters are free, a delay may stand for the others

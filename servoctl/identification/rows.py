@@ -9,15 +9,15 @@ Source: Gautier 1997 (parallel filtering and decimation); Gautier, Khalil 1992.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from scipy import signal
-from scipy.ndimage import maximum_filter1d
+from scipy.ndimage import correlate1d, maximum_filter1d
 
 from servoctl.errors import ConfigError
-from servoctl.identification.equations import Equations, Motion
+from servoctl.identification.equations import Equations, Evaluated, Motion
 from servoctl.identification.log import Log
 from servoctl.identification.unknowns import FRICTION_SPEED
 from servoctl.types import Array
@@ -37,6 +37,23 @@ SHARE = 0.4  # highest cut-off frequency, relative to half the sampling rate
 CYCLES = 24.0  # shortest log [periods of the cut-off frequency]; the lowest cut-off frequency makes it this long
 
 
+DENSE = 50.0  # rows per period of the cut-off frequency that are enough
+
+
+def decimated(log: Log, cutoff: float) -> Log:
+    """The log with every k-th row, free of what those cannot show, where it is denser than a fit needs.
+
+    Args:
+        log: The log.
+        cutoff: Cut-off frequency of the positions [Hz].
+    """
+    every = int(1.0 / (DENSE * cutoff * log.h))
+    if every < 2:
+        return log
+    q, u = (low_pass(x, SHARE / (every * log.h), log.h)[::every] for x in (log.q, log.u))
+    return replace(log, h=every * log.h, t=log.t[::every], q=q, u=u)
+
+
 def derivatives(q: Array, h: float) -> tuple[Array, Array]:
     """First and second derivative of samples, shape (rows - 8, n): four rows are lost at each end.
 
@@ -44,9 +61,7 @@ def derivatives(q: Array, h: float) -> tuple[Array, Array]:
         q: Samples, shape (rows, n).
         h: Spacing [s].
     """
-    first, second = (
-        signal.convolve(q, weights[::-1, None], mode="valid", method="direct") for weights in (_FIRST, _SECOND)
-    )
+    first, second = (correlate1d(q, weights, axis=0)[HALF : len(q) - HALF] for weights in (_FIRST, _SECOND))
     return first / h, second / h**2
 
 
@@ -118,7 +133,7 @@ class FitRows:
     t: Array  # times of the log [s], shape (times,)
     q: Array  # positions, shape (times, n)
     log: Array  # number of the log, shape (times,)
-    residual: Array  # P r at the values before, shape (times, n)
+    residual: Array  # P r at the values of the evaluation, shape (times, n)
     regressor: Array  # P Y, shape (times, n, unknowns)
     late: Array  # derivative of the residual by the delay of the torques, shape (times, n)
     to_torque: Array  # generalized force -> smallest torques that exert it, shape (times, m, n)
@@ -138,14 +153,10 @@ class Raw:
 
     log: Log
     motion: Motion
-    # residual, regressor, late, actuation: as of `FitRows`, and P B, at every row
-    residual: Array
-    regressor: Array
-    late: Array
-    actuation: Array
+    evaluated: Evaluated
 
 
-def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float, delays: Sequence[float]) -> list[Raw]:
+def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float) -> list[Raw]:
     """The equations along logs.
 
     Args:
@@ -153,46 +164,47 @@ def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float,
         logs: The logs.
         x: Values of the unknowns.
         cutoff: Cut-off frequency of the positions [Hz].
-        delays: Delay of the torques of each log [s].
     """
-    raw = []
-    for log, delay in zip(logs, delays, strict=True):
-        motion, rate = filtered_motion(log, cutoff, delay)
-        found = equations.along(motion, x)
-        late = np.einsum("kij,kj->ki", found.actuation, rate)
-        raw.append(Raw(log, motion, found.residual, found.regressor, late, found.actuation))
-    return raw
+    motions = [filtered_motion(log, cutoff) for log in logs]
+    return [Raw(log, one, equations.along(one, x)) for log, one in zip(logs, motions, strict=True)]
 
 
-def thinned(raw: Sequence[Raw], cutoff: float, freedom: int) -> FitRows:
+def thinned(raw: Sequence[Raw], delays: Array, cutoff: float, freedom: int) -> FitRows:
     """The rows of logs, filtered and thinned to a bandwidth.
 
     Args:
         raw: The equations along each log.
+        delays: Delay of the torques of each log [s].
         cutoff: Cut-off frequency of the rows [Hz].
         freedom: Independent rows per time.
 
     Raises:
         ConfigError: A log is too short for this frequency.
     """
-    parts = [_thinned(i, one, cutoff) for i, one in enumerate(raw)]
-    names = ("t", "q", "log", "residual", "regressor", "late", "to_torque", "torque", "fitted")
-    return FitRows(**{name: np.concatenate([part[name] for part in parts]) for name in names}, freedom=freedom)
+    parts = [_thinned(i, one, float(delays[i]), cutoff) for i, one in enumerate(raw)]
+    return FitRows(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, freedom=freedom)
 
 
-def _thinned(number: int, raw: Raw, cutoff: float) -> dict[str, Array]:
+def _thinned(number: int, raw: Raw, delay: float, cutoff: float) -> dict[str, Array]:
     # the filter is the same linear map of all columns, its ends included: what holds before it holds after it
-    log, stride = raw.log, max(1, round(0.5 / (cutoff * raw.log.h)))
+    log, found, stride = raw.log, raw.evaluated, max(1, round(0.5 / (cutoff * raw.log.h)))
     at = np.arange(stride // 2, len(raw.motion), stride)
     if len(at) < FEWEST:
         raise too_short(log, cutoff, FEWEST * stride * log.h)
-    filtered = {name: low_pass(getattr(raw, name), cutoff, log.h)[at] for name in ("residual", "regressor", "late")}
-    return filtered | {
+    end, index = (len(log.q) - len(raw.motion)) // 2, np.arange(len(log.q), dtype=float)
+    delayed = np.column_stack([np.interp(index - delay / log.h, index, column) for column in log.u.T])
+    u, rate = (array[end : end + len(raw.motion)] for array in (delayed, np.gradient(delayed, log.h, axis=0)))
+    columns = {
+        "residual": found.residual - np.einsum("kij,kj->ki", found.actuation, u),
+        "regressor": found.regressor,
+        "late": np.einsum("kij,kj->ki", found.actuation, rate),
+        "torque": u,
+    }
+    return {name: low_pass(array, cutoff, log.h)[at] for name, array in columns.items()} | {
         "t": raw.motion.t[at],
         "q": raw.motion.q[at],
         "log": np.full(len(at), number),
-        "to_torque": np.linalg.pinv(raw.actuation[at], rcond=1e-9),
-        "torque": low_pass(raw.motion.u, cutoff, log.h)[at],
+        "to_torque": np.linalg.pinv(found.actuation[at], rcond=1e-9),
         "fitted": np.arange(len(at)) < round((1.0 - VALIDATION) * len(at)),
     }
 
@@ -205,10 +217,8 @@ def too_short(log: Log, cutoff: float, needed: float) -> ConfigError:
     )
 
 
-def filtered_motion(log: Log, cutoff: float, delay: float) -> tuple[Motion, Array]:
-    """The motion of a log without its ends, and the rate of its torques, shape (rows, m) [per s].
-
-    The torques are those that act at the times of the positions, `u(t - delay)`.
+def filtered_motion(log: Log, cutoff: float) -> Motion:
+    """The motion of a log without its ends.
 
     Raises:
         ConfigError: The log is too short for this frequency.
@@ -221,8 +231,5 @@ def filtered_motion(log: Log, cutoff: float, delay: float) -> tuple[Motion, Arra
     end = max(HALF, round(SETTLED / (cutoff * log.h)))
     if len(q) < 4 * end:
         raise too_short(log, cutoff, 4 * end * log.h)
-    inner, index = slice(end, len(q) - end), np.arange(len(q), dtype=float)
-    u = np.column_stack([np.interp(index - delay / log.h, index, column) for column in log.u.T])
-    rate = np.gradient(u, log.h, axis=0)
-    cut = slice(end - HALF, len(v) - (end - HALF))
-    return Motion(log.t[inner], q[inner], v[cut], a[cut], u[inner], rubbing[cut]), rate[inner]
+    inner, cut = slice(end, len(q) - end), slice(end - HALF, len(v) - (end - HALF))
+    return Motion(log.t[inner], q[inner], v[cut], a[cut], rubbing[cut])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 
 import servoctl as sc
 from servoctl.mechanics.actuator_parameters import with_armature
@@ -20,13 +21,18 @@ NOISE = 0.01  # standard deviation of a torque, relative to its rms
 
 def true_arm(seed: int = 0, spread: float = 0.2) -> Any:
     """The arm with rotors, whose bodies are not those of its file: masses and inertias differ by this share."""
-    robot: Any = sc.Robot.from_urdf(ARM7)
+    return with_armature(other_bodies(sc.Robot.from_urdf(ARM7), seed, spread), ROTORS)
+
+
+def other_bodies(robot: Any, seed: int, spread: float) -> Any:
+    """A robot whose masses and inertias differ by this share."""
     random, changed = np.random.default_rng(seed), {}
     for link in robot.tree.links:
         share = 1.0 + spread * random.uniform(-1.0, 1.0)
         changed[f"{link.name}_m"] = share * getattr(robot, f"{link.name}_m")
-        changed[f"{link.name}_I"] = tuple(share * x for x in getattr(robot, f"{link.name}_I"))
-    return with_armature(replace(robot, **changed), ROTORS)
+        if link.gyration is None:
+            changed[f"{link.name}_I"] = tuple(share * x for x in getattr(robot, f"{link.name}_I"))
+    return replace(robot, **changed)
 
 
 def motion(seed: int, t: Array, n: int = 7) -> tuple[Array, Array, Array]:
@@ -41,8 +47,13 @@ def motion(seed: int, t: Array, n: int = 7) -> tuple[Array, Array, Array]:
 
 def torques(robot: Any, q: Array, v: Array, a: Array) -> Array:
     """Inverse dynamics with friction, shape (rows, n)."""
+    return inverse(robot, q, v, a) + np.array(COULOMB) * np.tanh(v / 0.01) + np.array(VISCOUS) * v
+
+
+def inverse(robot: Any, q: Array, v: Array, a: Array) -> Array:
+    """Torques without friction, shape (rows, n)."""
     rows = [robot.mass_matrix(x, 0.0) @ z - robot.right_hand_side(x, y, 0.0) for x, y, z in zip(q, v, a, strict=True)]
-    return np.array(rows) + np.array(COULOMB) * np.tanh(v / 0.01) + np.array(VISCOUS) * v
+    return np.array(rows)
 
 
 def record(
@@ -73,18 +84,57 @@ log:
 """
 
 
-def write(folder: Path, t: Array, q: Array, u: Array) -> tuple[Path, Path]:
-    """A table and the config of the arm as its file says."""
+def write(folder: Path, t: Array, q: Array, u: Array, urdf: Path = ARM7) -> tuple[Path, Path]:
+    """A table, and the config of an arm as its file says."""
     n = q.shape[1]
     header = ",".join(["time", *(f"q{i + 1}" for i in range(n)), *(f"tau{i + 1}" for i in range(n))])
     log, config = folder / "log.csv", folder / "arm.yaml"
     np.savetxt(log, np.column_stack([t, q, u]), delimiter=",", header=header, comments="", fmt="%.9g")
-    config.write_text(CONFIG % ARM7)
+    config.write_text((CONFIG if n == 7 else CONFIG.replace(", q7", "").replace(", tau7", "")) % urdf)
     return log, config
 
 
+def foreign(folder: Path, seed: int, urdf: Path | None = None, load: float = 3.0) -> tuple[Array, Array, Array]:
+    """Times, positions and torques of a machine of which much is unknown.
+
+    Arms of six and of seven joints in turn; bodies, a load up to `load` [kg] that the file does not have, rotors,
+    friction with a Stribeck peak that no model here has, noise, delay, encoders, rate and length differ by seed.
+    """
+    random = np.random.default_rng(7000 + seed)
+    urdf = urdf or (ARM6, ARM7)[seed % 2]
+    place = np.array([0.0, 0.0, 0.06]) + random.uniform(-0.06, 0.06, 3)
+    body = f"bodies: {{load: {{m: {random.uniform(0.0, load):.4g}, on: tool, at: {{xyz: {place.round(4).tolist()}}}}}}}"
+    text = CONFIG.replace("robot: {urdf: %s}", f"robot: {{urdf: {urdf}}}, {body}")
+    (folder / "truth.yaml").write_text(text[: text.index("log:")])
+    robot = other_bodies(
+        sc.load(folder / "truth.yaml", engine="numpy").system.model.plant, seed, random.uniform(0.1, 0.35)
+    )
+    n = len(robot.coordinates)
+    own = (ROTORS, COULOMB, VISCOUS) if n == 7 else (ARM6_ROTORS, ARM6_COULOMB, ARM6_VISCOUS)
+    rotors, coulomb, viscous = (np.array(x) * random.uniform(0.3, 2.0, n) for x in own)
+    rate, time, delay = (
+        random.choice([100.0, 250.0, 500.0, 1000.0]),
+        random.uniform(15.0, 30.0),
+        random.uniform(0.0, 0.008),
+    )
+    peak, noise, turn = (
+        random.uniform(0.0, 0.3),
+        random.uniform(0.003, 0.03),
+        2.0 * np.pi / 2 ** random.integers(13, 19),
+    )
+    t = np.arange(0.0, time, 1.0 / rate)
+    every = max(1, round(rate / 250.0))  # exact torques of rows at 250 Hz, with a spline between them
+    late = t[::every] + delay
+    u = inverse(with_armature(robot, rotors.tolist()), *motion(seed, late, n))
+    v = motion(seed, t + delay, n)[1]
+    u = CubicSpline(late, u, axis=0)(t + delay) if every > 1 else u
+    u += coulomb * (1.0 + peak * np.exp(-((v / 0.1) ** 2))) * np.tanh(v / 0.01) + viscous * v
+    u += noise * np.sqrt(np.mean(u**2, axis=0)) * random.standard_normal(u.shape)
+    return t, np.round(motion(seed, t, n)[0] / turn) * turn, u
+
+
 def loaded(robot: Any, load_m: float) -> Any:
-    """A robot with rotors and another load."""
+    """The robot with rotors and another load."""
     return with_armature(replace(robot, load_m=load_m), ROTORS)
 
 
@@ -106,8 +156,7 @@ def arm6_log() -> str:
     arm = with_armature(replace(robot, link3_m=1.3 * robot.link3_m, link3_I=inertia), ARM6_ROTORS)
     t, random = np.arange(0.0, 15.0, 0.01), np.random.default_rng(6)
     q, v, a = motion(6, t + 0.003, 6)
-    rows = [arm.mass_matrix(x, 0.0) @ z - arm.right_hand_side(x, y, 0.0) for x, y, z in zip(q, v, a, strict=True)]
-    u = np.array(rows) + ARM6_COULOMB * np.tanh(v / 0.01) + ARM6_VISCOUS * v
+    u = inverse(arm, q, v, a) + ARM6_COULOMB * np.tanh(v / 0.01) + ARM6_VISCOUS * v
     u *= np.where(np.arange(6) == 2, -1.0, 1.0)
     u += NOISE * np.sqrt(np.mean(u**2, axis=0)) * random.standard_normal(u.shape)
     degrees = np.round(motion(6, t, 6)[0] * COUNTS / (2.0 * np.pi)) * 360.0 / COUNTS

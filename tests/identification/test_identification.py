@@ -20,7 +20,7 @@ from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
 from servoctl.identification.log import Log, read_logs
-from servoctl.identification.rows import Raw, bandwidth, cutoff_of, raw_rows
+from servoctl.identification.rows import bandwidth, cutoff_of
 from servoctl.identification.selection import select
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
@@ -36,10 +36,9 @@ ARM7 = FOLDER.parents[1] / "configs/robots/arm7.urdf"
 
 
 def random_motion(plant: sc.Plant, rows: int = 60) -> Motion:
-    n, m = len(plant.coordinates), len(plant.actuators)
-    random = np.random.default_rng(1)
-    q, v, a, u = (random.standard_normal((rows, size)) for size in (n, n, n, m))
-    return Motion(np.zeros(rows), q, v, a, u, v)
+    n, random = len(plant.coordinates), np.random.default_rng(1)
+    q, v, a = (random.standard_normal((rows, n)) for _ in range(3))
+    return Motion(np.zeros(rows), q, v, a, v)
 
 
 def unknown(plant: sc.Plant, *names: str) -> Unknowns:
@@ -55,7 +54,7 @@ def test_the_regressor_times_the_parameters_is_the_inverse_dynamics() -> None:
     motion = random_motion(plant)
     for k in range(len(motion)):
         state = motion.q[k], motion.v[k]
-        force = plant.mass_matrix(motion.q[k], 0.0) @ motion.a[k] - plant.force(*state, 0.0) - motion.u[k]
+        force = plant.mass_matrix(motion.q[k], 0.0) @ motion.a[k] - plant.force(*state, 0.0)
         theta = np.array([getattr(plant, name) for name in LINEAR])
         assert np.allclose(found.residual[k] + found.regressor[k] @ theta, force, atol=1e-12, rtol=0)
 
@@ -102,14 +101,14 @@ def test_a_closed_chain_with_redundant_motors_gives_its_parameters_exactly() -> 
     unknowns = unknown(CoordinatedRobots(), "m", "I")
     equations = Equations(unknowns)
     motion = random_motion(truth, 20)
-    free = equations.along(replace(motion, u=np.zeros_like(motion.u)), np.array([1.3, 0.8]))
+    free = equations.along(motion, np.array([1.3, 0.8]))
     # torques that make the motion, and reactions and internal torques besides, which the projection must remove
-    u = np.linalg.lstsq(free.actuation[0], free.residual[0], rcond=None)[0]
     u = np.array([np.linalg.lstsq(B, r, rcond=None)[0] for B, r in zip(free.actuation, free.residual, strict=True)])
     null = np.eye(6) - np.linalg.pinv(free.actuation, rcond=1e-9) @ free.actuation
     u += np.einsum("kij,kj->ki", null, random.standard_normal(u.shape))
-    found = equations.along(replace(motion, u=u), unknowns.before)
-    x = np.linalg.lstsq(found.regressor.reshape(-1, 2), -found.residual.ravel(), rcond=None)[0] + unknowns.before
+    found = equations.along(motion, unknowns.before)
+    left = np.einsum("kij,kj->ki", found.actuation, u) - found.residual
+    x = np.linalg.lstsq(found.regressor.reshape(-1, 2), left.ravel(), rcond=None)[0] + unknowns.before
     assert equations.freedom == 3
     assert np.allclose(x, [1.3, 0.8], atol=1e-10, rtol=0)
 
@@ -233,12 +232,8 @@ def test_intervals_of_95_percent_cover_the_truth(arm_log: Path) -> None:
     for seed in range(seeds):
         noisy = exact[rows] + 1e-4 * np.random.default_rng(seed).standard_normal(exact[rows].shape)
         log = replace(logs[0], t=logs[0].t[rows], q=step * np.rint(noisy / step), u=logs[0].u[rows])
-
-        def evaluate(x: Array, delays: Array, cutoff: float, log: Log = log) -> list[Raw]:
-            return raw_rows(equations, [log], x, cutoff, delays.tolist())
-
-        known = np.array([log.delay]), np.array([False])
-        found = fit(unknowns, evaluate, lambda: equations.freedom, cutoff_of([log]), *known, pruned=True)
+        log = replace(log, sure=True)
+        found = fit(equations, [log], cutoff_of([log]), pruned=True)
         for name, x, sigma in zip(found.unknowns.names, found.x, found.sigma, strict=True):
             covered[name] += abs(x - truth[name]) < 1.96 * sigma
             assert sigma < 0.1 * truth[name]
@@ -279,13 +274,7 @@ def test_viscous_friction_beside_a_damping_of_all_joints_is_found() -> None:
     u = a * [truth.m1, truth.m2] + (truth.d + viscous) * v + coulomb * np.tanh(v / 0.01)
     equations = Equations(select(Slides(), None)[0])
     log = Log("slides", 0.005, t, q, u, 0.0, True)
-
-    def evaluate(x: Array, delays: Array, cutoff: float) -> list[Raw]:
-        return raw_rows(equations, [log], x, cutoff, delays.tolist())
-
-    found = fit(
-        equations.unknowns, evaluate, lambda: equations.freedom, cutoff_of([log]), np.zeros(1), np.zeros(1, bool), True
-    )
+    found = fit(equations, [log], cutoff_of([log]), pruned=True)
     values = dict(zip(found.unknowns.names, found.x, strict=True))
     damping = values["d"] + np.array([values.get("friction.viscous.F", 0.0), values.get("friction.viscous.G", 0.0)])
     assert damping == pytest.approx([0.25, 0.15], rel=0.02)
