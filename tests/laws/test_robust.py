@@ -239,3 +239,23 @@ def test_the_shipped_configs_hold_a_mass_that_is_too_heavy(name: str) -> None:
     alone = sc.load(name, ["law={correction: {baumgarte: {alpha: 4, beta: 4}}}"], engine="vm").simulate()
     assert abs(held.violation("distance")[-1]) < 5e-4
     assert abs(alone.violation("distance")[-1]) > 0.05
+
+
+@pytest.mark.parametrize("name", ["two_mass_spring_robust", "two_mass_spring_adaptive"])
+def test_beta_of_the_shipped_configs_is_the_disturbance_over_the_gain_in_the_boundary_layer(name: str) -> None:
+    """beta' = -(kappa + 1000) beta + d with d = k s / m2_n - k s / m2 = 10 s / 6, s the stretch of the spring.
+
+    1000 is rho^2 / eps at eps = h rho^2, and the budget of the adaptive gain, 1 / h; kappa = 4.
+    """
+    run = ran(name, "run.output_step=")
+    beta = run["violation_rate.distance"] + 4 * run["violation.distance"]
+    disturbance = 10 * (run["q.x2"] - run["q.x1"] - 0.5) / 6
+    settled = run.t > 2.5
+    # it follows 1 ms late, and a held command adds half a period
+    np.testing.assert_allclose(beta[settled], disturbance[settled] / 1004, atol=0.005 * disturbance.max() / 1004)
+    assert 0.9 < disturbance[settled].max() < 3.0, "below the bound that the law knows"
+    if name == "two_mass_spring_adaptive":
+        estimate, left = run["memory.adaptive.bound"], math.exp(-0.5 * H)
+        grown = left * estimate[:-1] + (1 - left) / 0.5 * 200 * np.abs(beta[:-1])
+        np.testing.assert_allclose(estimate[1:], grown, atol=1e-12)
+        assert estimate[settled].min() > disturbance[settled].max()
