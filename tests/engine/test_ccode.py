@@ -87,8 +87,12 @@ def test_c_gives_the_numbers_of_the_virtual_machine(name: str, monkeypatch: pyte
         if near_a_tolerance(expected, row):
             continue
         if run.settings.period is None:
-            for actual, wanted in zip(loop.rates(state.t, x), (rates, row), strict=True):
-                assert_close(actual, wanted)
+            actual_rates, actual_row = loop.rates(state.t, x)
+            assert_close(actual_rates, rates)
+            where = loop.layout.slices["residual"]  # rounding of a row that has the size of the rates
+            assert actual_row[where] == pytest.approx(row[where], rel=0, abs=ROUNDING * max(1.0, np.abs(rates).max()))
+            actual_row[where] = row[where]
+            assert_close(actual_row, row)
         else:
             command = expected.control(state.t, x)
             assert_close(loop.control(state.t, x), command)
