@@ -1,5 +1,7 @@
 """Robots of a config: files, bodies, frames and loops -> the plant; and the limits of its files."""
 
+import os
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -120,7 +122,7 @@ def _description(robot: RobotConfig, folder: Path, problems: Problems, path: Fie
 
 
 @lru_cache(maxsize=16)  # sweeps and searches build the same robot many times
-def _read(kind: str, file: Path, stamp: tuple[int, int]) -> Description:
+def _read(kind: str, file: Path, stamp: tuple[tuple[int, int], ...]) -> Description:
     """Reads a file; `stamp` makes a changed file another entry of the cache."""
     if kind == "mjcf":
         from servoctl.mechanics.spatial.mjcf import read_mjcf
@@ -131,10 +133,20 @@ def _read(kind: str, file: Path, stamp: tuple[int, int]) -> Description:
     return read_urdf(file)
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    """Time of the last change [ns] and size; zeros for a file that is not there."""
-    try:
-        status = file.stat()
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
+_INCLUDED = re.compile(rb"""<include\s[^>]*file\s*=\s*["']([^"']+)""")
+
+
+def _stamp(file: Path) -> tuple[tuple[int, int], ...]:
+    """Time of the last change [ns] and size of a file and of those that an MJCF includes; zeros where there is none."""
+    stamps: dict[Path, tuple[int, int]] = {}
+    waiting = [file]
+    while waiting:
+        path = waiting.pop()
+        if path in stamps:
+            continue
+        try:
+            stamps[path] = path.stat().st_mtime_ns, path.stat().st_size
+            waiting += [file.parent / os.fsdecode(name) for name in _INCLUDED.findall(path.read_bytes())]
+        except OSError:
+            stamps[path] = 0, 0
+    return tuple(stamps.values())

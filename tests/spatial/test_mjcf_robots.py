@@ -275,6 +275,30 @@ MORE = """<mujoco>
 </mujoco>"""
 
 
+def test_a_site_is_a_frame(tmp_path: Path) -> None:
+    path, q = written(tmp_path, "arm"), np.array([0.1, 0.2, 0.3, -0.4, 0.01])
+    sites = '<site name="pinch" pos="0.01 0 0.1" euler="10 20 30"/><site name="link1"/><site/>'
+    path.write_text(ARM.replace('<geom type="ellipsoid"', sites + '<geom type="ellipsoid"'))
+    robot, model = plant(path), mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    data.qpos[:] = [*q, q[-1]]
+    mujoco.mj_kinematics(model, data)
+    frame = robot.frame_motions(["pinch"], q, np.zeros(5))["pinch"]
+    np.testing.assert_allclose(frame.position, data.site("pinch").xpos, atol=1e-14)
+    np.testing.assert_allclose(frame.rotation, data.site("pinch").xmat.reshape(3, 3), atol=1e-14)
+    assert "link1: a site is left out: its name is taken (rename it)" in robot.tree.notes
+
+
+def test_a_changed_file_that_is_included_is_read_again(tmp_path: Path) -> None:
+    written(tmp_path, "arm")
+    config = tmp_path / "c.yaml"
+    config.write_text("plant: {robot: {mjcf: arm.xml}}\ninitial: {}\nlaw: none\nrun: {duration: 0.1}\n")
+    before = sc.load(config, engine="numpy").loop.system.model.plant
+    (tmp_path / "defaults.xml").write_text(DEFAULTS.replace('damping="3"', 'damping="35"'))
+    after = sc.load(config, engine="numpy").loop.system.model.plant
+    assert [tree.joints[-1].damping for tree in (before.tree, after.tree)] == [3.0, 35.0]  # type: ignore[attr-defined]
+
+
 def test_other_actuators_and_forces_are_named(tmp_path: Path) -> None:
     (tmp_path / "robot.xml").write_text(MORE)
     notes = set(read_mjcf(tmp_path / "robot.xml").notes)

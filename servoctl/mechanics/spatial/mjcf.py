@@ -223,6 +223,7 @@ class _ModelReader:
         for body in range(1, model.nbody):
             if model.body_rootid[body] in kept:
                 self._add_body(body, is_base=body in free)
+        self._add_sites()
         self._note_left_out()
         if self._findings.problems:
             raise ConfigError(self._findings.problems)
@@ -270,6 +271,20 @@ class _ModelReader:
         self._links.append(
             LinkDescription(name, inertial_of(model, body, name, self._findings), shapes_of(model, body, self._mujoco))
         )
+
+    def _add_sites(self) -> None:
+        """Adds each site with a name as a link without mass, which is a frame."""
+        model, links = self._model, {link.name for link in self._links}
+        for i in range(model.nsite):
+            name, carrier = model.site(i).name, self._body(model.site_bodyid[i])
+            if not name or carrier not in links:
+                continue
+            if name in links:
+                self._findings.note(name, "a site is left out: its name is taken", "rename it")
+                continue
+            place = Placement.of(rotation(model.site_quat[i]), model.site_pos[i])
+            self._links.append(LinkDescription(name))
+            self._joints.append(JointDescription(f"{name}_site", "fixed", carrier, name, place))
 
     def _add_joint(self, joint: int, parent: str, child: str, placement: Placement) -> None:
         model, name, kind = self._model, self._joint(joint), self._kind(joint)
