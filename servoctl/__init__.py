@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from servoctl.identification import identify as identify
     from servoctl.laws.bounds import Bound as Bound
     from servoctl.laws.bounds import ReactionBound as ReactionBound
-    from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
-    from servoctl.laws.constraint_following import Secondary as Secondary
+    from servoctl.laws.configured import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
     from servoctl.laws.corrections import Poles as Poles
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from servoctl.laws.funnel import Funnel as Funnel
     from servoctl.laws.input_output import InputOutput as InputOutput
     from servoctl.laws.law import Law as Law
+    from servoctl.laws.own_term import Term as Term
+    from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.linear.convert import linearize as linearize
     from servoctl.linear.convert import to_control as to_control
     from servoctl.mechanics.constraint import Holonomic as Holonomic
@@ -89,12 +90,14 @@ _NAMES = {
     "estimation.estimator": "Estimator",
     "identification": "Identification identify",
     "laws.bounds": "Bound ReactionBound",
-    "laws.constraint_following": "ConstraintFollowing Secondary",
+    "laws.configured": "ConstraintFollowing",
     "laws.corrections": "Baumgarte PFeedback Poles SecondOrderCorrection",
     "laws.feedback": "Feedback law",
     "laws.funnel": "Funnel",
     "laws.input_output": "InputOutput",
     "laws.law": "Law",
+    "laws.own_term": "Term",
+    "laws.secondary": "Secondary",
     "linear.convert": "linearize to_control",
     "mechanics.constraint": "Holonomic Nonholonomic SecondOrder",
     "mechanics.coordinate_bounds": "CoordinateRange CoordinateSpeed",

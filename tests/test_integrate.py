@@ -11,7 +11,7 @@ import servoctl
 from servoctl.assembly import simulate
 from servoctl.engine import compiler
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.run_folder.trajectory import Trajectory

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.constraint import equation_value
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

@@ -16,8 +16,8 @@ from servoctl.assembly.timing import drives_timing
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, TaskError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.hold import RowFeedback, growth
 from servoctl.laws.law import AttachedLaw
@@ -133,7 +133,7 @@ class LiveGains:
         law = self._law
         for gain, value in zip(self.gains, values, strict=True):
             law = gain.put(law, value)
-        return replace(self._attached, **cast(Any, law.gains_of(self._model.task_rows)))
+        return self._attached.with_terms([term for term in law.terms_of_rows(self._model.task_rows) if term])
 
     def _problems(self, values: Sequence[float]) -> list[str]:
         """Why these values are not possible, as `check` says it; takes milliseconds."""
@@ -141,7 +141,9 @@ class LiveGains:
             law = cast(AttachedConstraintFollowing, self.law(values))
         except TaskError as error:
             return str(error).splitlines()
-        problems = [RowGains("task", row, *law.gains(i), self._spacing).problem for i, row in enumerate(law.rows)]
+        problems = [
+            RowGains("task", row, *law.correction.gains(i), self._spacing).problem for i, row in enumerate(law.rows)
+        ]
         return [problem for problem in problems if problem is not None]
 
     def request(self, index: int, value: float) -> str:
@@ -168,7 +170,7 @@ class LiveGains:
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
         law = cast(AttachedConstraintFollowing, self.law(values))
-        gains = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
+        gains = {(*law.correction.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
         rows = [RowFeedback(damping, stiffness, has_rate, higher) for damping, stiffness, higher, has_rate in gains]
         return max(
             growth(row, self._spacing.timing, self._period) if row.damping or row.stiffness else 0.0 for row in rows

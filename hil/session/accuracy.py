@@ -26,7 +26,7 @@ from hil.drives import Feedback
 from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
 from hil.sensing.prediction import StateFunction
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.run_folder.trajectory import Trajectory
@@ -73,7 +73,7 @@ def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float
     initial = np.nan_to_num(chain(first)[1])  # NaN for the rate of a row without one
     bounds = {}
     for i, row in enumerate(model.task_rows):
-        damping, stiffness, higher = law.gains(i)
+        damping, stiffness, higher = law.correction.gains(i)
         gains = (stiffness, damping, *higher) if row.has_rate else (stiffness,)
         bounds[row.name] = float(initial_response(gains, initial[i]) + off[i] + impulse_norm(gains) * w[i])
     return bounds

@@ -15,7 +15,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed, limit_pair

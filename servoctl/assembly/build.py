@@ -10,7 +10,7 @@ from servoctl.assembly.corrections import build_correction, build_observer, buil
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.timing import correction_timing
+from servoctl.assembly.timing import correction_timing, timing_of
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig
@@ -23,10 +23,12 @@ from servoctl.engine.symbol import symbols
 from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
 from servoctl.expression import RESERVED
 from servoctl.expression.suggest import remedy
-from servoctl.laws.constraint_following import ConstraintFollowing, Secondary
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.law import Law
+from servoctl.laws.own_term import Term as OwnTerm
+from servoctl.laws.secondary import Secondary
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature, with_friction
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
@@ -222,6 +224,17 @@ def _own_law(path: str, parameters: Mapping[str, Any], loaded: LoadedConfig, pro
     return law if isinstance(law, Feedback) else None
 
 
+def _own_terms(law: LawConfig, loaded: LoadedConfig, problems: Problems) -> dict[str, OwnTerm]:
+    found = {}
+    for name, values in (law.terms or {}).items():
+        place = ("law", "terms", name)
+        kind = _class(values.class_, OwnTerm, loaded, problems, *place)
+        term = None if kind is None else instantiate(kind, values.parameters or {}, problems, *place)
+        if isinstance(term, OwnTerm):
+            found[name] = term
+    return found
+
+
 def build_law(
     loaded: LoadedConfig,
     plant: Plant,
@@ -264,6 +277,8 @@ def build_law(
         observer=build_observer(loaded, plant, problems, on_drives),
         robust=build_robust(loaded, plant, on_drives),
         bounds=build_bounds(loaded, plant, problems, signals, on_drives),
+        terms=_own_terms(values, loaded, problems) or None,
+        period=timing_of(loaded, plant, on_drives).period,
     )
 
 

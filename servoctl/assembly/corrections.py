@@ -8,7 +8,7 @@ from servoctl.assembly.values import Problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig, ObserverConfig
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
 from servoctl.laws.observer import Observer, largest_rate, of_one_row
@@ -83,7 +83,7 @@ def stable_rates(law: AttachedConstraintFollowing, error: ModelError | None) -> 
     errors = (0.0,) if error is None else (error.rho, 0.0, error.upper)
     return [
         min(
-            largest_rate(of_one_row(law.observer, i), law.damping[i], law.stiffness[i], E, law.observer_rate)
+            largest_rate(of_one_row(law.observer, i), *law.correction.gains(i)[:2], E, law.observer.rate)
             for E in errors
         )
         for i in range(len(law.observed))
@@ -96,7 +96,7 @@ def rate_refusals(law: AttachedConstraintFollowing, error: ModelError | None) ->
         return []
     worst = "" if error is None else " for the worst machine of law.uncertainty"
     return [
-        f"{name}: unstable at {law.observer_rate:.4g} 1/s{worst} (use a rate below {limit:.4g})"
+        f"{name}: unstable at {law.observer.rate:.4g} 1/s{worst} (use a rate below {limit:.4g})"
         for name, limit in zip(law.observed, stable_rates(law, error), strict=True)
-        if law.observer_rate > limit
+        if law.observer.rate > limit
     ]

@@ -22,7 +22,7 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.expression import Expression
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -226,6 +226,8 @@ def simulate(
     timing = Timing.of(period, plant.actuators)
     timing = timing if effects is None else arguments.effects(effects, settings).timing
     law = _bounded(law, bounds, plant, estimation, timing)
+    if isinstance(law, ConstraintFollowing):
+        law = dataclasses.replace(law, period=period)
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:

@@ -14,7 +14,7 @@ import numpy as np
 
 from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
@@ -220,8 +220,8 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     if isinstance(law, AttachedConstraintFollowing):
         spacings = _of_rows(system, spacing)
         for i, row in enumerate(law.rows):
-            yield RowGains("task", row, *law.gains(i), spacings[i])
-        for i, damping, stiffness in law.steepest_gains:
+            yield RowGains("task", row, *law.correction.gains(i), spacings[i])
+        for i, damping, stiffness in () if law.funnel is None else law.funnel.steepest_gains:
             yield RowGains("task", law.rows[i], damping, stiffness, (), spacings[i], " at the edge of its funnel")
 
 

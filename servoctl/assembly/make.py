@@ -37,6 +37,7 @@ from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.expression.suggest import remedy
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
 from servoctl.laws.law import AttachedLaw, Law
 from servoctl.mechanics.constraint import Constraint
@@ -273,8 +274,11 @@ def _as_real(loaded: LoadedConfig, like: Run) -> bool:
 
 def _judged_alike(law: AttachedLaw | None, other: AttachedLaw | None) -> bool:
     """Whether the check of a start has the same result for both laws: it uses only levels, tolerances and funnels."""
-    used = ("levels", "rank_tolerance", "passive_rank_tolerance", "funnel_numbers")
-    return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in used)
+    if not isinstance(law, AttachedConstraintFollowing) or not isinstance(other, AttachedConstraintFollowing):
+        return type(law) is type(other)
+    return (law.allocation.levels, law.allocation.rank_tolerance, law.passive_rank_tolerance, law.funnel) == (
+        other.allocation.levels, other.allocation.rank_tolerance, other.passive_rank_tolerance, other.funnel
+    )  # fmt: skip
 
 
 def _reach(system: System, start: State, brief: bool) -> TaskMap:

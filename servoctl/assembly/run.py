@@ -21,7 +21,8 @@ from servoctl.assembly.references import unreached
 from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
@@ -69,9 +70,11 @@ def free_motions(system: System, start: State, task_map: TaskMap | None) -> Free
     at = assemble(start, model.matrices(start), system.passive.rank_tolerance)
     if not (at.finite and at.positive):
         return None
-    moved = decompose(at.project(at.inputs).T, law.rank_tolerance, frobenius(at.inputs)).rank
+    moved = decompose(at.project(at.inputs).T, law.allocation.rank_tolerance, frobenius(at.inputs)).rank
     bases = len(model.plant.tree.free_bases) if isinstance(model.plant, Robot) else 0
-    damped = law.free_damping > 0.0 or law.null_space is not None or law.allocation not in SMALLEST
+    secondary = law.term(SecondaryTerm)
+    damped = secondary is not None and (secondary.damping > 0.0 or secondary.null_space is not None)
+    damped = damped or law.allocation.kind not in SMALLEST
     held = at.passive.rank + task_map.rank - bases
     return FreeMotions(model.n - bases, held, max(0, moved - task_map.rank), damped)
 
@@ -208,8 +211,10 @@ class Run:
         text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
         law, plant = self.system.law, self.system.model.plant
-        if isinstance(law, AttachedConstraintFollowing) and law.limited:
-            pairs = dict(zip(plant.actuators, zip(law.lower, law.upper, strict=True), strict=True))
+        if isinstance(law, AttachedConstraintFollowing) and law.allocation.limited:
+            pairs = dict(
+                zip(plant.actuators, zip(law.allocation.lower, law.allocation.upper, strict=True), strict=True)
+            )
             facts["law_limits"] = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
         if self.loop.choice is not None:
             facts["engine_choice"] = self.loop.choice

@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose
 from servoctl.errors import TaskError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.hierarchy import Contradiction, PassiveLevel, contradictions
@@ -103,7 +103,7 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
         )
     law = None if loop is None else loop.system.law
     if isinstance(law, AttachedConstraintFollowing) and law.funnel is not None:
-        problems += law.funnel.outside(model.matrices(start).task, start.t, law.funnel_numbers)
+        problems += law.funnel.outside(model.matrices(start).task, start.t)
     return problems
 
 
@@ -203,7 +203,7 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
 def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
     law = system.law
-    rank_tolerance = law.rank_tolerance if isinstance(law, AttachedConstraintFollowing) else 1e-10
+    rank_tolerance = law.allocation.rank_tolerance if isinstance(law, AttachedConstraintFollowing) else 1e-10
     states = [start, *system.model.samples(start, count - 1)]
     return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 

@@ -12,7 +12,7 @@ from servoctl.assembly.start import CLOSED, required_rows
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import foreign_word, parse
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import Consistency, consistency
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -75,7 +75,7 @@ def _reach_warnings(system: System, law: AttachedConstraintFollowing, start: Sta
 def _rate_alone(law: AttachedConstraintFollowing) -> list[str]:
     rows = [
         row.name
-        for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True)
+        for row, damping, stiffness in zip(law.rows, law.correction.damping, law.correction.stiffness, strict=True)
         if row.has_rate and damping and not stiffness
     ]
     remedy = "give p_feedback.rate, or beta"
@@ -94,7 +94,8 @@ def _small_passive(model: Model, at: Consistency) -> list[str]:
 
 def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list[str]:
     passive = len(at.rows) - len(law.rows)
-    values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], law.damping, law.stiffness, strict=True)
+    gains = law.correction.damping, law.correction.stiffness
+    values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], *gains, strict=True)
     worst: dict[tuple[str, str], float] = {}
     for row, violation, rate, damping, stiffness in values:
         if abs(violation) > CLOSED and not stiffness:

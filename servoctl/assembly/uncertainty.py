@@ -12,7 +12,7 @@ from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ServoctlError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.uncertainty import ModelError, model_error
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant

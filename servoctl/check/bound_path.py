@@ -30,7 +30,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.start import required_rows
 from servoctl.errors import ServoctlError
 from servoctl.laws import barrier
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import nearest, pose_inside
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.plant import Robot
@@ -247,9 +247,9 @@ def hurries(run: Run) -> dict[str, Hurry]:
         if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: RATE_TIMES // 8], i):
             continue
         path, period = CubicSpline(t, h[:, i]), law.bounds.timing.period
-        late = _late(path, t, law.bound_rates[i], period)
+        late = _late(path, t, law.bounds.rates[i], period)
         if late.any():
-            hurry = Hurry(float(t[late][0]), float(law.bound_rates[i]), _enough(path, t, law.bound_rates[i], period))
+            hurry = Hurry(float(t[late][0]), float(law.bounds.rates[i]), _enough(path, t, law.bounds.rates[i], period))
             found.setdefault(law.bounds.rows[i].name, hurry)
     return found
 

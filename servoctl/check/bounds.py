@@ -27,11 +27,11 @@ from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
 from servoctl.laws import barrier
-from servoctl.laws.attached_bounds import BoundRow, Kind
-from servoctl.laws.attached_following import AttachedConstraintFollowing
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bounds import braking
-from servoctl.laws.constraint_following import NEARBY
+from servoctl.laws.bounds_term import BoundRow, Kind
+from servoctl.laws.configured import NEARBY
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
@@ -138,8 +138,8 @@ def _returning(run: Run, law: AttachedConstraintFollowing, name: str, facts: dic
     if rows:
         of = run.system.model.rows_of_bounds(run.start)
         for i in rows:
-            h = float(of.violation[i] - law.bound_margins[i])
-            numbers = float(of.violation_rate[i]), law.bound_rates[i], law.bound_braking[i], law.bounds.timing.period
+            h = float(of.violation[i] - law.bounds.margins[i])
+            numbers = float(of.violation_rate[i]), law.bounds.rates[i], law.bounds.braking[i], law.bounds.timing.period
             times += [return_time(law.bounds.rows[i].kind, h, *numbers)] if h < 0.0 else []
     known = [time for time in times if time is not None]
     if not known:
@@ -152,16 +152,18 @@ def _of_row(law: AttachedConstraintFollowing, row: int, period: float | None) ->
     """Rate and acceleration of the first row of a bound; of a limit with two sides the smaller acceleration."""
     assert law.bounds is not None
     name = law.bounds.rows[row].name
-    braking = [law.bound_braking[i] for i, each in enumerate(law.bounds.rows) if each.name == name]
-    facts: dict[str, Any] = {"rate": law.bound_rates[row], "kind": law.bounds.rows[row].kind}
-    facts |= {} if period is None else {"rate_times_period": law.bound_rates[row] * period}
+    braking = [law.bounds.braking[i] for i, each in enumerate(law.bounds.rows) if each.name == name]
+    facts: dict[str, Any] = {"rate": law.bounds.rates[row], "kind": law.bounds.rows[row].kind}
+    facts |= {} if period is None else {"rate_times_period": law.bounds.rates[row] * period}
     return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
 
 
 def _weakest(run: Run, law: AttachedConstraintFollowing) -> dict[str, float]:
     """Name of a limit of a coordinate -> the least acceleration to brake with that was found on the way to it."""
     model, found = run.system.model, dict[str, float]()
-    limits = dict(zip(model.plant.actuators, zip(law.lower, law.upper, strict=True), strict=False))
+    limits = dict(
+        zip(model.plant.actuators, zip(law.allocation.lower, law.allocation.upper, strict=True), strict=False)
+    )
     for group, of in model.bounds.items():
         if isinstance(of, CoordinateRange):
             rows = [i for i, row in enumerate(model.bound_rows) if row.group == group]
@@ -201,7 +203,7 @@ def _errors(run: Run, law: AttachedConstraintFollowing) -> tuple[float, ...]:
     if known is None or law.bounds is None or not model.bound_rows:
         return ()
     gradients = [model.rows_of_bounds(state).A for state in (run.start, *model.samples(run.start, NEARBY))]
-    return known.largest([row.kind for row in law.bounds.rows], law.bound_rates, gradients)
+    return known.largest([row.kind for row in law.bounds.rows], law.bounds.rates, gradients)
 
 
 def _margin(law: AttachedConstraintFollowing, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
@@ -209,7 +211,7 @@ def _margin(law: AttachedConstraintFollowing, name: str, errors: tuple[float, ..
     assert law.bounds is not None
     rows = [i for i, row in enumerate(law.bounds.rows) if row.name == name]
     parts = []
-    facts["margin"] = max(law.bound_margins[i] for i in rows)
+    facts["margin"] = max(law.bounds.margins[i] for i in rows)
     if facts["margin"]:
         parts.append(f"keeps a margin of {facts['margin']:.3g}")
     if errors:
@@ -246,7 +248,7 @@ def _passed(run: Run, law: AttachedConstraintFollowing, period: float) -> dict[s
     states = [run.start]
     for state in model.samples(run.start, STATES):
         states.append(nearest(model, state, among=[])[0] if model.passive_rows else state)
-    box = np.array([law.lower, law.upper]).T
+    box = np.array([law.allocation.lower, law.allocation.upper]).T
     steps = max(1, run.settings.integrator.substeps(period))
     spans = np.zeros((2, len(law.bounds.rows)))  # least and largest h'' of each row; 0 counts too
     for state in states:
@@ -269,11 +271,11 @@ def _passed(run: Run, law: AttachedConstraintFollowing, period: float) -> dict[s
             after = model.rows_of_bounds(State(state.t + period, y[: model.n], y[model.n : 2 * model.n]))
             spans = np.array([np.minimum(spans[0], second), np.maximum(spans[1], second)])
             for i, row in enumerate(law.bounds.rows):
-                passed = _of_period(row, law.bound_rates[i], period, i, rows, after, second)
+                passed = _of_period(row, law.bounds.rates[i], period, i, rows, after, second)
                 if np.isfinite(passed):
                     found[row.name] = max(found.get(row.name, 0.0), passed)
     more: dict[str, float] = {}
-    for row, p, span in zip(law.bounds.rows, law.bound_rates, spans[1] - spans[0], strict=True):
+    for row, p, span in zip(law.bounds.rows, law.bounds.rates, spans[1] - spans[0], strict=True):
         missed = _taken_back(row, p, period, float(np.nan_to_num(span)) * _unmodelled(run))
         more[row.name] = max(more.get(row.name, 0.0), missed)
     return {name: passed + more[name] for name, passed in found.items()}

@@ -15,7 +15,7 @@ from servoctl.assembly.corrections import rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import last_stable
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import observed, observer_lag
@@ -110,7 +110,7 @@ def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
     noise = np.array(estimator.innovation) * np.sqrt(1.0 - np.array(estimator.gain_q))
     loops = np.asarray(matrices.passive.A, dtype=float)[list(estimator.rigid)]
     free = np.eye(model.n) - np.linalg.pinv(loops, rcond=1e-9) @ loops  # readings are moved onto the constraints
-    gains = np.array([input_noise(one, law.damping[i], law.stiffness[i]) for i in rows])
+    gains = np.array([input_noise(one, *law.correction.gains(i)[:2]) for i in rows])
     inputs = np.linalg.pinv(A @ reach, rcond=1e-9) @ (gains[:, None] * (A @ free * noise))
     sigma = np.linalg.norm(inputs, axis=1)
     return dict(zip(model.plant.actuators, sigma.tolist(), strict=True))
@@ -151,7 +151,7 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
     for i, row in enumerate(law.rows):
         if row.degree != 2:
             continue
-        limit = _largest_gain(one, law.damping[i], law.stiffness[i])
+        limit = _largest_gain(one, *law.correction.gains(i)[:2])
         values[row.name] = {"largest_gain": limit}
         if limit < 1.0:
             errors.append(
@@ -212,13 +212,13 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     law = run.system.law
     if not isinstance(law, AttachedConstraintFollowing) or law.observer is None:
         return
-    rate, lines, limits = law.observer_rate, [], stable_rates(law, error)
+    rate, lines, limits = law.observer.rate, [], stable_rates(law, error)
     errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error)]
     values: dict[str, Any] = {}
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-        limit, off = limits[i], largest_rate(row, law.damping[i], law.stiffness[i], OFF)
+        limit, off = limits[i], largest_rate(row, *law.correction.gains(i)[:2], OFF)
         values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
         period = row.timing.h
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"
@@ -243,11 +243,11 @@ def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str
     decays = {}
     try:
         for i in law.required:
-            decays[i] = decay_rates(law.rows[i], law.damping[i], law.stiffness[i], "law.observer")
+            decays[i] = decay_rates(law.rows[i], *law.correction.gains(i)[:2], "law.observer")
     except TaskError as wrong:
         return [f"no bound on what it leaves: {str(wrong).removeprefix('law.observer: ')}"]
     late, h = law.observer.timing.folded.longest_delay, law.observer.timing.h
-    lag, missed = observer_lag(law.observer_rate, h, late), error.command_rate * (late + h)
+    lag, missed = observer_lag(law.observer.rate, h, late), error.command_rate * (late + h)
     kappa = min(decay for _, decay in decays.values())
     beta = observed(error.rate, lag, kappa, error.rho, missed)
     values["bound"] = {"disturbance_rate": error.rate, "lag": lag, "kappa": kappa, "missed": missed, "beta": beta}
@@ -259,7 +259,7 @@ def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str
         f"L = {1.0 / lag:.4g} 1/s for that lag and kappa = {kappa:.4g} 1/s",
     ]
     for i, (sliding, _) in decays.items():
-        size = beta * (law.scale[i] if law.scale else 1.0)
+        size = beta * (1.0 if law.robust is None else law.robust.scale[i])
         lines += [f"{law.rows[i].name}: error below {size / sliding:.3g}"] if sliding else []
         values[law.rows[i].name]["violation"] = size / sliding if sliding else None
     if error.rate * lag >= error.disturbance > 0.0:

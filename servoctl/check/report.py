@@ -24,7 +24,8 @@ from servoctl.check.model import (
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.curve import Signal, jumps, peak_rate
 from servoctl.run_folder.values import without_round_off
@@ -81,8 +82,8 @@ def _funnels(run: Run) -> Iterator[Section]:
         return
     term, lines, values = law.funnel, [], {}
     task, timing = run.system.model.matrices(run.start).task, term.timing
-    betas = term.beta(task, law.funnel_numbers)
-    for i, name, beta, of in zip(term.members, term.names, betas, term.of_rows(law.funnel_numbers), strict=True):
+    betas = term.beta(task)
+    for i, name, beta, of in zip(term.members, term.names, betas, term.of_rows, strict=True):
         begins = float(of.width(run.start.t))
         facts: dict[str, Any] = {"beta": float(beta), "start": begins, "end": of.end, "slope": of.slope}
         facts["edge"] = float(of.edge)
@@ -222,6 +223,11 @@ def _start(run: Run) -> Iterator[Section]:
         lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in inputs))
         if run.system.following is not None:
             lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
+            own = [term.label for term in run.system.following.terms if isinstance(term, AttachedOwnTerm)]
+            if own:
+                lines.append(
+                    f"law.terms: {', '.join(own)}: limits of gains do not know them (analyse has the whole loop)"
+                )
         else:
             lines.append("the law is a class of your own: tasks are only measured against it")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}

@@ -10,9 +10,9 @@ from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
 from servoctl.errors import ServoctlError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback
-from servoctl.laws.robust import RobustNumbers, dead_zone_time, leakage_rms, radius, settled
+from servoctl.laws.robust import RobustTerm, dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.uncertainty import ModelError, model_error
 from servoctl.types import State
 
@@ -99,7 +99,7 @@ def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         or (error is not None and error.rho <= -1.0)
     ):
         return
-    members, numbers = law.robust.members, RobustNumbers(*law.robust_numbers)
+    term, members = law.robust, law.robust.members
     rho_E = 0.0 if error is None else error.rho
     kappa = min(law.decay(i) for i in members) if error is None else error.decay / (1.0 + rho_E)
     needed = None if error is None else error.disturbance / (1.0 + rho_E)
@@ -110,18 +110,15 @@ def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         section.values["bound"] = None
         yield section
         return
-    if law.robust.adaptive:
-        reach = _adaptive(section, law, numbers, kappa, rho_E, needed)
-    else:
-        reach = _robust(section, numbers, kappa, needed)
+    reach = _adaptive(section, term, kappa, rho_E, needed) if term.adaptive else _robust(section, term, kappa, needed)
     if reach is not None:
         _per_row(section, law, reach)
-    _gain(run, section, law, numbers, 0.0 if error is None else error.upper)
+    _gain(run, section, law, 0.0 if error is None else error.upper)
     yield section
 
 
-def _robust(section: Section, numbers: RobustNumbers, kappa: float, needed: float | None) -> float:
-    rho, eps = numbers.bound, numbers.layer
+def _robust(section: Section, term: RobustTerm, kappa: float, needed: float | None) -> float:
+    rho, eps = term.bound, term.layer
     R, tight = radius(eps, kappa), settled(rho, eps, kappa)
     section.values |= {"rho": rho, "boundary_layer": eps, "R": R, "R_tight": tight}
     section.lines.append(f"rho = {rho:.4g}, boundary layer eps = {eps:.4g}")
@@ -145,14 +142,7 @@ def _robust(section: Section, numbers: RobustNumbers, kappa: float, needed: floa
     return tight
 
 
-def _adaptive(
-    section: Section,
-    law: AttachedConstraintFollowing,
-    n: RobustNumbers,
-    kappa: float,
-    rho_E: float,
-    needed: float | None,
-) -> float | None:
+def _adaptive(section: Section, n: RobustTerm, kappa: float, rho_E: float, needed: float | None) -> float | None:
     """Lines and values; the root mean square of beta, if there is a bound."""
     alpha, of = (1.0, "per unit of disturbance / (1 + rho_E)") if needed is None else (needed, "on the path")
     section.values |= {"alpha": needed, "rate": n.rate, "leak": n.leak, "width": n.width}
@@ -180,11 +170,11 @@ def _per_row(section: Section, law: AttachedConstraintFollowing, beta: float) ->
     assert law.robust is not None
     bounds = {}
     for i in law.robust.members:
-        row, size = law.rows[i], beta * law.scale[i]
+        row, size = law.rows[i], beta * law.robust.scale[i]
         if not row.has_rate:
             bounds[row.name] = {"violation": size}
-        elif law.sliding[i]:
-            bounds[row.name] = {"violation": size / law.sliding[i], "violation_rate": 2.0 * size}
+        elif law.robust.sliding[i]:
+            bounds[row.name] = {"violation": size / law.robust.sliding[i], "violation_rate": 2.0 * size}
         else:
             bounds[row.name] = {"violation_rate": size}
     words = {"violation": "error", "violation_rate": "its rate"}
@@ -193,10 +183,11 @@ def _per_row(section: Section, law: AttachedConstraintFollowing, beta: float) ->
     section.values["bounds"] = bounds
 
 
-def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, numbers: RobustNumbers, upper: float) -> None:
+def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, upper: float) -> None:
     """The gain inside the boundary layer beside the limit of the sampled loop."""
     assert law.robust is not None
-    layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer
+    term = law.robust
+    layer = term.gain if term.adaptive else term.bound**2 / term.layer
     gain = max(law.decay(i) for i in law.robust.members) + layer
     section.values["gain"] = gain
     on_drives = (
@@ -210,7 +201,7 @@ def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, numbers:
         return
     share = 0.0
     for i in law.robust.members:
-        K, sliding = law.decay(i) + layer, law.sliding[i]
+        K, sliding = law.decay(i) + layer, law.robust.sliding[i]
         if law.rows[i].has_rate:
             gains = (1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding
         else:

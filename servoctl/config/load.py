@@ -12,10 +12,12 @@ import yaml
 
 from servoctl.config.document import Document, FieldPath
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
+from servoctl.config.plant import PlantConfig
 from servoctl.config.problems import validate
 from servoctl.config.realism import MachineConfig
 from servoctl.config.robot import RobotConfig
-from servoctl.config.schema import Config
+from servoctl.config.schema import Config, LawConfig, TermConfig
+from servoctl.config.tasks import Task
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy, suggestion
@@ -70,13 +72,22 @@ def find_config(source: str | Path) -> Path:
 
 
 ModelFile = TypeVar("ModelFile", RobotConfig, MachineConfig)
+WithClass = TypeVar("WithClass", PlantConfig, Task, LawConfig, TermConfig)
+
+
+def classes_by_field(config: Config) -> dict[str, str]:
+    """Field, as after `--set` -> class path, of plant, task, law and terms."""
+    found = {"plant.class": config.plant.class_}
+    found |= {f"task.{entry.name}.class": entry.class_ for entry in config.task}
+    if not isinstance(config.law, str):
+        found["law.class"] = config.law.class_
+        found |= {f"law.terms.{name}.class": term.class_ for name, term in (config.law.terms or {}).items()}
+    return {field: path for field, path in found.items() if path is not None}
 
 
 def class_paths(config: Config) -> list[str]:
-    """Class paths of plant, task and law, each once, in order."""
-    law = None if isinstance(config.law, str) else config.law.class_
-    paths = [config.plant.class_, *(entry.class_ for entry in config.task), law]
-    return list(dict.fromkeys(path for path in paths if path is not None))
+    """Class paths of plant, task, law and terms, each once, in order."""
+    return list(dict.fromkeys(classes_by_field(config).values()))
 
 
 def class_files(config: Config) -> list[str]:
@@ -115,11 +126,14 @@ def _with_files(config: Config, change: Callable[[str], str]) -> Config:
         module, _, name = (path or "").rpartition(":")
         return f"{change(module)}:{name}" if module.endswith(".py") else path
 
-    plant = config.plant.model_copy(update={"class_": class_path(config.plant.class_)})
-    task = tuple(entry.model_copy(update={"class_": class_path(entry.class_)}) for entry in config.task)
+    def named(section: WithClass) -> WithClass:
+        return section.model_copy(update={"class_": class_path(section.class_)})
+
+    plant, task = named(config.plant), tuple(map(named, config.task))
     law = config.law
     if not isinstance(law, str):
-        law = law.model_copy(update={"class_": class_path(law.class_)})
+        terms = None if law.terms is None else {name: named(term) for name, term in law.terms.items()}
+        law = named(law).model_copy(update={"terms": terms})
     return _with_data(config.model_copy(update={"plant": plant, "task": task, "law": law}), change)
 
 
@@ -214,11 +228,8 @@ class LoadedConfig:
         moved = replace(self, path=(classes or Path()).absolute() / self.path.name)
         if classes is None:
             return moved
-        named = {"plant.class": self.config.plant.class_}
-        named |= {f"task.{entry.name}.class": entry.class_ for entry in self.config.task}
-        named["law.class"] = None if isinstance(self.config.law, str) else self.config.law.class_
-        files = {path: Path(name) for path, name in named.items() if name is not None and ".py:" in name}
-        return moved.overridden([setting(path, f"{moved.folder / file.name}") for path, file in files.items()])
+        files = {field: Path(name) for field, name in classes_by_field(self.config).items() if ".py:" in name}
+        return moved.overridden([setting(field, f"{moved.folder / file.name}") for field, file in files.items()])
 
     def with_numbers(self, numbers: Mapping[str, float]) -> "LoadedConfig":
         """The same config with other numbers; a fast form of `overridden` for sweeps.

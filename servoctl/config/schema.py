@@ -18,6 +18,7 @@ from servoctl.config.fields import (
     Fraction,
     LawKind,
     Limit,
+    Name,
     Natural,
     NotNegative,
     Parameter,
@@ -97,6 +98,18 @@ class ObserverConfig(Section):
         return {**given, "rate": None} if isinstance(given, dict) and given.get("rate") == "auto" else given
 
 
+class TermConfig(Section):
+    """A term of one's own, which adds to what the task asks."""
+
+    class_: ClassPath = Field(
+        alias="class",
+        description="a servoctl.Term: package.module:ClassName, or file.py:ClassName relative to the config's folder",
+    )
+    parameters: dict[str, Parameter] | None = Field(
+        default=None, description="fields of the class, in their own units; the rest keep their defaults"
+    )
+
+
 class LawConfig(Section):
     """The control law: that of constraint following, or a class of one's own."""
 
@@ -152,6 +165,9 @@ class LawConfig(Section):
     )
     adaptive: AdaptiveConfig | None = Field(
         default=None, description="the same with an estimated size; not together with robust; left out: none"
+    )
+    terms: dict[Name, TermConfig] | None = Field(
+        default=None, description="name -> a term of your own, added to b of the task, such as an integral of its error"
     )
     rank_tolerance: Fraction = Field(
         default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"

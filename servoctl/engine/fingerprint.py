@@ -20,7 +20,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.parameters import cached_values, parameter_fields
+from servoctl.engine.parameters import cached_values, parameter_fields, structural
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -56,8 +56,7 @@ def structure_fingerprint(thing: Any) -> str:
     lengths = parameter_fields(thing)
     if not lengths:
         return fingerprint(thing)
-    rest = {name: value for name, value in _contents(thing).items() if name not in lengths}
-    return fingerprint(_name(type(thing)), rest, lengths)
+    return fingerprint(_name(type(thing)), structural(thing), lengths)
 
 
 @cache

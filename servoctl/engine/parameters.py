@@ -1,21 +1,45 @@
 """Reads the parameters of a frozen dataclass as one vector, and makes copies with other values.
 
-Design: parameters are the `float` and `tuple[float, ...]` fields. Everything else (`int`, `str`, `bool`, tuple lengths)
-is structural: it decides what the code does, so a change means tracing again. Copies skip `__post_init__`, because its
-checks cannot compare symbols.
+Design: parameters are the `float` and `tuple[float, ...]` fields, and those of every `Part` in a field. Everything else
+(`int`, `str`, `bool`, tuple lengths) is structural: it decides what the code does, so a change means tracing again.
+Copies skip `__post_init__`, because its checks cannot compare symbols.
 """
 
 import copy
 import dataclasses
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, ClassVar
 
 import numpy as np
 
 from servoctl.types import Array
+
+
+class Part:
+    """A frozen dataclass whose parameters are those of the thing that has it, in a field or in a tuple in a field.
+
+    Attributes:
+        label: First word of the paths of its parameters, as in `correction.damping`.
+    """
+
+    label: ClassVar[str]
+
+
+def parts(thing: Any) -> list[Part]:
+    """The parts of a thing, in the order of their parameters."""
+    return [part for parts in _parts(thing).values() for part in parts]
+
+
+def _parts(thing: Any) -> dict[str, tuple[Part, ...]]:
+    """Field -> the parts in it."""
+    found = {
+        name: value if type(value) is tuple else (value,) for name, value in getattr(thing, "__dict__", {}).items()
+    }
+    return {name: each for name, each in found.items() if each and all(isinstance(part, Part) for part in each)}
 
 
 @cache
@@ -39,10 +63,19 @@ def annotated(kind: type) -> dict[str, bool]:
 def parameter_fields(thing: Any) -> dict[str, int | None]:
     """Name -> None for a float field, the length for a tuple of floats; {} if `thing` is not a dataclass.
 
-    Also {} if it says `has_made_values`: a trace would keep them while the parameters that they follow from change.
+    Parameters of parts follow, under their path. Also {} if it says `has_made_values`: a trace would keep them while
+    the parameters that they follow from change.
     """
     if not dataclasses.is_dataclass(thing) or getattr(thing, "has_made_values", False) is True:
         return {}
+    found = own_fields(thing)
+    for part in parts(thing):
+        found |= {f"{part.label}.{name}": length for name, length in parameter_fields(part).items()}
+    return found
+
+
+def own_fields(thing: Any) -> dict[str, int | None]:
+    """`parameter_fields` without those of parts."""
     kind = thing if isinstance(thing, type) else type(thing)
     return {name: len(getattr(thing, name)) if many else None for name, many in annotated(kind).items()}
 
@@ -66,26 +99,38 @@ def field_of(name: str) -> str:
 def parameter_values(thing: Any) -> Array:
     """All parameters in one vector, of floats or of symbols."""
     values: list[Any] = []
-    for name, length in parameter_fields(thing).items():
-        value = getattr(thing, name)
-        values += [value] if length is None else list(value)
+    _collect(thing, values)
     kind = object if any(not isinstance(v, (int, float, np.number)) for v in values) else float
     return np.array(values, dtype=kind)
 
 
+def _collect(thing: Any, values: list[Any]) -> None:
+    if not parameter_fields(thing):
+        return
+    for name, length in own_fields(thing).items():
+        value = getattr(thing, name)
+        values += [value] if length is None else list(value)
+    for part in parts(thing):
+        _collect(part, values)
+
+
 def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
     """A copy with these parameters, in the order of `parameter_values`; the values are not checked."""
-    fields = parameter_fields(thing)
-    if not fields:
+    return _with(thing, iter(values))
+
+
+def _with(thing: Any, values: Iterator[Any]) -> Any:
+    if not parameter_fields(thing):
         return thing
-    other, position = copy.copy(thing), 0
+    other = copy.copy(thing)
     for name in cached_values(other):
         del other.__dict__[name]  # they follow from the old parameters
-    for name, length in fields.items():
-        count = 1 if length is None else length
-        part = list(values[position : position + count])
-        object.__setattr__(other, name, part[0] if length is None else tuple(part))
-        position += count
+    for name, length in own_fields(thing).items():
+        part = tuple(islice(values, 1 if length is None else length))
+        object.__setattr__(other, name, part[0] if length is None else part)
+    for name, parts in _parts(thing).items():
+        made = tuple(_with(part, values) for part in parts)
+        object.__setattr__(other, name, made if type(getattr(thing, name)) is tuple else made[0])
     return other
 
 
@@ -95,14 +140,25 @@ def cached_values(thing: Any) -> list[str]:
     return [name for name in kept if isinstance(getattr(type(thing), name, None), cached_property)]
 
 
+def structural(thing: Any) -> dict[str, Any]:
+    """Field or attribute -> its value, of everything except the parameters; of a part its class and its own structure.
+
+    What a `cached_property` keeps follows from the rest.
+    """
+    kind = thing if isinstance(thing, type) else type(thing)
+    parameters, parts = own_fields(thing) if parameter_fields(thing) else {}, _parts(thing)
+    names = dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})])
+    for name in (*cached_values(thing), *parameters):
+        names.pop(name, None)
+    return {
+        name: tuple((type(part), structural(part)) for part in parts[name]) if name in parts else getattr(thing, name)
+        for name in names
+    }
+
+
 def structure(thing: Any) -> tuple[Any, ...]:
     """Key of everything except the parameters: class, structural fields, attributes set by `__post_init__`."""
-    parameters, kind = parameter_fields(thing), thing if isinstance(thing, type) else type(thing)
-    names = dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})])
-    for name in cached_values(thing):
-        del names[name]
-    rest = tuple((name, _hashable(getattr(thing, name))) for name in names if name not in parameters)
-    return (type(thing), rest, tuple(parameters.items()))
+    return (type(thing), _hashable(structural(thing)), tuple(parameter_fields(thing).items()))
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.parameters import parameter_fields, parameter_values
+from servoctl.engine.parameters import parameter_fields, parameter_values, parts
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.motors import displacement_unit
 from servoctl.mechanics.plant import Plant
@@ -21,26 +21,6 @@ _WORDS = (
     "class new delete this template typename namespace bool true false"
 )
 KEYWORDS = frozenset(_WORDS.split())
-
-LAW_FIELDS = {
-    "damping": "[1/s] on the rate of the error",
-    "stiffness": "[1/s^2], of a nonholonomic row [1/s], on the error",
-    "higher": "gains of the higher derivatives of the error",
-    "weights": "weight of an input in the allocation",
-    "aim": "value of an input where the task leaves it free",
-    "free_damping": "damping of the motion that the task leaves free",
-    "lower": "lower limit of an input",
-    "upper": "upper limit of an input",
-    "rank_tolerance": "[-] a direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F",
-    "passive_rank_tolerance": "[-] a mechanism direction counts when its pivot exceeds this times |Ahat L^-T|_F",
-    "residual_tolerance": "[-] infeasible: residual above this times (1 + |bbar|_inf)",
-    "bound_rates": "[1/s] how fast a bound may be approached",
-    "bound_braking": "[unit / s^2] acceleration to brake with before a limit of a coordinate",
-    "bound_margins": "h of a bound that is kept [unit of h]",
-    "bound_reactions": "[N, N m] limit of a reaction",
-    "rounding": "[-] sums below this, relative to their terms, are rounding, where limits or bounds hold",
-    "input_damping": "where the actuators cannot meet the task: u = -this B^T v",
-}
 
 
 @dataclass(frozen=True)
@@ -153,11 +133,12 @@ def _plant_remarks(plant: Plant) -> dict[str, str]:
 def _law_remarks(loop: Loop, law: AttachedLaw) -> dict[str, str]:
     rows = ", ".join(row.name for row in loop.system.model.task_rows)
     inputs = ", ".join(f"{name} [{unit}]" for name, unit in loop.system.model.plant.actuators.items())
-    order = {"damping": rows, "stiffness": rows, "weights": inputs, "aim": inputs, "lower": inputs, "upper": inputs}
-    return {
-        name: LAW_FIELDS.get(name, "") + (f"; in order: {order[name]}" if name in order else "")
-        for name in parameter_fields(law)
-    }
+    remarks = _remarks(type(law))
+    for part in parts(law):
+        remarks |= {f"{part.label}.{name}": remark for name, remark in _remarks(type(part)).items()}
+    orders = {"correction.damping": rows, "correction.stiffness": rows, "secondary.aim": inputs}
+    orders |= dict.fromkeys(("allocation.weights", "allocation.lower", "allocation.upper"), inputs)
+    return remarks | {name: f"{remarks[name]}; in order: {order}" for name, order in orders.items() if name in remarks}
 
 
 def _remarks(kind: type) -> dict[str, str]:

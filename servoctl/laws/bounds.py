@@ -18,7 +18,7 @@ Source: ours, after the condition of Del Prete 2018 that A is there on the whole
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from servoctl.engine.linalg import frobenius, solve_upper
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws import barrier
-from servoctl.laws.attached_bounds import AttachedBounds, BoundRow, Kind, ReactionRow
 from servoctl.laws.barrier import EstimateErrors
+from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind, ReactionRow
 from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
@@ -267,8 +267,8 @@ class Bounds:
             f"which samples leave the bound (stay below {barrier.LARGEST / period:g} 1/s)"
         ]
 
-    def attach(self, model: Model) -> dict[str, Any]:
-        """The fields `bounds` and `bound_...` of the attached law."""
+    def attach(self, model: Model) -> BoundsTerm:
+        """The bounds for a model without `problems`."""
         rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
         passive = [row.name for row in model.passive_rows]
         reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
@@ -276,13 +276,16 @@ class Bounds:
         ends = end_of(constraint.signals for constraint in (*model.plain.task.values(), *model.bounds.values()))
         # rows that made up for the lag within a period would ask for torques that alternate
         known = ends if np.isfinite(ends) and self.timing.period else None
-        return {
-            "bounds": AttachedBounds(rows, forces, self.timing.folded, known),
-            "bound_rates": tuple(self._rates(model)),
-            "bound_braking": self.braking or (np.inf,) * len(rows),
-            "bound_margins": tuple(self._margins(model)),
-            "bound_reactions": tuple(float(of.value) for of in reactions.values()),
-        }
+        return BoundsTerm(
+            rows,
+            forces,
+            self.timing.folded,
+            known,
+            rates=tuple(self._rates(model)),
+            braking=self.braking or (np.inf,) * len(rows),
+            margins=tuple(self._margins(model)),
+            values=tuple(float(of.value) for of in reactions.values()),
+        )
 
     def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
         of = self.entries[row.group].of

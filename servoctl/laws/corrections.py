@@ -22,7 +22,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from servoctl.errors import TaskError
+from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array
 
 Gain = float | Sequence[float] | Mapping[str, Any]
 """One number for all rows, a list with one per row in task order, or a mapping by task name."""
@@ -291,3 +294,40 @@ def resolve_all(
     if problems:
         raise TaskError("\n".join(problems))
     return [gains[row.name] for row in rows]
+
+
+@dataclass(frozen=True)
+class CorrectionTerm(AttachedTerm):
+    """The corrections of an attached law, as gains of each row."""
+
+    rows: tuple[Row, ...]
+    damping: tuple[float, ...]  # [1/s] on the rate of the error
+    stiffness: tuple[float, ...]  # [1/s^2], of a nonholonomic row [1/s], on the error
+    higher: tuple[float, ...]  # on the second and higher derivatives of the error, as many for each row
+
+    label = "correction"
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], gains: Sequence[tuple[float, ...]]) -> "CorrectionTerm":
+        """The term with the gains of `resolve_all`."""
+        width = max([0, *(row.degree - 2 for row in rows)])
+        higher = (c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width])
+        return cls(tuple(rows), tuple(gain[0] for gain in gains), tuple(gain[1] for gain in gains), tuple(higher))
+
+    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
+        """Damping, stiffness and the gains of the higher derivatives of a row."""
+        width = len(self.higher) // len(self.rows)
+        count = max(0, self.rows[row].degree - 2)
+        return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
+
+    def acceleration(self, at: Terms, memory: Array) -> Array:
+        task, added = at.task, list[Any]([0.0] * len(self.rows))
+        for i, row in enumerate(self.rows):
+            if row.has_violation:
+                added[i] = -self.stiffness[i] * task.violation[i]
+            if row.has_rate:
+                added[i] = added[i] - self.damping[i] * task.violation_rate[i]
+            if row.degree > 2 and task.higher is not None:
+                width = task.higher.shape[1]
+                added[i] = added[i] - np.dot(self.higher[i * width : (i + 1) * width], task.higher[i])
+        return np.array(added)

@@ -30,9 +30,12 @@ from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
 from servoctl.laws.hold import RowFeedback, growth, last_stable
+from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
+from servoctl.types import Array
 
 MARGIN = 2.0  # the default slope is stable up to this many times the period
 
@@ -179,61 +182,65 @@ def _at_slope(slope: float, rate: float, has_rate: bool) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class FunnelTerm:
-    """The funnels of an attached law; all of it is structure, the numbers are parameters of the law."""
+class FunnelTerm(AttachedTerm):
+    """The funnels of an attached law, beside the gains that they have in the middle."""
 
     members: tuple[int, ...]  # indices of the rows with a funnel
     names: tuple[str, ...]
     by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
     timing: Timing  # of the loop
+    numbers: tuple[float, ...]  # `FunnelNumbers` of each, one after the other
 
-    def of_rows(self, numbers: Sequence[Any]) -> list[FunnelNumbers]:
-        """The flat parameters of the law, per member."""
+    label = "funnel"
+
+    @property
+    def of_rows(self) -> list[FunnelNumbers]:
+        """The numbers of each member."""
         width = len(FunnelNumbers._fields)
-        return [FunnelNumbers(*numbers[i * width : (i + 1) * width]) for i in range(len(self.members))]
+        return [FunnelNumbers(*self.numbers[i * width : (i + 1) * width]) for i in range(len(self.members))]
 
-    def facts(self, numbers: Sequence[Any]) -> dict[str, dict[str, float]]:
+    @property
+    def facts(self) -> dict[str, dict[str, float]]:
         """Row -> rate, start, end and shrink of its funnel, and `by_rate`, for the run folder."""
-        rows = zip(self.names, self.by_rate, self.of_rows(numbers), strict=True)
+        rows = zip(self.names, self.by_rate, self.of_rows, strict=True)
         keys = ("rate", "start", "end", "shrink")
         return {
             name: {key: float(getattr(of, key)) for key in keys} | {"by_rate": float(by_rate)}
             for name, by_rate, of in rows
         }
 
-    def steepest_gains(self, numbers: Sequence[float]) -> list[tuple[int, float, float]]:
+    @property
+    def steepest_gains(self) -> list[tuple[int, float, float]]:
         """(row, damping, stiffness) of each member at the edge of its funnel."""
-        triples = zip(self.members, self.by_rate, self.of_rows(numbers), strict=True)
+        triples = zip(self.members, self.by_rate, self.of_rows, strict=True)
         return [(i, *_at_slope(n.slope, n.rate, by_rate)) for i, by_rate, n in triples]
 
-    def extra(self, task: Rows, t: Any, numbers: Sequence[Any]) -> list[tuple[int, Any]]:
-        """(row, F - kappa beta) of each member: what it adds to the gains in the middle of the funnel."""
-        return [
-            (i, each.force(beta, t) - each.kappa * beta)
-            for i, beta, each in zip(self.members, self.beta(task, numbers), self.of_rows(numbers), strict=True)
-        ]
+    def acceleration(self, at: Terms, memory: Array) -> Array:
+        # kappa beta is part of the correction's gains
+        added = list[Any]([0.0] * len(at.rhs))
+        for i, beta, of in zip(self.members, self.beta(at.task), self.of_rows, strict=True):
+            added[i] = of.kappa * beta - of.force(beta, at.state.t)
+        return np.array(added)
 
-    def beta(self, task: Rows, numbers: Sequence[Any]) -> list[Any]:
+    def beta(self, task: Rows) -> list[Any]:
         """beta of each member."""
         return [
             task.violation_rate[i] + each.rate * task.violation[i] if by_rate else task.violation[i]
-            for i, by_rate, each in zip(self.members, self.by_rate, self.of_rows(numbers), strict=True)
+            for i, by_rate, each in zip(self.members, self.by_rate, self.of_rows, strict=True)
         ]
 
-    def outside(self, task: Rows, t: float, numbers: Sequence[float]) -> list[str]:
+    def outside(self, task: Rows, t: float) -> list[str]:
         """One sentence for each row that is not inside its funnel."""
         return [
             f"the start is outside the funnel of task.{name}: |beta| = {abs(beta):.4g}, half-width "
             f"{each.width(t):.4g} (raise funnel.start, or start nearer to the task)"
-            for name, beta, each in zip(self.names, self.beta(task, numbers), self.of_rows(numbers), strict=True)
+            for name, beta, each in zip(self.names, self.beta(task), self.of_rows, strict=True)
             if not abs(beta) < each.width(t)
         ]
 
 
-def funnels(
-    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction]
-) -> tuple[FunnelTerm | None, tuple[float, ...]]:
-    """The funnels of the rows and their numbers; None and empty without any.
+def funnels(rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction]) -> FunnelTerm | None:
+    """The funnels of the rows; None without any.
 
     Args:
         common: Correction of every row whose group has none of its own.
@@ -253,10 +260,10 @@ def funnels(
     if problems:
         raise TaskError("\n".join(problems))
     if not found:
-        return None, ()
+        return None
     order, timing = tuple(sorted(found)), parts[0][0].timing
     names, by_rate = tuple(rows[i].name for i in order), tuple(rows[i].has_rate for i in order)
-    return FunnelTerm(order, names, by_rate, timing), tuple(float(x) for i in order for x in found[i])
+    return FunnelTerm(order, names, by_rate, timing, tuple(float(x) for i in order for x in found[i]))
 
 
 def _parts(

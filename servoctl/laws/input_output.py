@@ -34,7 +34,7 @@ from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import TimeFunction
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Poles
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model

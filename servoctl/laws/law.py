@@ -18,11 +18,14 @@ from servoctl.engine.products import called
 from servoctl.engine.symbol import plain
 from servoctl.engine.trace import trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
-from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers
+from servoctl.laws.bounds_term import BoundsTerm
+from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State
+
+INPUTS = "the plant has {} inputs"
 
 
 class UserFunction(NamedTuple):
@@ -36,25 +39,32 @@ class UserFunction(NamedTuple):
         return self.function(*arrays)
 
 
-def user_function(function: Callable[..., Any], name: str, shapes: Sequence[tuple[int, ...]], m: int) -> UserFunction:
+def user_function(
+    function: Callable[..., Any],
+    name: str,
+    shapes: Sequence[tuple[int, ...]],
+    m: int,
+    what: str = INPUTS,
+) -> UserFunction:
     """The function itself if it can be traced, else an operation that calls it.
 
     Args:
         function: Plain NumPy; its first array has the time alone.
         name: In messages.
         shapes: Shape of each array.
-        m: Number of inputs that it returns.
+        m: Length of what it returns.
+        what: What has that length, in messages.
 
     Raises:
         TaskError: It returns another shape.
     """
 
     def traced(*arrays: Array) -> Array:
-        return _inputs(plain(trace(function, *arrays)), name, m)
+        return _values(plain(trace(function, *arrays)), name, m, what)
 
     def work(*arrays: Array) -> list[Array]:
         try:
-            return [_inputs(function(*(array.copy() for array in arrays)), name, m).astype(float)]
+            return [_values(function(*(array.copy() for array in arrays)), name, m, what).astype(float)]
         except (KeyboardInterrupt, ServoctlError):
             raise
         except BaseException as error:  # user code may raise anything
@@ -68,12 +78,12 @@ def user_function(function: Callable[..., Any], name: str, shapes: Sequence[tupl
     return UserFunction(traced, None)
 
 
-def _inputs(values: Any, name: str, m: int) -> Array:
-    """What a function returned, as m inputs."""
-    u: Array = np.atleast_1d(np.asarray(values))
-    if u.shape != (m,):
-        raise TaskError(f"{name} returns shape {u.shape}, the plant has {m} inputs")
-    return u
+def _values(values: Any, name: str, m: int, what: str) -> Array:
+    """What a function returned, as m values."""
+    found: Array = np.atleast_1d(np.asarray(values))
+    if found.shape != (m,):
+        raise TaskError(f"{name} returns shape {found.shape}, {what.format(m)}")
+    return found
 
 
 class Law(ABC):
@@ -117,8 +127,7 @@ class Law(ABC):
 class AttachedLaw(ABC):
     """A law with its gains; `float` and `tuple[float, ...]` fields are inputs of the compiled code."""
 
-    # a direction of the passive rows counts when its pivot exceeds this times |Ahat L^-T|_F
-    passive_rank_tolerance: float
+    passive_rank_tolerance: float  # [-] a mechanism direction counts when its pivot exceeds this times |Ahat L^-T|_F
 
     @abstractmethod
     def command(self, terms: Terms, memory: Array) -> Command:
@@ -178,26 +187,26 @@ class AttachedLaw(ABC):
         return ()
 
     @property
+    def bounds(self) -> BoundsTerm | None:
+        """The bounds that the law keeps; None unless overridden."""
+        return None
+
+    @property
     def bounded(self) -> tuple[str, ...]:
-        """Names of the bounds that the law keeps; none unless overridden."""
-        return ()
+        """Names of these bounds."""
+        return () if self.bounds is None else self.bounds.names
 
     def bound_values(self, terms: Terms, u: Array) -> Array:
         """h of each bound under the inputs u, shape (bounded,)."""
-        return np.zeros(0)
+        return np.zeros(0) if self.bounds is None else self.bounds.reported(terms, u)
 
     @property
     def searches(self) -> bool:
         """Whether the law searches for what limits of inputs and bounds hold."""
         return False
 
-    @property
-    def predicted_bounds(self) -> tuple[AttachedBounds, BoundNumbers] | None:
-        """The bounds whose rows are means over the period in which the command acts, which the loop finds; or None."""
-        return None
-
-    def memory_of_bounds(self, memory: Array) -> Array:
-        """The states of the bounds."""
+    def of(self, wanted: AttachedTerm, memory: Array) -> Array:
+        """The states of a term, out of those of the law; none unless overridden."""
         return np.zeros(0)
 
     @property

@@ -23,17 +23,18 @@ Source: ours; for the idea Ohnishi 1987 and Chen 2004.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.laws.hold import last_stable
+from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing, UnderWay
-from servoctl.types import Array
+from servoctl.types import Array, Command
 
 SHARE = 0.2  # default rate times period
 
@@ -70,21 +71,20 @@ class Observer:
                     f"law.observer: task.{row.name}: has no violation, so no disturbance shows (leave the observer "
                     "out, or give the row a violation)"
                 )
-        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), self.timing)
-
-    @property
-    def bound_rate(self) -> float:
-        """L [1/s]."""
-        return SHARE / self.timing.h if self.rate is None else float(self.rate)
+        rate = SHARE / self.timing.h if self.rate is None else float(self.rate)
+        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), self.timing, rate)
 
 
 @dataclass(frozen=True)
-class RowObserver:
-    """The observer of an attached law; all of it is structure, its rate L is a parameter of the law."""
+class RowObserver(AttachedTerm):
+    """The observer of an attached law."""
 
     rows: tuple[str, ...]  # names of the task rows
     by_rate: tuple[bool, ...]  # whether beta of a row is its violation rate; else it is the violation
     timing: Timing  # when commands act, and how the actuators follow them
+    rate: float  # [1/s] L
+
+    label = "observer"
 
     @property
     def memory(self) -> dict[str, float]:
@@ -92,16 +92,26 @@ class RowObserver:
         names = [f"{part}.{row}" for part in ("disturbance", "beta", "expected") for row in self.rows]
         return dict.fromkeys([*names, *self.timing.memory(self.timing.late)], 0.0)
 
-    def disturbance(self, task: Rows, memory: Array, rate: Any) -> Array:
+    @property
+    def period(self) -> float | None:
+        return self.timing.period
+
+    def acceleration(self, at: Terms, memory: Array) -> Array:
+        return -self.disturbance(at.task, memory)
+
+    def disturbance(self, task: Rows, memory: Array) -> Array:
         """d of each row at this tick, shape (r,)."""
         before, beta, expected = self._rows(memory)
         # 0 at the first tick, which has no tick before
-        gain = (1.0 - np.exp(-rate * self.timing.h)) * self.under_way(memory).running
+        gain = (1.0 - np.exp(-self.rate * self.timing.h)) * self.under_way(memory).running
         seen = (self._beta(task) - beta) / self.timing.h - expected
         found: Array = before + gain * (seen - before)
         return found
 
-    def after(self, task: Rows, explained: Array, u: Array, task_map: Array, memory: Array, d: Array) -> Array:
+    def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
+        return (self.after(at.task, at.rhs, command.u, at.task_map, memory) - memory) / self.timing.h
+
+    def after(self, task: Rows, explained: Array, u: Array, task_map: Array, memory: Array) -> Array:
         """The memory at the next tick.
 
         Args:
@@ -110,11 +120,11 @@ class RowObserver:
             u: The command of this tick, shape (m,).
             task_map: T, shape (r, m).
             memory: Now.
-            d: `disturbance` now.
         """
         timing, now = self.timing, self.timing.commanded(self.under_way(memory), u)
         mean, torque = timing.torque(timing.acting(now.sent), now.torque)
         expected = task_map @ mean - explained
+        d = self.disturbance(task, memory)
         return np.concatenate([d, self._beta(task), expected, now.after(timing.late, torque)])
 
     def _beta(self, task: Rows) -> Array:
@@ -136,16 +146,15 @@ LARGEST = 8.0  # largest rate times period that is looked at
 
 def of_one_row(observer: RowObserver, row: int) -> RowObserver:
     """The observer of one row with one actuator, the slowest; limits do not count."""
-    return RowObserver((observer.rows[row],), (observer.by_rate[row],), observer.timing.of_one)
+    return RowObserver((observer.rows[row],), (observer.by_rate[row],), observer.timing.of_one, observer.rate)
 
 
 def loop_matrix(
-    observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0, acts: Timing | None = None
+    observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, acts: Timing | None = None
 ) -> Array:
     """The matrix of one period on (phi, phi', torque, older commands, memory), shape (size, size).
 
     Args:
-        rate: L [1/s].
         damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].
@@ -153,7 +162,7 @@ def loop_matrix(
     """
     acts = acts or observer.timing
     size = 3 + max(acts.late - observer.timing.late, 0) + len(observer.memory)
-    columns = [_step(np.eye(size)[i], observer, acts, rate, damping, stiffness, error) for i in range(size - 1)]
+    columns = [_step(np.eye(size)[i], observer, acts, damping, stiffness, error) for i in range(size - 1)]
     # the last state, that the observer runs, stays 1 and is no part of the motion
     return np.array(columns).T[:-1]
 
@@ -175,7 +184,8 @@ def largest_rate(
     """
 
     def stable(rate: float) -> bool:
-        loops = (loop_matrix(observer, rate, damping, stiffness, error, acts) for acts in observer.timing.extremes)
+        tried = replace(observer, rate=rate)
+        loops = (loop_matrix(tried, damping, stiffness, error, acts) for acts in observer.timing.extremes)
         return all(float(np.abs(np.linalg.eigvals(loop)).max()) < 1.0 + 1e-9 for loop in loops)
 
     grid = np.geomspace(1e-3, LARGEST, 60) / observer.timing.h
@@ -191,18 +201,16 @@ def largest_rate(
     return last_stable(stable, low, high, 40)[0]
 
 
-def _step(
-    x: Array, observer: RowObserver, acts: Timing, rate: float, damping: float, stiffness: float, error: float
-) -> Array:
+def _step(x: Array, observer: RowObserver, acts: Timing, damping: float, stiffness: float, error: float) -> Array:
     """The state after one period; `acts`: when commands act in truth."""
     known = observer.timing.late
     older = max(acts.late - known, 0)
     phi, speed, torque, memory = x[0], x[1], x[2], np.append(x[3 + older : -1], 1.0)
     second_order = observer.by_rate[0]
     task = Rows(np.zeros((1, 1)), np.zeros(1), np.array([phi]), np.array([speed]))
-    d = observer.disturbance(task, memory, rate)
+    d = observer.disturbance(task, memory)
     u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
-    after = observer.after(task, np.zeros(1), u, np.eye(1), memory, d)
+    after = observer.after(task, np.zeros(1), u, np.eye(1), memory)
     sent = np.concatenate([observer.timing.commanded(observer.under_way(memory), u).sent, x[3 : 3 + older, None]])
     for share, command in acts.acting(sent):
         phi, speed, torque = _moved(phi, speed, torque, command[0], share * acts.h, acts.slowest, error, second_order)

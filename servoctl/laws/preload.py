@@ -11,16 +11,18 @@ Source: the multipliers of M q'' = Q + c + B u + Ahat^T lambda, Ahat q'' = bhat.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from servoctl.engine.linalg import frobenius, product, solve_lower
 from servoctl.expression.suggest import remedy
 from servoctl.laws.priorities import prioritised
+from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.terms import Terms
@@ -54,23 +56,30 @@ class ReactionComponent:
         return row
 
 
-class ReactionRows(NamedTuple):
-    """`T u = rhs` of the prescribed components."""
+@dataclass(frozen=True)
+class PreloadTerm(AttachedTerm):
+    """The prescribed components of an attached law."""
 
-    T: Array  # shape (k, m)
-    rhs: Array  # shape (k,)
-    size: Any  # |R|_F: pivots count relative to this times |L^-1 B|_F
+    components: tuple[ReactionComponent, ...]
+    values: tuple[float, ...]  # [N, N m] their values
+
+    label = "preload"
+
+    def prescribed(self, at: Terms) -> InputRows:
+        violation = at.matrices.passive.violation
+        S = np.array([component.of_multipliers(violation) for component in self.components])
+        return multiplier_rows(at, S, self.values)
 
 
-def components(preload: Preload, passive_rows: Sequence[Row], plant: Plant) -> tuple[ReactionComponent, ...]:
-    """The components of a preload without `problems`, in order."""
+def preload_term(preload: Preload, passive_rows: Sequence[Row], plant: Plant) -> PreloadTerm:
+    """The term of a preload without `problems`."""
     assert isinstance(plant, Robot)
     kinds = {loop.name: loop.kind for loop in plant.tree.loops}
     found = []
     for loop, values in preload.items():
         rows = [i for i, row in enumerate(passive_rows) if row.group == loop]
         found += [ReactionComponent(loop, name, kinds[loop], (rows[0], rows[-1] + 1)) for name in values]
-    return tuple(found)
+    return PreloadTerm(tuple(found), tuple(float(x) for values in preload.values() for x in values.values()))
 
 
 def problems(preload: Preload, plant: Plant) -> list[str]:
@@ -94,17 +103,7 @@ def problems(preload: Preload, plant: Plant) -> list[str]:
     return found
 
 
-def reaction_rows(terms: Terms, wanted: Sequence[ReactionComponent], values: Sequence[Any] | Array) -> ReactionRows:
-    """The rows on u that prescribe components of reactions; on numbers or symbols.
-
-    Args:
-        values: Their values [N, N m].
-    """
-    violation = terms.matrices.passive.violation
-    return multiplier_rows(terms, np.array([component.of_multipliers(violation) for component in wanted]), values)
-
-
-def multiplier_rows(terms: Terms, S: Array, values: Sequence[Any] | Array) -> ReactionRows:
+def multiplier_rows(terms: Terms, S: Array, values: Sequence[Any] | Array) -> InputRows:
     """The rows on u that prescribe `S lambda(u) = values`; on numbers or symbols.
 
     Args:
@@ -114,13 +113,13 @@ def multiplier_rows(terms: Terms, S: Array, values: Sequence[Any] | Array) -> Re
     m = terms.matrices
     R = -terms.passive.solve(S.T).T
     pushed = terms.free_acceleration - solve_lower(terms.L, m.Q + m.c)
-    return ReactionRows(product(R, terms.inputs), np.array(values) + R @ pushed, frobenius(R))
+    return InputRows(product(R, terms.inputs), np.array(values) + R @ pushed, frobenius(R))
 
 
 def out_of_reach(
     model: Model,
     terms: Sequence[Terms],
-    wanted: Sequence[ReactionComponent],
+    wanted: PreloadTerm,
     required: Sequence[int],
     rank_tolerance: float,
 ) -> list[str]:
@@ -130,15 +129,16 @@ def out_of_reach(
         terms: The terms of motion at the start, then at states near it; empty if they are not finite.
         required: Indices of the task rows of priority 1, which come first.
     """
-    found = _not_unique(model, terms[0], wanted) if terms else []
+    components = wanted.components
+    found = _not_unique(model, terms[0], components) if terms else []
     if found or not terms:
         return found
     rank = max(_directions(at, wanted, required, rank_tolerance) for at in terms)
-    if rank == len(wanted):
+    if rank == len(components):
         return []
-    names = ", ".join(f"{component.loop}.{component.name}" for component in wanted)
+    names = ", ".join(f"{component.loop}.{component.name}" for component in components)
     return [
-        f"law.preload: {names}: the actuators can prescribe {rank} of {len(wanted)} beside the tasks of priority 1 "
+        f"law.preload: {names}: the actuators can prescribe {rank} of {len(components)} beside the tasks of priority 1 "
         "(prescribe fewer, or give tasks a lower priority)"
     ]
 
@@ -157,9 +157,9 @@ def _not_unique(model: Model, terms: Terms, wanted: Sequence[ReactionComponent])
     return found
 
 
-def _directions(terms: Terms, wanted: Sequence[ReactionComponent], required: Sequence[int], tolerance: float) -> int:
+def _directions(terms: Terms, wanted: PreloadTerm, required: Sequence[int], tolerance: float) -> int:
     """How many directions of the components the actuators can prescribe beside the required task rows."""
-    rows = reaction_rows(terms, wanted, np.zeros(len(wanted)))
+    rows = wanted.prescribed(terms)
     inputs, chosen = frobenius(terms.inputs), list(required)
     levels, scales = [(rows.T, rows.rhs)], [rows.size * inputs]
     if chosen:

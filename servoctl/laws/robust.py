@@ -25,86 +25,85 @@ the structure of Chen, Zhang 2010; that with a constant rho (`settled`), the gai
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from servoctl.engine.symbol import where
+from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.rows import Rows
-from servoctl.types import Array
+from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.timing import Timing
+from servoctl.types import Array, Command
 
 ESTIMATE = "adaptive.bound"  # name of the adaptive estimate in the controller memory
 
 
-class RobustNumbers(NamedTuple):
-    """The numbers of a term, which are parameters of the law."""
-
-    bound: float  # rho [scaled acceleration of the rows]; unused by an adaptive term
-    layer: float  # eps
-    rate: float  # [1/s^2] growth of the estimate per |beta|
-    leak: float  # [1/s] its decay
-    width: float  # |beta| below which it does not grow
-    gain: float  # [1/s] G, the largest gain on beta
-
-
 @dataclass(frozen=True)
-class RobustTerm:
-    """The structure of a bound term."""
+class RobustTerm(AttachedTerm):
+    """The term of an attached law."""
 
     members: tuple[int, ...]  # indices of the rows that it acts on
     by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
     adaptive: bool  # whether rho is estimated
-    period: float | None  # period of the law [s]; None: the law acts continuously
+    timing: Timing  # of the loop
+    sliding: tuple[float, ...]  # [1/s] lambda of each row of the task
+    scale: tuple[float, ...]  # size by which the violation of each row of the task is divided
+    bound: float = 0.0  # rho [scaled acceleration of the rows]; unused by an adaptive term
+    layer: float = 0.0  # eps
+    rate: float = 0.0  # [1/s^2] growth of the estimate per |beta|
+    leak: float = 0.0  # [1/s] its decay
+    width: float = 0.0  # |beta| below which it does not grow
+    gain: float = math.inf  # [1/s] G, the largest gain on beta
+
+    label = "robust"
 
     @property
     def memory(self) -> dict[str, float]:
         """Name -> initial value of the estimate."""
         return {ESTIMATE: 0.0} if self.adaptive else {}
 
-    def beta(self, task: Rows, sliding: Sequence[Any], scale: Sequence[Any]) -> Array:
+    @property
+    def period(self) -> float | None:
+        return self.timing.period
+
+    def beta(self, task: Rows) -> Array:
         """beta of the members, divided by their scale."""
         return np.array(
             [
-                ((task.violation_rate[i] + sliding[i] * task.violation[i]) if by_rate else task.violation[i]) / scale[i]
+                (task.violation_rate[i] + self.sliding[i] * task.violation[i] if by_rate else task.violation[i])
+                / self.scale[i]
                 for i, by_rate in zip(self.members, self.by_rate, strict=True)
             ]
         )
 
-    def force(self, beta: Array, scale: Sequence[Any], values: RobustNumbers, estimate: Any) -> Array:
-        """g of every row [acceleration of the row].
-
-        Args:
-            beta: Of the members, scaled.
-            scale: Of every row.
-            estimate: Of an adaptive term.
-        """
-        rho = estimate if self.adaptive else values.bound
+    def acceleration(self, at: Terms, memory: Array) -> Array:
+        """-g of every row [acceleration of the row]."""
+        beta, rho = self.beta(at.task), memory[0] if self.adaptive else self.bound
         # inside the layer |beta| <= edge the gain is rho / edge; without an estimate yet, the layer is empty
-        gain, edge = (
-            (values.gain, rho / values.gain) if self.adaptive else (rho * rho / values.layer, values.layer / rho)
-        )
+        gain, edge = (self.gain, rho / self.gain) if self.adaptive else (rho * rho / self.layer, self.layer / rho)
         square = beta @ beta
         inside = square <= edge * edge
         # the root is of 1 inside, so that its derivative stays finite
         factor = where(inside, gain, rho / np.sqrt(where(inside, 1.0, square)))
-        g: Array = np.zeros(len(scale), dtype=np.asarray(beta * factor).dtype)
+        g: Array = np.zeros(len(self.scale), dtype=np.asarray(beta * factor).dtype)
         for i, value in zip(self.members, beta * factor, strict=True):
-            g[i] = scale[i] * value
-        return g
+            g[i] = self.scale[i] * value
+        return -g
 
-    def rate(self, beta: Array, values: RobustNumbers, estimate: Any) -> Any:
-        """The rate of the estimate; sampled: its change over a period, divided by the period."""
+    def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
+        if not self.adaptive:
+            return memory
+        beta, estimate = self.beta(at.task), memory[0]
         square = beta @ beta
-        outside = square > values.width * values.width
-        growth = values.rate * where(outside, np.sqrt(where(outside, square, 1.0)), 0.0)
+        outside = square > self.width * self.width
+        growth = self.rate * where(outside, np.sqrt(where(outside, square, 1.0)), 0.0)
         if self.period is None:
-            return growth - values.leak * estimate
-        leaks = values.leak > 0.0
-        leak = where(leaks, values.leak, 1.0)
+            return np.array([growth - self.leak * estimate])
+        leaks = self.leak > 0.0
+        leak = where(leaks, self.leak, 1.0)
         share = where(leaks, (1.0 - np.exp(-leak * self.period)) / leak, self.period)
-        return share / self.period * (growth - values.leak * estimate)
+        return np.array([share / self.period * (growth - self.leak * estimate)])
 
 
 def radius(eps: float, kappa: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
-from servoctl.laws.robust import RobustNumbers, RobustTerm
+from servoctl.laws.robust import RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
@@ -67,6 +67,12 @@ class _Term:
                 found.append(f"{field}: task.{row.name}: has no task error (leave law.{self.name} out, or give one)")
         return found
 
+    def _term(
+        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], **numbers: float
+    ) -> RobustTerm:
+        by_rate, adaptive = tuple(rows[i].has_rate for i in members), self.name == "adaptive"
+        return RobustTerm(tuple(members), by_rate, adaptive, self.timing, tuple(sliding), self.scales(rows), **numbers)
+
 
 @dataclass(frozen=True)
 class Robust(_Term):
@@ -78,12 +84,13 @@ class Robust(_Term):
     boundary_layer: float | None = None  # eps; None: (d + 1) h rho^2
 
     def attach(
-        self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
-    ) -> tuple[RobustTerm, RobustNumbers]:
+        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], kappa: Sequence[float]
+    ) -> RobustTerm:
         """The term for these rows.
 
         Args:
             members: Indices of those that it acts on.
+            sliding: lambda of every row.
             kappa: Decay rate of beta of every row.
 
         Raises:
@@ -104,7 +111,7 @@ class Robust(_Term):
         if found:
             raise TaskError("\n".join(found))
         layer = rho * rho / (self.steepest or 1.0) if self.boundary_layer is None else float(self.boundary_layer)
-        return _structure(rows, members, False, self), RobustNumbers(rho, layer, 0.0, 0.0, 0.0, math.inf)
+        return self._term(rows, members, sliding, bound=rho, layer=layer)
 
 
 @dataclass(frozen=True)
@@ -121,9 +128,9 @@ class Adaptive(_Term):
     name = "adaptive"
 
     def attach(
-        self, rows: Sequence[Row], members: Sequence[int], kappa: Sequence[float]
-    ) -> tuple[RobustTerm, RobustNumbers]:
-        """The term for these rows; arguments and errors as of `Robust.bind`."""
+        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], kappa: Sequence[float]
+    ) -> RobustTerm:
+        """The term for these rows; arguments and errors as of `Robust.attach`."""
         found = self.problems(rows, members)
         fastest = max((kappa[i] for i in members), default=0.0)
         if self.gain_budget is None and self.steepest is None:
@@ -136,12 +143,8 @@ class Adaptive(_Term):
             )
         if found:
             raise TaskError("\n".join(found))
-        return _structure(rows, members, True, self), RobustNumbers(0.0, 0.0, self.rate, self.leak, self.width, gain)
-
-
-def _structure(rows: Sequence[Row], members: Sequence[int], adaptive: bool, term: _Term) -> RobustTerm:
-    by_rate = tuple(rows[i].has_rate for i in members)
-    return RobustTerm(tuple(members), by_rate, adaptive, term.timing.period)
+        numbers = {"rate": self.rate, "leak": self.leak, "width": self.width, "gain": gain}
+        return self._term(rows, members, sliding, **numbers)
 
 
 def _of(row: Row, values: Mapping[str, float], default: float) -> float:

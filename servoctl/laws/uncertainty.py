@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servoctl.errors import PlantError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
@@ -58,8 +58,8 @@ def model_error(
         PlantError: A machine has no motion at a state.
     """
     members = law.required
-    scale = np.array(law.scale)[members] if law.scale else np.ones(len(members))
-    K = np.diag([law.decay(i) for i in members]) if law.sliding else np.eye(len(members))
+    scale = np.ones(len(members)) if law.robust is None else np.array(law.robust.scale)[members]
+    K = np.eye(len(members)) if law.robust is None else np.diag([law.decay(i) for i in members])
     worst = ModelError(np.inf, (0.0, 0), -np.inf, np.inf, 0.0, np.zeros(len(members)), True)
     for i, state in enumerate(states):
         known, *true = _terms(law, [model, *machines], state)

@@ -9,7 +9,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.errors import TaskError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
@@ -195,16 +195,19 @@ def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: A
 def scaled_gains(loop: Loop, factor: float) -> Array | None:
     """Parameters of the loop with all poles of the violations multiplied by a factor; None without gains."""
     law = loop.system.law
-    if not isinstance(law, AttachedConstraintFollowing) or not any((*law.damping, *law.stiffness, *law.higher)):
+    if not isinstance(law, AttachedConstraintFollowing):
         return None
-    width = len(law.higher) // len(law.rows)
-    damping, stiffness, higher = list(law.damping), list(law.stiffness), list(law.higher)
+    gains = law.correction
+    damping, stiffness, higher = list(gains.damping), list(gains.stiffness), list(gains.higher)
+    if not any((*damping, *stiffness, *higher)):
+        return None
+    width = len(higher) // len(law.rows)
     for i, row in enumerate(law.rows):
         degree = row.degree if row.has_rate else 1
         stiffness[i] *= factor**degree
         damping[i] *= factor ** (degree - 1)
         for k in range(width):
             higher[i * width + k] *= factor ** max(degree - 2 - k, 0)
-    faster = replace(law, damping=tuple(damping), stiffness=tuple(stiffness), higher=tuple(higher))
-    found = loop.retuned(replace(loop.system, law=faster))
+    faster = replace(gains, damping=tuple(damping), stiffness=tuple(stiffness), higher=tuple(higher))
+    found = loop.retuned(replace(loop.system, law=law.with_terms([faster])))
     return None if found is None else found.parameters

@@ -1,7 +1,7 @@
 """Rows of constraints at one state, on numbers or on symbols."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,3 +43,11 @@ class Rows:
             np.concatenate([rows.violation_rate for rows in every]),
             np.concatenate(higher),
         )
+
+
+class InputRows(NamedTuple):
+    """Rows on the inputs at one state: `T u = rhs`, or `T u >= rhs`."""
+
+    T: Array  # shape (k, m)
+    rhs: Array  # shape (k,)
+    size: Any  # pivots of T count relative to this times |L^-1 B|_F

@@ -41,7 +41,7 @@ from servoctl.engine.linalg import (
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.rows import InputRows, Rows
 from servoctl.mechanics.symmetry import is_symmetric
 from servoctl.types import Array, State
 
@@ -159,9 +159,14 @@ class Terms:
     inputs: Array  # `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react
     rows: Array  # `A L^-T`, shape (r, n): the mass-weighted task rows
     bounds: Array | None = None  # the same of the bounds, shape (k, n); None: there are none
-    # G, g and their size, of bounds whose rows are means over a period; None: those of this state
-    held_rows: tuple[Array, Array, Any] | None = None
+    # `G u >= g` of bounds whose rows are means over a period; None: those of this state
+    mean_bounds: InputRows | None = None
     projected_rows: Array | None = None  # N (A L^-T)^T, shape (n, r); None: not known
+
+    @property
+    def task(self) -> Rows:
+        """The task rows."""
+        return self.matrices.task
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""

@@ -2,7 +2,7 @@
 
     G(now) u >= least(then) - free(now) - share [(G(middle) - G(now)) u_last + free(middle) - free(now)]
 
-`then` is the state at which the command begins to act, `middle` half a period later; see `laws.attached_bounds`.
+`then` is the state at which the command begins to act, `middle` half a period later; see `laws.bounds_term`.
 
 Design: what the last command does to the bounds at the middle is a function that is called, so that generated C holds
 it once; the command is its only input, which spares the map of all inputs. It stands behind a branch: where commands
@@ -27,7 +27,8 @@ from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, whe
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import PlantFunctions
 from servoctl.laws.active_set import greatest
-from servoctl.laws.attached_bounds import Acceleration, AttachedBounds
+from servoctl.laws.bounds_term import Acceleration, BoundsTerm
+from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System
@@ -42,7 +43,7 @@ The drift within half a period is a smaller share if the period resolves the mot
 
 def predicting(system: System) -> bool:
     """Whether the law looks at its bounds over a period."""
-    return system.law is not None and system.law.predicted_bounds is not None
+    return system.law is not None and system.law.bounds is not None and system.law.bounds.sampled
 
 
 def with_mean_bounds(
@@ -64,8 +65,8 @@ def with_mean_bounds(
         d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
     """
     law, n = system.law, system.model.n
-    assert law is not None and law.predicted_bounds is not None
-    bounds, numbers = law.predicted_bounds
+    assert law is not None and law.bounds is not None
+    bounds = law.bounds
     plant = TracedPlant(system, p, matrices)
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
     moved, more = {**given, **inputs({"u": (system.model.m,)})}, []
@@ -81,18 +82,18 @@ def with_mean_bounds(
     at_then = None if values is None else called_kernel("bound_values", given, values)
 
     def held(memory: Array) -> Terms:
-        own = law.memory_of_bounds(memory)
+        own = law.of(bounds, memory)
         then, middle = bounds.predicted(terms, own, _under(plant, d))
         of, late = terms.matrices.bounds, then is not terms.state
         if late and at_then is not None and of is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
             of = replace(of, violation=h, violation_rate=rate)
-        G, free, scale = bounds.rows_of(terms)
-        least, last = bounds.least(of, numbers), bounds.last_sent(own)
+        G, free, size = bounds.effect(terms)
+        least, last = bounds.least(of), bounds.last_sent(own)
         effect = G @ last
         far = 0.0 if late else 1.0 - _near(effect, free, least)
         change = _lazy_change(kernel, far, [np.array([middle.t]), middle.q, middle.v, p, last, *more], effect + free)
-        return replace(terms, held_rows=(G, least - free - bounds.mean_change(change, own, numbers), scale))
+        return replace(terms, mean_bounds=InputRows(G, least - free - bounds.mean_change(change, own), size))
 
     found: Terms = trace(held, memory)
     return found
@@ -103,9 +104,9 @@ def _under_command(matrices: Matrices, u: Array) -> Matrices:
     return replace(matrices, B=product(matrices.B, u)[:, None])
 
 
-def _values(bounds: AttachedBounds, terms: Terms) -> Array:
+def _values(bounds: BoundsTerm, terms: Terms) -> Array:
     """`G u + free` where the only input is 1."""
-    G, free, _ = bounds.rows_of(terms)
+    G, free, _ = bounds.effect(terms)
     values: Array = G[:, 0] + free
     return values
 

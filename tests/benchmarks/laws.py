@@ -18,7 +18,7 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.errors import CompileError
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.spatial import dynamics
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription

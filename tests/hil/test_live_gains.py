@@ -17,7 +17,7 @@ from hil.safety.plan import Stage
 from hil.session.run import HilRun
 from servoctl.config.load import find_config
 from servoctl.errors import ConfigError, RunFolderError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, longest_spacing
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder import load_run

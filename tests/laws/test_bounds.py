@@ -8,8 +8,8 @@ from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, st
 
 import servoctl as sc
 from servoctl.errors import TaskError
-from servoctl.laws.attached_bounds import AttachedBounds, BoundNumbers, BoundRow, Kind
 from servoctl.laws.barrier import barrier, stopping
+from servoctl.laws.bounds_term import AttachedBounds, BoundNumbers, BoundRow, Kind
 from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status

@@ -12,8 +12,8 @@ import servoctl
 from servoctl.assembly import simulate
 from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder

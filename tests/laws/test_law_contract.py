@@ -15,8 +15,8 @@ from shipped import CONSTRAINT_FOLLOWING, LOWER_PRIORITY
 
 import servoctl
 from servoctl.errors import TaskError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.laws.law import UserFunction
 from servoctl.mechanics.model import Model

@@ -9,7 +9,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.make import make_system
 from servoctl.engine import compiler
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.simulation.closed_loop import Loop

@@ -12,7 +12,7 @@ import pytest
 import servoctl
 from servoctl.assembly import simulate
 from servoctl.assembly.make import make_system
-from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Constraint, Holonomic, SecondOrder
 from servoctl.simulation.closed_loop import Loop

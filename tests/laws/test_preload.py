@@ -11,7 +11,7 @@ from robot_trees import arm7, built
 import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.errors import TaskError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
 from servoctl.mechanics.spatial.placement import Placement

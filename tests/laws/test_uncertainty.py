@@ -10,7 +10,7 @@ import pytest
 import servoctl as sc
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
-from servoctl.laws.attached_following import AttachedConstraintFollowing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.robust import observed
 from servoctl.laws.uncertainty import task_map_error
 from servoctl.mechanics.terms import assemble

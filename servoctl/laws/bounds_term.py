@@ -13,7 +13,7 @@ theta weights the drift by what it adds to `h' + p h` of the next sample. The dr
 now and half a period after the command begins to act, at the state that the last command leads to.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -24,11 +24,12 @@ from servoctl.engine.symbol import above, maximum, minimum, where
 from servoctl.laws import barrier
 from servoctl.laws.active_set import greatest
 from servoctl.laws.limits import Start
-from servoctl.laws.preload import ReactionRows, multiplier_rows
-from servoctl.mechanics.rows import Rows
+from servoctl.laws.preload import multiplier_rows
+from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.rows import InputRows, Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing, UnderWay
-from servoctl.types import Array, State
+from servoctl.types import Array, Command, State
 
 Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
 
@@ -50,31 +51,20 @@ class ReactionRow(NamedTuple):
     most: bool  # whether the value is the largest; else the smallest
 
 
-class BoundNumbers(NamedTuple):
-    """What the rows compare with; parameters of the law."""
-
-    rates: Sequence[Any]  # [1/s] p of each row of the model's bounds
-    braking: Sequence[Any]  # a of each of them, for `stopping` rows
-    margins: Sequence[Any]  # h of each of them that is kept
-    reactions: Sequence[Any]  # value of each reaction
-
-
-class BoundRows(NamedTuple):
-    """What the inputs do to the bounds: `G u + free` is h'', h' or a reaction of each row."""
-
-    G: Array  # shape (k, m)
-    free: Array  # shape (k,)
-    scale: Any  # size that pivots of G are relative to
-
-
 @dataclass(frozen=True)
-class AttachedBounds:
-    """The bounds of a law; all of it is structure, the numbers are parameters of the law."""
+class BoundsTerm(AttachedTerm):
+    """The bounds of an attached law."""
 
     rows: tuple[BoundRow, ...]  # of the model's bounds, in order
     reactions: tuple[ReactionRow, ...]  # bounds of reactions, which follow them
     timing: Timing  # of the loop; its period is D
-    ends: float | None = None  # [s] time at which a reference of task or bounds ends
+    ends: float | None  # [s] time at which a reference of task or bounds ends
+    rates: tuple[float, ...]  # [1/s] p of each row of the model's bounds: how fast it may be approached
+    braking: tuple[float, ...]  # [unit / s^2] a of each of them: acceleration to brake with before a limit
+    margins: tuple[float, ...]  # h of each of them that is kept [unit of h]
+    values: tuple[float, ...]  # [N, N m] limit of each reaction
+
+    label = "bounds"
 
     @property
     def sampled(self) -> bool:
@@ -83,31 +73,31 @@ class AttachedBounds:
 
     @property
     def memory(self) -> dict[str, float]:
-        """Name -> initial value: earlier commands, lagging torques, whether it runs; empty without a period."""
+        """Name -> initial value: earlier commands, lagging torques, whether it runs, then what the last answer had
+        active: inputs, then rows; empty without a period."""
         if not self.sampled:
             return {}
-        return dict.fromkeys([f"bounds.{name}" for name in self.timing.memory(self._kept)], 0.0)
+        active = (*self.timing.actuators, *(f"row{i + 1}" for i in range(len(self._names))))
+        names = [*self.timing.memory(self._kept), *(f"held.{name}" for name in active)]
+        return dict.fromkeys([f"bounds.{name}" for name in names], 0.0)
+
+    @property
+    def period(self) -> float | None:
+        return self.timing.period
 
     @property
     def _kept(self) -> int:
         """Number of earlier commands in the memory."""
         return max(self.timing.late, 1)
 
-    @property
-    def active(self) -> dict[str, float]:
-        """Name -> initial value of what the last answer had active: inputs, then rows; empty without a period."""
-        if not self.sampled:
-            return {}
-        rows = [f"row{i + 1}" for i in range(len(self._names))]
-        return dict.fromkeys([f"bounds.held.{name}" for name in (*self.timing.actuators, *rows)], 0.0)
-
-    def start(self, active: Array, memory: Array) -> Start:
+    def start(self, memory: Array) -> Start | None:
         """Where the search for the inputs begins: at the answer of the last tick, if anything was active.
 
-        Args:
-            active: What was active then, as in `Command.active`.
+        None: nothing is kept of the last tick.
         """
-        last = self.last_sent(memory)
+        if not self.sampled:
+            return None
+        last, active = self.last_sent(memory), self._split(memory)[1]
         finite = where(greatest(np.abs(last)) < np.inf, 1.0, 0.0)
         return Start(last, active, where(greatest(np.abs(active)) > 0.5, finite, 0.0))
 
@@ -144,13 +134,20 @@ class AttachedBounds:
     def _time(self, t: Any) -> Any:
         return t if self.ends is None else minimum(t, self.ends)
 
-    def after(self, u: Array, memory: Array) -> Array:
-        """The memory at the next tick, after the command u of this one."""
-        now = self.timing.commanded(self._under_way(memory), u)
-        return now.after(self._kept, self.timing.torque(self.timing.acting(now.sent), now.torque)[1])
+    def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
+        if not self.sampled:
+            return memory
+        now = self.timing.commanded(self._under_way(memory), command.u)
+        kept = now.after(self._kept, self.timing.torque(self.timing.acting(now.sent), now.torque)[1])
+        return (np.concatenate([kept, command.active]) - memory) / self.timing.h
+
+    def _split(self, memory: Array) -> tuple[Array, Array]:
+        """The commands under way, and what the last answer had active."""
+        active = len(self.timing.actuators) + len(self._names)
+        return memory[:-active], memory[-active:]
 
     def _under_way(self, memory: Array) -> UnderWay:
-        return self.timing.under_way(memory, self._kept)
+        return self.timing.under_way(self._split(memory)[0], self._kept)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,26 +156,32 @@ class AttachedBounds:
 
     @property
     def _names(self) -> list[str]:
-        """Name of each row of `inequalities`."""
+        """Name of each row of `bounding`."""
         return [*(row.name for row in self.rows), *(reaction.name for reaction in self.reactions)]
 
-    def rows_of(self, terms: Terms) -> BoundRows:
-        """h'', h' or the reaction of each row, as functions of the inputs."""
-        G, free, scales = [], [], []
-        size = frobenius(terms.inputs)
+    def bounding(self, at: Terms) -> InputRows:
+        """`G u >= g`, as means over the period, or if the command acts at once and in this state alone."""
+        if at.mean_bounds is not None:
+            return at.mean_bounds
+        rows = self.effect(at)
+        return rows._replace(rhs=self.least(at.matrices.bounds) - rows.rhs)
+
+    def effect(self, terms: Terms) -> InputRows:
+        """What the inputs do: `T u + rhs` is h'', h' or the reaction of each row."""
+        G, free, sizes = [], [], []
         if terms.bounds is not None:
             G.append(terms.bound_map)
             free.append(terms.bound_free)
-            scales.append(frobenius(terms.bounds) * size)
+            sizes.append(frobenius(terms.bounds))
         if self.reactions:
             signs, forces = self._forces(terms)
             G.append(signs[:, None] * forces.T)
             free.append(-signs * forces.rhs)
-            scales.append(forces.size * size)
-        scale = scales[0] if len(scales) == 1 else np.sqrt(sum(each * each for each in scales))
-        return BoundRows(np.concatenate(G), np.concatenate(free), scale)
+            sizes.append(forces.size)
+        size = sizes[0] if len(sizes) == 1 else np.sqrt(sum(each * each for each in sizes))
+        return InputRows(np.concatenate(G), np.concatenate(free), size)
 
-    def least(self, of: Rows | None, numbers: BoundNumbers) -> Array:
+    def least(self, of: Rows | None) -> Array:
         """The least value of each row.
 
         Args:
@@ -187,18 +190,18 @@ class AttachedBounds:
         found: list[Any] = []
         for i, row in enumerate(self.rows):
             assert of is not None
-            h, rate, p = of.violation[i] - numbers.margins[i], of.violation_rate[i], numbers.rates[i]
+            h, rate, p = of.violation[i] - self.margins[i], of.violation_rate[i], self.rates[i]
             if row.kind == "barrier":
                 found.append(barrier.barrier(h, rate, p, self.timing.period))
             elif row.kind == "stopping":
-                found.append(barrier.stopping(h, rate, numbers.braking[i], p, self.timing.period))
+                found.append(barrier.stopping(h, rate, self.braking[i], p, self.timing.period))
             else:
                 least = barrier.decay if row.kind == "decay" else barrier.speed
                 found.append(least(h, p, self.timing.period))
-        pairs = zip(self.reactions, numbers.reactions, strict=True)
+        pairs = zip(self.reactions, self.values, strict=True)
         return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
 
-    def mean_change(self, change: Array, memory: Array, numbers: BoundNumbers) -> Array:
+    def mean_change(self, change: Array, memory: Array) -> Array:
         """By how much the mean of each row over its period differs from its value now, shape (k,).
 
         A rise within the period is not counted on: then samples end inside by a little. Nothing is known of the period
@@ -208,7 +211,7 @@ class AttachedBounds:
             change: Of each row, from now to the middle of the period, shape (k,).
         """
         D, delay, later = self.timing.h, self.timing.mean_delay, []
-        for row, p in zip(self.rows, numbers.rates, strict=True):
+        for row, p in zip(self.rows, self.rates, strict=True):
             of_second = (0.5 + p * D / 6.0) / (1.0 + p * D / 2.0)
             later.append(of_second if row.kind in ("barrier", "stopping") else 0.5)
         later += [0.0] * len(self.reactions)  # a reaction holds from the first moment on
@@ -216,13 +219,13 @@ class AttachedBounds:
         mean: Array = change * self._under_way(memory).running * (delay + theta * D) / (delay + D / 2.0)
         return mean
 
-    def values(self, terms: Terms, u: Array, numbers: BoundNumbers) -> Array:
+    def reported(self, terms: Terms, u: Array) -> Array:
         """h of each name under the inputs u, shape (names,)."""
         found: dict[str, Any] = {}
         h = list(terms.matrices.bounds.violation) if terms.matrices.bounds is not None else []
         if self.reactions:
             signs, forces = self._forces(terms)
-            h += list(signs * (forces.T @ u - forces.rhs - np.array(numbers.reactions)))
+            h += list(signs * (forces.T @ u - forces.rhs - np.array(self.values)))
         for name, value in zip(self._names, h, strict=True):
             found[name] = minimum(found[name], value) if name in found else value
         return np.array(list(found.values()))
@@ -234,7 +237,7 @@ class AttachedBounds:
             found[name] = maximum(found[name], value) if name in found else value
         return np.array(list(found.values()))
 
-    def _forces(self, terms: Terms) -> tuple[Array, ReactionRows]:
+    def _forces(self, terms: Terms) -> tuple[Array, InputRows]:
         """Per reaction: 1 if its value is the smallest, -1 if the largest; and lambda(u) = T u - rhs."""
         S = np.zeros((len(self.reactions), len(terms.matrices.passive.b)))
         for i, reaction in enumerate(self.reactions):

@@ -1,0 +1,274 @@
+"""Constraint following as the user configures it, and its attachment to a plant and a task.
+
+Source: as of `laws.constraint_following`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from servoctl.engine.parameters import parameter_fields
+from servoctl.errors import TaskError
+from servoctl.expression import check_names, parse
+from servoctl.expression.suggest import remedy
+from servoctl.laws import preload as preloads
+from servoctl.laws.allocation import Allocation, Kind
+from servoctl.laws.bounds import Bounds
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.corrections import Correction, CorrectionTerm, resolve_all
+from servoctl.laws.funnel import FunnelTerm, funnels
+from servoctl.laws.law import Law
+from servoctl.laws.observer import Observer
+from servoctl.laws.own_term import Term
+from servoctl.laws.preload import Preload, preload_term
+from servoctl.laws.robust import RobustTerm
+from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
+from servoctl.laws.secondary import Equations, Secondary, SecondaryTerm, null_space_of
+from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.coordinate_bounds import limit_pair
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Terms, assemble
+from servoctl.types import State
+
+NEARBY = 5  # number of states near the start at which the reach of the actuators on reactions is looked at
+
+
+@dataclass(frozen=True)
+class ConstraintFollowing(Law):
+    """The law as the user configures it.
+
+    Attributes:
+        correction: Correction of every task without its own; None: none is added to b.
+        corrections: Task name -> its own correction.
+        priorities: Task name -> level; 1, the default, is the highest. A lower level never changes a higher one and is
+            missed without an effect on the status.
+        optional: Tasks of priority 1 that a run may miss and still end `done`.
+        allocation: See `laws.allocation`.
+        weights: Actuator -> weight, positive, default 1. For `weighted` only.
+        feedback_allocation: Allocation of the correction's part; None: `allocation`.
+        null_space: s: actuator -> equation (default zero), or a function of the state that returns shape (m,).
+        secondary: Named aims, added to s.
+        preload: Loop of a robot -> component (`x`, `y`, `z` [N], `rx`, `ry`, `rz` [N m]) -> its value: components of
+            the wrench on the loop's second frame, at that frame's origin, in the axes of the first. The tasks of
+            priority 1 come before them.
+        limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; default: no limit.
+        rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
+        passive_rank_tolerance: The same for mechanism rows, relative to |Ahat L^-T|_F.
+        residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf), over rows of priority 1.
+        on_infeasible: `warn`: least squares with a warning; `damp`: u = -D B^T v; `fault`: least squares, and the run
+            stops.
+        input_damping: D for `damp` [actuator unit per generalized velocity along the actuator].
+        observer: Disturbance observer of the task rows; None: none.
+        robust: Robust or adaptive term against disturbances of the rows of priority 1; None: none.
+        bounds: Bounds h >= 0, after the limits of inputs and before every task; None: none.
+        terms: Name -> a term of one's own.
+        period: Of the loop, for these terms [s]; None: the law acts continuously.
+    """
+
+    correction: Correction | None = None
+    corrections: Mapping[str, Correction] | None = None
+    priorities: Mapping[str, int] | None = None
+    optional: Sequence[str] = ()
+    allocation: str = "minimum_norm"
+    weights: Mapping[str, float] | None = None
+    feedback_allocation: str | None = None
+    null_space: Equations | Callable[[State], Any] | None = None
+    secondary: Secondary | None = None
+    limits: Mapping[str, float | tuple[float, float]] | None = None
+    rank_tolerance: float = 1e-10
+    passive_rank_tolerance: float = 1e-6
+    residual_tolerance: float = 1e-8
+    on_infeasible: Literal["warn", "damp", "fault"] = "warn"
+    input_damping: float = 1.0
+    preload: Preload | None = None
+    observer: Observer | None = None
+    robust: Robust | Adaptive | None = None
+    bounds: Bounds | None = None
+    terms: Mapping[str, Term] | None = None
+    period: float | None = None
+
+    def prepare(self, model: Model, around: State) -> Model:
+        """The model itself.
+
+        Raises:
+            TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it; or
+                a robust term has rows of different units without scales.
+        """
+        if self.robust is not None:
+            rows, states = model.task_rows, [around, *model.samples(around, NEARBY)]
+            A, names = [model.rows(state)[1].A for state in states], list(model.plant.coordinates.values())
+            units = row_units(rows, A, names)
+            wrong_units = unscaled(rows, units, self._required(rows), self.robust)
+            if wrong_units is not None:
+                raise TaskError(wrong_units)
+        if self.preload and not preloads.problems(self.preload, model.plant):
+            wanted = preload_term(self.preload, model.passive_rows, model.plant)
+            known, required = self._terms_near(model, around), self._required(model.task_rows)
+            wrong = preloads.out_of_reach(model, known, wanted, required, self.rank_tolerance)
+            if wrong:
+                raise TaskError("\n".join(wrong))
+        return model
+
+    def _terms_near(self, model: Model, around: State) -> list[Terms]:
+        """The terms of motion at the start and at states near it, without those that are not finite."""
+        states = [around, *model.samples(around, NEARBY)]
+        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        return [at for at in terms if at.finite and at.positive]
+
+    @property
+    def _limits(self) -> dict[str, tuple[float, float]]:
+        return {name: limit_pair(limit) for name, limit in (self.limits or {}).items()}
+
+    @property
+    def bound_constraints(self) -> Mapping[str, Constraint]:
+        return {} if self.bounds is None else self.bounds.constraints
+
+    def fitted(self, model: Model, around: State) -> "ConstraintFollowing":
+        if self.bounds is None or self.bounds.problems(model):
+            return self
+        tolerances, terms = (self.rank_tolerance, self.passive_rank_tolerance), self._terms_near(model, around)
+        return replace(self, bounds=self.bounds.fitted(model, terms, self._limits, *tolerances))
+
+    def attach(self, model: Model) -> AttachedConstraintFollowing:
+        actuators, rows = list(model.plant.actuators), model.task_rows
+        levels, limits, required = _levels(rows, self.priorities or {}), self._limits, self._required(rows)
+        problems = self._problems(model, limits)
+        if len(levels) > 1 and self.allocation == "unprojected":
+            problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
+        if self.preload and "unprojected" in (self.allocation, self.feedback_allocation):
+            problems.append("law.allocation: unprojected knows no preload (use another allocation)")
+        terms: list[AttachedTerm | None] = []
+        makers: list[Callable[[], Sequence[AttachedTerm | None]]] = [
+            lambda: self.terms_of_rows(rows),
+            lambda: [None if self.observer is None else self.observer.attach(rows)],
+            lambda: [own.attach(name, model, self.period) for name, own in (self.terms or {}).items()],
+        ]
+        for made in makers:
+            try:
+                terms += made()
+            except TaskError as error:
+                problems.append(str(error))
+        problems += [] if self.bounds is None else self.bounds.problems(model)
+        if problems:
+            raise TaskError("\n".join(problems))
+        preload = preload_term(self.preload, model.passive_rows, model.plant) if self.preload else None
+        terms += [None if self.bounds is None else self.bounds.attach(model), preload]
+        secondary, null_space = self.secondary or Secondary(), null_space_of(self.null_space, model)
+        if self.secondary is not None or null_space is not None:
+            terms.append(SecondaryTerm(null_space, secondary.aim(actuators, limits), secondary.damping))
+        lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
+        prescribed = 0 if preload is None else len(preload.values)
+        return AttachedConstraintFollowing(
+            passive_rank_tolerance=self.passive_rank_tolerance,
+            rows=tuple(rows),
+            low_priority=tuple(i for i in range(len(rows)) if i not in required),
+            optional=tuple(i for i, row in enumerate(rows) if _is_of(row, self.optional)),
+            terms=tuple(term for term in terms if term is not None),
+            allocation=Allocation(
+                levels=_with_reactions(levels, len(rows), prescribed, 1 if required else 0),
+                kind=self.allocation,
+                feedback_kind=self.feedback_allocation or self.allocation,
+                weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
+                limited=bool(limits),
+                lower=lower,
+                upper=upper,
+                rank_tolerance=self.rank_tolerance,
+            ),
+            residual_tolerance=self.residual_tolerance,
+            on_infeasible=self.on_infeasible,
+            input_damping=self.input_damping,
+        )
+
+    def terms_of_rows(self, rows: Sequence[Row]) -> list[AttachedTerm | None]:
+        """The terms that follow from corrections: their gains, funnels, and a robust or adaptive term.
+
+        Raises:
+            TaskError: A correction does not fit; the message names every such row.
+        """
+        gains = resolve_all(rows, self.correction, self.corrections)
+        correction, funnel = CorrectionTerm.of(rows, gains), funnels(rows, self.correction, self.corrections or {})
+        return [correction, funnel, None if self.robust is None else self._robust_term(self.robust, correction, funnel)]
+
+    def _robust_term(
+        self, robust: Robust | Adaptive, correction: CorrectionTerm, funnel: FunnelTerm | None
+    ) -> RobustTerm:
+        if funnel is not None:
+            raise TaskError(f"law.{robust.name}: cannot be used with a funnel (leave one out)")
+        rows, required = correction.rows, self._required(correction.rows)
+        sliding, kappa, problems = [0.0] * len(rows), [0.0] * len(rows), []
+        for i in required:
+            try:
+                gains = correction.damping[i], correction.stiffness[i]
+                sliding[i], kappa[i] = decay_rates(rows[i], *gains, f"law.{robust.name}")
+            except TaskError as error:
+                problems.append(str(error))
+        if problems:
+            raise TaskError("\n".join(problems))
+        return robust.attach(rows, required, sliding, kappa)
+
+    def _required(self, rows: Sequence[Row]) -> list[int]:
+        """Indices of the rows of priority 1."""
+        return [i for i, row in enumerate(rows) if priority_of(row, self.priorities or {}) == 1]
+
+    def _problems(self, model: Model, limits: Mapping[str, tuple[float, float]]) -> list[str]:
+        """One sentence for each field that does not fit this plant; corrections are checked elsewhere."""
+        plant, actuators = model.plant, list(model.plant.actuators)
+        problems = [] if actuators else [f"law: {type(plant).__name__} has no actuators (use `law: none`)"]
+        if not model.task_rows:
+            problems.append("law: there is no task to follow (give at least one)")
+        feedback = self.feedback_allocation or self.allocation
+        for field, word, words in (
+            ("allocation", self.allocation, get_args(Kind)),
+            ("feedback_allocation", feedback, get_args(Kind)),
+            ("on_infeasible", self.on_infeasible, ("warn", "damp", "fault")),
+        ):
+            if word not in words:
+                problems.append(f"law.{field}: expected one of {', '.join(words)}, got {word!r}")
+        named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
+        for field, mapping in named.items():
+            for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
+                problems.append(f"law.{field}.{wrong}: there is no actuator '{wrong}' ({remedy(wrong, actuators)})")
+        for name, weight in (self.weights or {}).items():
+            if not weight > 0.0:
+                problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")
+        for name, (lower, upper) in limits.items():
+            if not lower < upper:
+                limit = (self.limits or {})[name]
+                problems.append(f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}")
+        if self.preload:
+            problems += preloads.problems(self.preload, plant)
+        if self.secondary is not None:
+            problems += self.secondary.problems(actuators, limits)
+        for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
+            equation = parse(text) if isinstance(text, str) else text
+            sentences = check_names(equation, plant.coordinates, parameter_fields(plant))
+            problems += [f"law.null_space.{name}: {sentence}" for sentence in sentences]
+        return problems
+
+
+def priority_of(row: Row, priorities: Mapping[str, int]) -> int:
+    """The priority of a row's task; default 1."""
+    return priorities.get(row.group, priorities.get(row.name.split(".")[0], 1))
+
+
+def _is_of(row: Row, tasks: Sequence[str]) -> bool:
+    """Whether a row belongs to one of these tasks; a differentiated row is a group of its own."""
+    return row.group in tasks or row.name.split(".")[0] in tasks
+
+
+def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
+    """Indices of the rows of each priority, the highest first."""
+    priority = [priority_of(row, priorities) for row in rows]
+    return tuple(tuple(i for i, level in enumerate(priority) if level == each) for each in sorted(set(priority)))
+
+
+def _with_reactions(
+    levels: tuple[tuple[int, ...], ...], rows: int, count: int, place: int
+) -> tuple[tuple[int, ...], ...]:
+    """The levels with one for the reactions, whose rows follow those of the task, at a place among them."""
+    level = tuple(range(rows, rows + count))
+    return (*levels[:place], level, *levels[place:]) if count else levels

@@ -1,0 +1,149 @@
+"""A term of your own: what a class adds to b of the task, with states of its own where it needs them.
+
+Design: as of `laws.feedback`: the methods are traced like a plant, and what symbols cannot follow is called in NumPy.
+Its `float` fields are inputs of the compiled code.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.errors import TaskError
+from servoctl.laws.feedback import At
+from servoctl.laws.law import UserFunction, user_function
+from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array, Command
+
+
+@dataclass(frozen=True)
+class Term(ABC):
+    """A term of your own: derive a frozen dataclass from it; its `float` fields are gains.
+
+    Example:
+
+        @dataclass(frozen=True)
+        class Integral(sc.Term):
+            k: float = 100.0  # [1/s^3]
+
+            def memory(self, rows):
+                return dict.fromkeys(rows, 0.0)
+
+            def acceleration(self, at, memory):
+                return -self.k * memory
+
+            def memory_rate(self, at, memory, u):
+                return at.task.violation
+    """
+
+    def memory(self, rows: Sequence[str]) -> Mapping[str, float]:
+        """Name -> initial value of each state that the term keeps; none unless overridden.
+
+        Args:
+            rows: Names of the task rows.
+        """
+        return {}
+
+    @abstractmethod
+    def acceleration(self, at: At, memory: Array) -> Any:
+        """What it adds to b of the task, shape (r,); plain NumPy, with `servoctl.where` for branches.
+
+        Args:
+            at: The machine and the task at an instant.
+            memory: Its states, in the order of `memory`.
+        """
+
+    def memory_rate(self, at: At, memory: Array, u: Array) -> Any:
+        """Time derivative of its states under the inputs u; a law with a period adds it times the period, once a tick.
+
+        Zero unless overridden.
+        """
+        return np.zeros(len(memory))
+
+    def attach(self, name: str, model: Model, period: float | None) -> "AttachedOwnTerm":
+        """The term for a plant and task.
+
+        Args:
+            name: Under which a config names it.
+            period: Of the law [s]; None: it acts continuously.
+
+        Raises:
+            TaskError: A method fails, or returns another shape.
+        """
+        memory = dict(self.memory([row.name for row in model.task_rows]))
+        wrong = [key for key, value in memory.items() if not np.isfinite(value)]
+        if wrong:
+            raise TaskError(f"law.terms.{name}: memory: {wrong[0]}: expected a finite number, got {memory[wrong[0]]}")
+        start = tuple((f"{name}.{key}", float(value)) for key, value in memory.items())
+        acceleration, rate = model.once(
+            f"term {name}", SameStructure(self), lambda: _called(self, name, model, len(memory))
+        )
+        return AttachedOwnTerm(name, start, period, tuple(parameter_values(self).tolist()), acceleration, rate)
+
+
+@dataclass(frozen=True)
+class AttachedOwnTerm(AttachedTerm):
+    """A term of one's own for a plant and task."""
+
+    name: str  # its key in `law.terms`
+    start: tuple[tuple[str, float], ...]  # name and initial value of each state
+    tick: float | None  # [s] period of the law; None: it acts continuously
+    gains: tuple[float, ...]  # the parameters of the user's class
+    acceleration_of: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains, memory)
+    rate_of: UserFunction | None  # the same and u; None: it has no states
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        return self.name
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        return dict(self.start)
+
+    @property
+    def opaque(self) -> str | None:
+        return self.acceleration_of.opaque or (self.rate_of and self.rate_of.opaque)
+
+    @property
+    def period(self) -> float | None:
+        return self.tick
+
+    def acceleration(self, at: Terms, memory: Array) -> Array:
+        return self.acceleration_of(*self._instant(at), *([memory] if self.start else []))
+
+    def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
+        return memory if self.rate_of is None else self.rate_of(*self._instant(at), memory, command.u)
+
+    def _instant(self, at: Terms) -> list[Array]:
+        m, of = at.matrices, at.task
+        machine = [np.array([at.state.t]), *at.state[1:], m.M, m.Q, m.B]
+        return [*machine, of.A, of.b, of.violation, of.violation_rate, np.array(self.gains)]
+
+
+def _called(term: Term, name: str, model: Model, states: int) -> tuple[UserFunction, UserFunction | None]:
+    n, m, r, gains = model.n, model.m, len(model.task_rows), len(parameter_values(term))
+    shapes = [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,), (gains,)]
+
+    def method(which: str, *arrays: Array) -> Any:
+        t, q, v, M, Q, B, *rows, values = arrays[: len(shapes)]
+        at, rest = At(t[0], q, v, M, Q, B, Rows(*rows)), arrays[len(shapes) :]
+        return getattr(with_parameters(term, values.tolist()), which)(at, *(rest or [np.zeros(0)]))
+
+    where = f"law.terms.{name}: {type(term).__name__}"
+    memory = [(states,)] if states else []
+    acceleration = user_function(
+        partial(method, "acceleration"), f"{where}.acceleration", [*shapes, *memory], r, "the task has {} rows"
+    )
+    if not states:
+        return acceleration, None
+    rate = user_function(
+        partial(method, "memory_rate"), f"{where}.memory_rate", [*shapes, *memory, (m,)], states, "it has {} states"
+    )
+    return acceleration, rate

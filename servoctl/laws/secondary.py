@@ -1,0 +1,92 @@
+"""Objectives of the inputs where the task leaves them free:  s = centre + preload + null_space - damping B^T v."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.expression import Expression
+from servoctl.expression.suggest import remedy
+from servoctl.laws.law import UserFunction, user_function
+from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array, State
+
+Equations = Mapping[str, str | Expression]  # actuator -> equation
+
+
+@dataclass(frozen=True)
+class Secondary:
+    """Objectives of the inputs where the task leaves them free.
+
+    Attributes:
+        centre: Whether each input seeks the middle of its limits; an input without two finite limits seeks zero.
+        preload: Actuator -> the input that it seeks [actuator unit], such as an internal force against backlash.
+        damping: D of `-D B^T v` [actuator unit per its speed], which damps the motion that the task leaves free.
+    """
+
+    centre: bool = False
+    preload: Mapping[str, float] | None = None
+    damping: float = 0.0
+
+    def problems(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> list[str]:
+        """One sentence for each field that does not fit these actuators and limits."""
+        sentences = [
+            f"law.secondary.preload.{name}: there is no actuator '{name}' ({remedy(name, actuators)})"
+            for name in self.preload or {}
+            if name not in actuators
+        ]
+        if self.centre and not any(np.isfinite(limit).all() for limit in limits.values()):
+            sentences.append("law.secondary.centre: there are no limits to be in the middle of (give law.limits)")
+        if not (self.damping >= 0.0 and np.isfinite(self.damping)):
+            sentences.append(f"law.secondary.damping: expected a number >= 0, got {self.damping}")
+        return sentences
+
+    def aim(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
+        """The constant part of s, per actuator."""
+        aims = []
+        for name in actuators:
+            lower, upper = limits.get(name, (-np.inf, np.inf))
+            middle = (lower + upper) / 2 if self.centre and np.isfinite([lower, upper]).all() else 0.0
+            aims.append(float(middle + (self.preload or {}).get(name, 0.0)))
+        return tuple(aims)
+
+
+@dataclass(frozen=True)
+class SecondaryTerm(AttachedTerm):
+    """The objectives of an attached law."""
+
+    null_space: Equations | UserFunction | None
+    aim: tuple[float, ...]  # value of an input where the task leaves it free
+    damping: float  # damping of the motion that the task leaves free
+
+    label = "secondary"
+
+    @property
+    def opaque(self) -> str | None:
+        return self.null_space.opaque if isinstance(self.null_space, UserFunction) else None
+
+    def preferred(self, at: Terms) -> Array:
+        plant, state, of = at.matrices.plant, at.state, self.null_space
+        s: Array = np.array(self.aim) - self.damping * (at.matrices.B.T @ state.v)
+        if isinstance(of, Mapping):
+            s = s + np.array([equation_value(of[a], plant, state) if a in of else 0.0 for a in plant.actuators])
+        elif of is not None:
+            s = s + of(np.array([state.t]), *state[1:])
+        return s
+
+
+def null_space_of(s: Equations | Callable[[State], Any] | None, model: Model) -> Equations | UserFunction | None:
+    """The user's part of s, for the loop: a function that cannot be traced becomes an operation that calls it."""
+    if s is None or isinstance(s, Mapping):
+        return s
+    shapes = [(1,), (model.n,), (model.n,)]
+
+    def made() -> UserFunction:
+        return user_function(lambda t, q, v: s(State(t[0], q, v)), "law: null_space", shapes, model.m)
+
+    kept: UserFunction = model.once("null_space", s, made)
+    return kept

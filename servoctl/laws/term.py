@@ -1,0 +1,59 @@
+"""A term of a law. A law is the sum of its terms and one allocation:
+
+    T u = b - A a_c + sum of `acceleration`,   then `prescribed` rows,   then u near the sum of `preferred`
+
+Design: each method has a default that does nothing. A term has no state: what it keeps from tick to tick stands in the
+law's memory, by name. The code runs while a function is traced, so it is plain NumPy on numbers and on symbols.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.parameters import Part
+from servoctl.mechanics.rows import InputRows
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array, Command
+
+
+@dataclass(frozen=True)
+class AttachedTerm(Part):
+    """A term for one plant and task."""
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        """Name -> initial value of each state that it keeps."""
+        return {}
+
+    @property
+    def opaque(self) -> str | None:
+        """Why a function of the user's runs in NumPy, because it cannot be traced; None: all of it is traced."""
+        return None
+
+    @property
+    def period(self) -> float | None:
+        """Period in which its states change once [s]; None: they are integrated."""
+        return None
+
+    def acceleration(self, at: Terms, memory: Array) -> Any:
+        """What it adds to b of the task, shape (r,) or 0.
+
+        Args:
+            at: The equations of motion at a state.
+            memory: Its states.
+        """
+        return 0.0
+
+    def prescribed(self, at: Terms) -> InputRows | None:
+        """Rows `T u = rhs` next below the task rows of priority 1."""
+        return None
+
+    def preferred(self, at: Terms) -> Array | None:
+        """The inputs s that it prefers where the task leaves them free, shape (m,)."""
+        return None
+
+    def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
+        """Time derivative of its states; with a period they change by it times the period, once a tick."""
+        return np.zeros(len(memory))
