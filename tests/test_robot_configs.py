@@ -100,7 +100,8 @@ def test_a_sweep_of_a_mass_traces_the_robot_once_and_equals_single_runs(config: 
 def test_limits_of_a_robot_are_the_efforts_of_its_file(config: Path) -> None:
     law = load(config).system.law
     assert law is not None
-    assert (law.lower, law.upper) == ((-60.0, -40.0), (60.0, 40.0))  # type: ignore[attr-defined]
+    of = law.allocation  # type: ignore[attr-defined]
+    assert (of.lower, of.upper) == ((-60.0, -40.0), (60.0, 40.0))
 
 
 def test_a_run_folder_runs_and_replays_from_any_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.corrections import CorrectionTerm
+from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -61,8 +63,8 @@ class Textbook:
         law = self.system.law
         if not isinstance(law, AttachedConstraintFollowing) or law.opaque or self.system.estimator is not None:
             return False
-        more = law.observer, law.robust, law.funnel, law.bounds
-        return all(term is None for term in more) and not law.reactions and law.on_infeasible != "damp"
+        known = all(isinstance(term, CorrectionTerm | SecondaryTerm) for term in law.terms)
+        return known and law.on_infeasible != "damp"
 
     def command(self) -> tuple[Array, Array, int]:
         """u without limits, what each row of the task misses, and the rank of the task."""
@@ -72,24 +74,25 @@ class Textbook:
         forward = task.b - self.rows @ self.free
         back = np.zeros(len(forward))
         for i, row in enumerate(law.rows):
-            damping, stiffness, higher = law.gains(i)
+            damping, stiffness, higher = law.correction.gains(i)
             back[i] = -stiffness * task.violation[i] if row.has_violation else 0.0
             back[i] -= damping * task.violation_rate[i] if row.has_rate else 0.0
             back[i] -= 0.0 if not higher else float(np.dot(higher, task.higher[i][: len(higher)]))
-        levels = [list(level) for level in law.levels] or [list(range(len(forward)))]
-        u, free, rank = self._allocated(T, forward, law.allocation, levels)
-        if law.feedback_allocation == law.allocation:
-            u, free, rank = self._allocated(T, forward + back, law.allocation, levels)
+        of, secondary = law.allocation, law.term(SecondaryTerm)
+        levels = [list(level) for level in of.levels] or [list(range(len(forward)))]
+        u, free, rank = self._allocated(T, forward, of.kind, levels)
+        if of.feedback_kind == of.kind:
+            u, free, rank = self._allocated(T, forward + back, of.kind, levels)
         else:
-            u = u + self._allocated(T, back, law.feedback_allocation, levels)[0]
-        if law.has_aim:
-            u = u + free @ self._wanted(law)
+            u = u + self._allocated(T, back, of.feedback_kind, levels)[0]
+        if secondary is not None:
+            u = u + free @ self._wanted(secondary)
         return u, forward + back - T @ u, rank
 
-    def _wanted(self, law: AttachedConstraintFollowing) -> Array:
+    def _wanted(self, of: SecondaryTerm) -> Array:
         """s: the inputs wanted in the null space of the task."""
-        plant, texts = self.m.plant, law.null_space
-        s = np.array(law.aim) - law.free_damping * (self.m.B.T @ self.state.v)
+        plant, texts = self.m.plant, of.null_space
+        s = np.array(of.aim) - of.damping * (self.m.B.T @ self.state.v)
         if isinstance(texts, Mapping):
             s = s + [equation_value(texts[a], plant, self.state) if a in texts else 0.0 for a in plant.actuators]
         elif texts is not None:
@@ -103,18 +106,18 @@ class Textbook:
         assert isinstance(law, AttachedConstraintFollowing)
         u, free, rank = np.zeros(T.shape[1]), np.eye(T.shape[1]), 0
         for level in levels:
-            limit = law.rank_tolerance * float(np.linalg.norm(self.rows[level])) * size
+            limit = law.allocation.rank_tolerance * float(np.linalg.norm(self.rows[level])) * size
             part, added = truncated(T[level] @ free, limit)
             u, free, rank = u + part @ (e[level] - T[level] @ u), free - part @ T[level] @ free, rank + added
         if kind == "unprojected":
             W = self.rows @ self.inputs
-            limit = law.rank_tolerance * float(np.linalg.norm(self.rows) * size * np.linalg.norm(W))
+            limit = law.allocation.rank_tolerance * float(np.linalg.norm(self.rows) * size * np.linalg.norm(W))
             return W.T @ truncated(T @ W.T, limit)[0] @ e, free, rank
-        weights = np.sqrt(np.array(law.weights))
+        weights = np.sqrt(np.array(law.allocation.weights))
         measures = {"weighted": np.diag(weights), "constraint_force": self.inputs}
         measures["least_acceleration"] = self.root @ self.inputs
         if kind in measures:
             measure = measures[kind]
-            limit = law.rank_tolerance * float(np.linalg.norm(measure))
+            limit = law.allocation.rank_tolerance * float(np.linalg.norm(measure))
             u = u - truncated(measure @ free, limit)[0] @ measure @ u
         return u, free, rank

@@ -223,11 +223,10 @@ def _start(run: Run) -> Iterator[Section]:
         lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in inputs))
         if run.system.following is not None:
             lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
-            own = [term.label for term in run.system.following.terms if isinstance(term, AttachedOwnTerm)]
+            terms = getattr(run.system.following, "terms", ())
+            own = [term.label for term in terms if isinstance(term, AttachedOwnTerm)]
             if own:
-                lines.append(
-                    f"law.terms: {', '.join(own)}: limits of gains do not know them (analyse has the whole loop)"
-                )
+                lines.append(f"law.terms: {', '.join(own)}: no limit of gains knows them (analyse has the whole loop)")
         else:
             lines.append("the law is a class of your own: tasks are only measured against it")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}

@@ -21,6 +21,8 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.timing import run_timing
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
 from servoctl.linear.sampled import (
     CIRCLE,
@@ -30,6 +32,7 @@ from servoctl.linear.sampled import (
     least_stable,
     means_of_clusters,
 )
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.internal_dynamics import MARGINAL, RowErrors, chains, error_kernel
 from servoctl.types import Array, State
 
@@ -94,13 +97,16 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     full = local(run, at, memory, "full")
     J = full.A + full.B @ full.K
     _, E, H = error_kernel(loop)(at.t, x, p, full.f)
-    rate, rows = E @ J + H, chains(run.system)
+    rate, rows, own = E @ J + H, chains(run.system), own_states(run)
+    rows += [RowErrors("task", _row(name), slice(len(E) + k, len(E) + k + 1)) for k, name in enumerate(own)]
+    places = list(own.values())
+    E, rate = np.vstack([E, np.eye(len(x))[places]]), np.vstack([rate, J[places]])
     passive = [chain for chain in rows if chain.group == "passive"]
     task = [chain for chain in rows if chain.group == "task"]
     of_passive, of_task = _entries(passive), _entries(task)
     found = _errors(E[of_passive], rate[of_passive], np.eye(len(x)), passive)
     if run.settings.period is not None and run.system.law is not None and run.system.model.m:
-        return found + _sampled(run, at, memory, task)
+        return found + _sampled(run, at, memory, task[: len(task) - len(own)], len(own))
     found += _errors(E[of_task], rate[of_task], null_space(E[of_passive]), task)
     N = null_space(E)
     free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
@@ -112,8 +118,24 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
 
 
-def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[Mode]:
-    """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample."""
+def own_states(run: Run) -> dict[str, int]:
+    """Name -> index in x of each state of a term of one's own: it moves with the errors."""
+    law, n = run.system.law, run.system.model.n
+    terms = law.terms if isinstance(law, AttachedConstraintFollowing) else ()
+    names = [name for term in terms if isinstance(term, AttachedOwnTerm) for name in term.memory]
+    return {name: 2 * n + run.loop.memory_names.index(name) for name in names}
+
+
+def _row(name: str) -> Row:
+    return Row(name, name, "nonholonomic", has_violation=True, has_rate=False, degree=1)
+
+
+def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors], own: int) -> list[Mode]:
+    """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample.
+
+    Args:
+        own: Number of states that move with the errors.
+    """
     around = local(run, at, memory)
     timing = run_timing(run.system, run.settings)
     assert timing.period is not None
@@ -124,7 +146,7 @@ def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[
     offset = task[0].place.start if task else 0
     free = {i: rank - k for one in clusters for rank in [float(shares[around.errors :, one].sum())]
             for k, i in enumerate(one)}  # fmt: skip
-    internal = set(sorted(free, key=lambda i: -min(free[i], 1.0))[: len(around.S) - around.errors])
+    internal = set(sorted(free, key=lambda i: -min(free[i], 1.0))[: len(around.S) - around.errors - own])
     found = []
     for one in clusters:
         mean = complex(z[one].mean())

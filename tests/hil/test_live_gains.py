@@ -45,7 +45,7 @@ def test_a_change_is_a_ramp_of_the_numbers_of_the_config() -> None:
     for _ in range(12):
         live.advance(take(laws))
     # 2 alpha, in ten equal steps, and no step afterwards; beta stays
-    np.testing.assert_allclose([law.damping[0] for law in laws], 2 * np.linspace(8.4, 12.0, 10), rtol=1e-14)
+    np.testing.assert_allclose([law.correction.damping[0] for law in laws], 2 * np.linspace(8.4, 12.0, 10), rtol=1e-14)
     assert {law.stiffness for law in laws} == {(64.0,)}
     assert live.values == (12.0, 8.0)
 
@@ -60,7 +60,7 @@ def test_a_second_request_during_a_ramp_starts_from_the_current_value() -> None:
     for _ in range(10):
         live.advance(take(laws))
     assert live.values == (12.0, 4.0)  # the first is not forgotten
-    assert max(np.diff([law.damping[0] for law in laws])) <= 2 * 4.0 / 10 * (1 + 1e-12)
+    assert max(np.diff([law.correction.damping[0] for law in laws])) <= 2 * 4.0 / 10 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("value", [1.999, 20.001, float("nan"), float("inf"), -8.0])
@@ -82,7 +82,7 @@ def test_two_values_that_are_unstable_together_at_the_period_are_refused() -> No
     said = live.request(0, 2.0)
     assert said.startswith("refused: with 2 a task error would grow by 1.0")
     live.advance(take(laws))
-    assert laws[-1].damping == (16.0,)
+    assert laws[-1].correction.damping == (16.0,)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_gains_of_one_task_and_of_one_row_are_reached(tmp_path: Path) -> None:
     live.request(0, 20.0)
     live.request(1, 100.0)
     live.advance(take(laws))
-    assert (laws[-1].damping, laws[-1].stiffness) == ((20.0,), (100.0,))
+    assert (laws[-1].correction.damping, laws[-1].correction.stiffness) == ((20.0,), (100.0,))
 
 
 class Scripted:

@@ -9,7 +9,7 @@ from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, st
 import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.laws.barrier import barrier, stopping
-from servoctl.laws.bounds_term import AttachedBounds, BoundNumbers, BoundRow, Kind
+from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind
 from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
@@ -65,14 +65,22 @@ def test_samples_stay_inside_while_rate_times_period_is_below_two(rate: float, s
     assert bool(least >= 0.0) is stays
 
 
+RUNNING = np.array([0.0, 1.0, 0.0, 0.0])  # memory after the first tick: last command, running, what was active
+
+
+def wall(kind: Kind, rate: float, period: float) -> BoundsTerm:
+    """One bound and one input."""
+    timing = sc.Timing.of(period, ("u",))
+    return BoundsTerm((BoundRow("wall", kind),), (), timing, None, (rate,), (np.inf,), (0.0,), ())
+
+
 @pytest.mark.parametrize("kind", ["barrier", "decay"])
 def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_falls_steadily(kind: Kind) -> None:
     p, D, h, slope, drift = 12.0, 0.02, 0.3, -0.7, -40.0
-    held = AttachedBounds((BoundRow("wall", kind),), (), sc.Timing.of(D, ("u",)))
-    numbers = BoundNumbers((p,), (np.inf,), (0.0,), ())
-    change = held.mean_change(np.array([drift * D / 2]), np.array([0.0, 1.0]), numbers)[0]
+    held = wall(kind, p, D)
+    change = held.mean_change(np.array([drift * D / 2]), RUNNING)[0]
     rows = Rows(np.zeros((1, 1)), np.zeros(1), np.array([h]), np.array([slope]))
-    first = held.least(rows, numbers)[0] - change  # the row at the beginning of the period, at equality
+    first = held.least(rows)[0] - change  # the row at the beginning of the period, at equality
     if kind == "barrier":  # h'' = first + drift t
         after, rate = h + D * slope + D**2 / 2 * first + D**3 / 6 * drift, slope + D * first + D**2 / 2 * drift
         assert rate + p * after == pytest.approx(np.exp(-2 * p * D) * (slope + p * h), abs=1e-13)
@@ -81,10 +89,9 @@ def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_fall
 
 
 def test_a_rise_within_the_period_and_the_time_before_the_first_command_are_not_counted_on() -> None:
-    held = AttachedBounds((BoundRow("wall", "barrier"),), (), sc.Timing.of(0.02, ("u",)))
-    numbers = BoundNumbers((12.0,), (np.inf,), (0.0,), ())
-    assert held.mean_change(np.array([0.4]), np.array([0.0, 1.0]), numbers)[0] == 0.0
-    assert held.mean_change(np.array([-0.4]), np.array([0.0, 0.0]), numbers)[0] == 0.0
+    held = wall("barrier", 12.0, 0.02)
+    assert held.mean_change(np.array([0.4]), RUNNING)[0] == 0.0
+    assert held.mean_change(np.array([-0.4]), np.zeros(4))[0] == 0.0
 
 
 def test_a_speed_is_kept_over_the_period_while_the_other_joint_moves() -> None:

@@ -149,7 +149,7 @@ def test_gains_are_bound_row_by_row() -> None:
     model = Model(Point(), task, State(0.0, np.array([1.3, 0.4]), np.zeros(2)))
     bound = ConstraintFollowing(Baumgarte(2.0, 3.0), {"s": PFeedback(0.5)}).attach(model)
     assert isinstance(bound, AttachedConstraintFollowing)
-    assert (bound.damping, bound.stiffness) == ((4.0, 0.0), (9.0, 2.0))
+    assert (bound.correction.damping, bound.correction.stiffness) == ((4.0, 0.0), (9.0, 2.0))
     text = r"law\.correction: s: baumgarte does not fit a nonholonomic row \(use p_feedback \{P\}\)"
     with pytest.raises(TaskError, match=text):
         ConstraintFollowing(Baumgarte(2.0, 3.0)).attach(model)

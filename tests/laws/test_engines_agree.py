@@ -60,8 +60,8 @@ def test_rates_control_and_motion_are_the_same_numbers_on_paper_in_numpy_and_com
         if not book.covers():
             continue
         u, missed, rank = book.command()
-        law = system.law
-        if not law.limited or ((np.array(law.lower) <= u) & (u <= np.array(law.upper))).all():  # type: ignore[union-attr]
+        law, of = system.law, system.law.allocation  # type: ignore[union-attr]
+        if not of.limited or ((np.array(of.lower) <= u) & (u <= np.array(of.upper))).all():
             compared += 1
             required = law.required  # type: ignore[union-attr]
             assert_alike(u, row[slices["u"]], "u on paper")
@@ -69,4 +69,4 @@ def test_rates_control_and_motion_are_the_same_numbers_on_paper_in_numpy_and_com
             size = max(1.0, np.abs(rates).max())
             residual = np.abs(missed[required]).max(initial=0.0)
             assert abs(residual - row[slices["residual"]][0]) <= RELATIVE * size, "residual on paper"
-    assert compared or system.law is None or not book.covers() or law.limited  # type: ignore[union-attr]
+    assert compared or system.law is None or not book.covers() or law.allocation.limited  # type: ignore[union-attr]

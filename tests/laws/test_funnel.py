@@ -200,7 +200,7 @@ def test_a_funnel_for_drives_is_not_judged_by_a_coarser_period_of_the_run() -> N
     loaded = load_config("two_mass_spring_drive", changes)
     for waiting, slope in ((False, 46.0), (True, 393.8)):
         run = make_run(loaded, "vm", waiting=waiting)
-        assert run.system.law.funnel_numbers[-1] == pytest.approx(slope, rel=1e-3)  # type: ignore[union-attr]
+        assert run.system.law.funnel.numbers[-1] == pytest.approx(slope, rel=1e-3)  # type: ignore[union-attr]
     prepare(loaded, engine="vm")
 
 
@@ -210,5 +210,5 @@ def test_a_funnel_for_drives_takes_its_slope_from_their_period_where_the_run_has
     for waiting in (False, True):  # as `check` and `run` make it, and as `hil` does
         loaded = load_config("two_mass_spring_drive", [funnel])
         law = make_run(loaded, "vm", waiting=waiting).system.law
-        slopes.append(law.funnel_numbers)  # type: ignore[union-attr]
+        slopes.append(law.funnel.numbers)  # type: ignore[union-attr]
     assert slopes[0] == slopes[1]

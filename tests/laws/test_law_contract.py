@@ -19,6 +19,7 @@ from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.laws.law import UserFunction
+from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status
@@ -42,7 +43,15 @@ def law_of(name: str) -> AttachedConstraintFollowing:
     """The config's law by itself: no wishes in the null space, no limits, no bounds."""
     law = run(name).system.law
     assert isinstance(law, AttachedConstraintFollowing)
-    return replace(law, null_space=None, has_secondary=False, limited=False, bounds=None, robust=None)
+    return replace(law, terms=(law.correction,), allocation=replace(law.allocation, limited=False))
+
+
+def allocating(
+    law: AttachedConstraintFollowing, kind: str, weights: tuple[float, ...] = ()
+) -> AttachedConstraintFollowing:
+    """The law with another allocation."""
+    of = replace(law.allocation, kind=kind, feedback_kind=kind, weights=weights or law.allocation.weights)
+    return replace(law, allocation=of)
 
 
 def states(name: str) -> Iterator[tuple[State, Matrices]]:
@@ -59,7 +68,7 @@ def accelerated(m: Matrices, u: Array) -> Array:
 def correction(law: AttachedConstraintFollowing, m: Matrices) -> Array:
     """-damping phi' - stiffness phi, where a row has them."""
     rate, violation = np.nan_to_num(m.task.violation_rate), np.nan_to_num(m.task.violation)
-    return -np.array(law.damping) * rate - np.array(law.stiffness) * violation
+    return -np.array(law.correction.damping) * rate - np.array(law.correction.stiffness) * violation
 
 
 def task_map(m: Matrices) -> tuple[Array, Array]:
@@ -72,7 +81,7 @@ def task_map(m: Matrices) -> tuple[Array, Array]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MET)
 def test_every_allocation_meets_the_task(name: str, kind: str) -> None:
-    law = replace(law_of(name), allocation=kind, feedback_allocation=kind)
+    law = allocating(law_of(name), kind)
     model = run(name).system.model
     for state, m in states(name):
         command = law.control(model, state)
@@ -107,7 +116,7 @@ def measures(kind: str, m: Matrices, weights: Array) -> Array:
 def test_the_allocation_minimises_its_norm(name: str, kind: str) -> None:
     random = np.random.default_rng(3)
     weights = tuple(random.uniform(0.2, 5.0, 6))
-    law = replace(law_of(name), allocation=kind, feedback_allocation=kind, weights=weights)
+    law = allocating(law_of(name), kind, weights)
     for state, m in states(name):
         u = law.control(run(name).system.model, state).u
         H, free = measures(kind, m, np.array(weights)), null_space(task_map(m)[0], rcond=1e-9)
@@ -121,9 +130,9 @@ def test_the_allocation_minimises_its_norm(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", MET)
 def test_the_least_norm_is_the_pseudoinverse_and_the_weighted_one_its_closed_form(name: str) -> None:
-    weights = np.random.default_rng(8).uniform(0.2, 5.0, len(law_of(name).weights))
-    law = replace(law_of(name), allocation="minimum_norm", feedback_allocation="minimum_norm")
-    heavy = replace(law, allocation="weighted", feedback_allocation="weighted", weights=tuple(weights))
+    weights = np.random.default_rng(8).uniform(0.2, 5.0, len(law_of(name).allocation.weights))
+    law = allocating(law_of(name), "minimum_norm")
+    heavy = allocating(law, "weighted", tuple(weights))
     for state, m in states(name):
         T, zero = task_map(m)
         demand = m.task.b + correction(law, m) - m.task.A @ zero
@@ -136,7 +145,7 @@ def test_the_least_norm_is_the_pseudoinverse_and_the_weighted_one_its_closed_for
 @pytest.mark.parametrize("name", MET)
 def test_the_unprojected_allocation_is_the_published_implicit_solution(name: str) -> None:
     """u = (A M^-1 B)^+ (b - A M^-1 (Q + Qc(u))): the reaction in it is the one to this very u."""
-    law = replace(law_of(name), allocation="unprojected", feedback_allocation="unprojected")
+    law = allocating(law_of(name), "unprojected")
     for state, m in states(name):
         u = law.control(run(name).system.model, state).u
         Qc = m.M @ accelerated(m, u) - m.Q - m.B @ u
@@ -166,7 +175,8 @@ def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:
         return np.array([3.0, -1.0, state.t, 2.0, state.q[0], state.v[1]])
 
     for state, m in states("coordinated_robots"):
-        wishing = replace(law, null_space=UserFunction(lambda t, q, v: wish(State(t[0], q, v)), None))
+        wishes = UserFunction(lambda t, q, v: wish(State(t[0], q, v)), None)
+        wishing = replace(law, terms=(*law.terms, SecondaryTerm(wishes, (0.0,) * 6, 0.0)))
         plain, wished = law.control(model, state).u, wishing.control(model, state).u
         T, _ = task_map(m)
         np.testing.assert_allclose(T @ wished, T @ plain, rtol=0, atol=1e-9 * (1.0 + np.abs(plain).max()))

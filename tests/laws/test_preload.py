@@ -103,7 +103,7 @@ def saddle_point(at: Case, rows: Any, wrench: dict[str, float], extra: Any = Non
     m, (G, g) = at.terms.matrices, geometric(at.model.plant, at.terms.state)
     kept = [COMPONENTS.index(row) for row in rows]
     G, g = G[kept], g[kept]
-    T, e = m.task.A, m.task.b + at.law.feedback(at.terms)
+    T, e = m.task.A, m.task.b + at.law.correction.acceleration(at.terms, np.zeros(0))
     S = np.array([[float(row == name) for row in rows] for name in wrench]).reshape(-1, len(rows))
     n, inputs, k = len(m.M), m.B.shape[1], len(kept)
     zeros = np.zeros

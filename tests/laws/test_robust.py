@@ -2,6 +2,8 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,14 @@ from hil.replay.replay import replay
 from servoctl.check.report import check
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import RobustNumbers, RobustTerm, dead_zone_time, envelope, leakage_rms, radius, settled
+from servoctl.laws.robust import RobustTerm, dead_zone_time, envelope, leakage_rms, radius, settled
 from servoctl.laws.robust_design import Adaptive
 from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Command
 from tests.faces import on_drives
 from tests.hil.emulation import SHORT
 from tests.rail_mass import RAIL_MASS, written
@@ -67,15 +72,15 @@ def test_the_envelope_and_both_radii_hold_for_300_random_plants() -> None:
 
 def _worst_case_step():  # type: ignore[no-untyped-def]
     """(beta, E, rho, eps, kappa, |d|, h) -> beta after h, for many plants at once, by the law's own code."""
-    term = RobustTerm((0, 1, 2), (True,) * 3, False, None)
     sizes = {"x": (3,), "E": (9,), "n": (5,)}
     s = inputs(sizes)
     rho, eps, kappa, size, h = s["n"]
     E = s["E"].reshape(3, 3)
+    term = RobustTerm((0, 1, 2), (True,) * 3, False, Timing(None), (0.0,) * 3, (1.0,) * 3, rho, eps)
 
     def rate(x):  # type: ignore[no-untyped-def]
-        g = term.force(x, (1.0,) * 3, RobustNumbers(rho, eps, 0.0, 0.0, 0.0, math.inf), 0.0)
-        v, square = -kappa * x - g, x @ x
+        at = SimpleNamespace(task=Rows(np.zeros((3, 3)), np.zeros(3), np.zeros(3), x))  # beta is the rate alone
+        v, square = -kappa * x + term.acceleration(at, np.zeros(0)), x @ x
         return v + E @ v + size * x / np.sqrt(where(square > 0.0, square, 1.0))
 
     x = s["x"]
@@ -137,21 +142,28 @@ def test_a_sharp_switch_chatters_by_no_more_than_its_force_moves_it_before_the_n
     assert 0.5 * (late + 0.5) * 10 * H < largest <= (late + 1) * 10 * H * (1 + 1e-9)
 
 
+def rate_of(term: RobustTerm, beta: float, estimate: float) -> float:
+    """The rate of the estimate at a violation of a nonholonomic row."""
+    at: Any = SimpleNamespace(task=Rows(np.zeros((1, 1)), np.zeros(1), np.array([beta]), np.full(1, np.nan)))
+    command = Command(np.zeros(1), 1, np.zeros(1), 1.0, 0)
+    return float(term.memory_rate(at, np.array([estimate]), command)[0])
+
+
 def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
     """alpha = (rate / leak) sigma sqrt(2 / pi) = 0.6383."""
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term, numbers = Adaptive("leakage", 40.0, 0.5, timing=sc.Timing(H)).attach([row], [0], [KAPPA])
+    term = Adaptive("leakage", 40.0, 0.5, timing=sc.Timing(H)).attach([row], [0], [0.0], [KAPPA])
     noise, alpha, sum_ = 0.01 * np.random.default_rng(0).standard_normal(20_000), 0.6383, 0.0
     for beta in noise:
-        alpha += H * float(term.rate(np.array([beta]), numbers, alpha))
+        alpha += H * rate_of(term, beta, alpha)
         sum_ += alpha
     assert sum_ / len(noise) == pytest.approx(0.6383, rel=0.02)
 
 
 def test_the_estimate_takes_the_exact_step_of_a_held_growth() -> None:
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term, numbers = Adaptive("leakage", 40.0, 3.0, timing=sc.Timing(0.1)).attach([row], [0], [KAPPA])
-    after = 0.5 + 0.1 * float(term.rate(np.array([-0.2]), numbers, 0.5))
+    term = Adaptive("leakage", 40.0, 3.0, timing=sc.Timing(0.1)).attach([row], [0], [0.0], [KAPPA])
+    after = 0.5 + 0.1 * rate_of(term, -0.2, 0.5)
     exact = 40 * 0.2 / 3 + (0.5 - 40 * 0.2 / 3) * math.exp(-0.3)
     assert after == pytest.approx(exact, rel=1e-12)
 

@@ -176,7 +176,8 @@ def test_a_scale_changes_the_norm_and_not_the_row_alone(cart: Path) -> None:
     assert isinstance(law, AttachedConstraintFollowing)
     terms = assemble(state, run.system.model.matrices(state), 1e-6)
     # beta = 10 phi = (3, 0.4 / 0.1 = 4), far outside the layer: g = rho beta / |beta| = (3, 4), unscaled (3, 0.4)
-    np.testing.assert_allclose(law.robust_force(terms, np.zeros(0)), [3.0, 0.4], rtol=1e-12)
+    assert law.robust is not None
+    np.testing.assert_allclose(law.robust.acceleration(terms, np.zeros(0)), [-3.0, -0.4], rtol=1e-12)
 
 
 def test_what_an_observer_leaves_is_below_the_printed_bound(cart: Path) -> None:

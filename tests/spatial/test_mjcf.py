@@ -269,7 +269,7 @@ def test_limits_of_a_robot_keep_both_ends_of_the_range_of_a_motor(tmp_path: Path
     )
     run = sc.load(tmp_path / "c.yaml", engine="vm")
     plant = run.loop.system.model.plant
-    assert (run.system.law.lower, run.system.law.upper) == ((-5.0,), (0.5,))  # type: ignore[union-attr]
+    assert (run.system.law.allocation.lower, run.system.law.allocation.upper) == ((-5.0,), (0.5,))  # type: ignore[union-attr]
     assert plant.friction_coulomb == (pytest.approx(0.6),)
     assert plant.armature == (0.3,)
 
