@@ -26,7 +26,7 @@ GROUPS = {
         "Clearance", "SweptSphere", "ReactionBound",
     ),
     "Laws": (
-        "ConstraintFollowing", "InputOutput", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
+        "ConstraintFollowing", "InputOutput", "Term", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
         "Timing", "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
     "Running": (

@@ -186,7 +186,7 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
     assert "v    theta1' [rad/s], theta2' [rad/s]" in text
     assert "double u[6]; /* u1 [N m], u2 [N m], u3 [N m], u4 [N m], u5 [N m], u6 [N m]; NaN if" in text
     assert "double I; /* [kg m^2] inertia of a link about its centre; default 1 */" in text
-    assert "double upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
+    assert "double allocation_upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
     assert "default 12, 12, 8.1, 12, 12, 7 */" in text
     assert (
         "COORDINATED_ROBOTS_LIMITED_SATURATED = 3, /* an input is at its limit and part of what the task asks" in text
@@ -195,7 +195,7 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
 
 def test_parameters_without_influence_are_left_out_and_listed() -> None:
     text = exported("two_mass_spring").files["two_mass_spring_law.h"]
-    assert "left out: law.passive_rank_tolerance, law.weights" in text
+    assert "left out: law.passive_rank_tolerance, law.allocation_weights" in text
     assert "double upper" not in text
     assert "double rank_tolerance;" in text
 

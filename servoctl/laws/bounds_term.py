@@ -59,10 +59,10 @@ class BoundsTerm(AttachedTerm):
     reactions: tuple[ReactionRow, ...]  # bounds of reactions, which follow them
     timing: Timing  # of the loop; its period is D
     ends: float | None  # [s] time at which a reference of task or bounds ends
-    rates: tuple[float, ...]  # [1/s] p of each row of the model's bounds: how fast it may be approached
-    braking: tuple[float, ...]  # [unit / s^2] a of each of them: acceleration to brake with before a limit
-    margins: tuple[float, ...]  # h of each of them that is kept [unit of h]
-    values: tuple[float, ...]  # [N, N m] limit of each reaction
+    rates: tuple[float, ...]  # [1/s] how fast a bound may be approached
+    braking: tuple[float, ...]  # [unit / s^2] acceleration to brake with before a limit of a coordinate
+    margins: tuple[float, ...]  # h of a bound that is kept [unit of h]
+    values: tuple[float, ...]  # [N, N m] limit of a reaction
 
     label = "bounds"
 

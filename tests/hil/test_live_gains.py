@@ -46,7 +46,7 @@ def test_a_change_is_a_ramp_of_the_numbers_of_the_config() -> None:
         live.advance(take(laws))
     # 2 alpha, in ten equal steps, and no step afterwards; beta stays
     np.testing.assert_allclose([law.correction.damping[0] for law in laws], 2 * np.linspace(8.4, 12.0, 10), rtol=1e-14)
-    assert {law.stiffness for law in laws} == {(64.0,)}
+    assert {law.correction.stiffness for law in laws} == {(64.0,)}
     assert live.values == (12.0, 8.0)
 
 
