@@ -26,8 +26,8 @@ GROUPS = {
         "Clearance", "SweptSphere", "ReactionBound",
     ),
     "Laws": (
-        "ConstraintFollowing", "InputOutput", "Term", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles", "Funnel",
-        "Timing", "Secondary", "Estimator", "Feedback", "law", "Law",
+        "ConstraintFollowing", "InputOutput", "Term", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles",
+        "Funnel", "Timing", "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
     "Running": (
         "simulate", "load", "Run", "evaluate", "batch", "linearize", "to_control", "identify", "Identification",
