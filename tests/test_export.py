@@ -195,7 +195,7 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
 
 def test_parameters_without_influence_are_left_out_and_listed() -> None:
     text = exported("two_mass_spring").files["two_mass_spring_law.h"]
-    assert "left out: law.passive_rank_tolerance, law.allocation_weights" in text
+    assert "left out: law.passive_rank_tolerance, law.input_damping" in text
     assert "double upper" not in text
     assert "double rank_tolerance;" in text
 
