@@ -21,7 +21,7 @@ import numpy as np
 from servoctl.engine import loops
 from servoctl.engine.cost import decomposition_cost, decomposition_numbers
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.products import WORTH, called, divided, is_finite, product, project, sum_of_squares
+from servoctl.engine.products import WORTH, called, is_finite, product, project, sum_of_squares
 from servoctl.engine.structured import blocks
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
@@ -187,7 +187,7 @@ def _by_blocks(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decomposit
     """A decomposition of each part of A, such as one robot of a swarm, put together; the scale is that of the whole."""
     parts = blocks(A)
     if len(parts) < 2:
-        return _symbolic(divided(A, scale), tolerance, scale, masked)
+        return _symbolic(A / scale, tolerance, scale, masked)
     rows, n = A.shape
     k = sum(min(len(i), len(j)) for i, j in parts)
     Z, U, R = (np.full(shape, 0.0).astype(object) for shape in ((k, n), (rows, k), (k, k)))
@@ -195,7 +195,7 @@ def _by_blocks(A: Array, tolerance: Any, scale: Any, masked: bool) -> Decomposit
     smallest: Any = np.inf
     first = 0
     for i, j in parts:
-        part = _symbolic(divided(A[np.ix_(i, j)], scale), tolerance, scale, masked)
+        part = _symbolic(A[np.ix_(i, j)] / scale, tolerance, scale, masked)
         place = np.arange(first, first + len(part.triangle))
         first += len(place)
         Z[np.ix_(place, j)], U[np.ix_(i, place)] = part.row_basis, part.column_basis

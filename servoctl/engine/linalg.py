@@ -7,13 +7,13 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows, pinv
-from servoctl.engine.products import called, column_sizes, is_finite, product, project
+from servoctl.engine.products import called, is_finite, product, project
 from servoctl.engine.structured import Sparse, components, is_zero
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 
 __all__ = [
-    "Decomposition", "cholesky", "column_sizes", "decompose", "frobenius",
+    "Decomposition", "cholesky", "decompose", "frobenius",
     "is_finite", "longer_rows", "pinv", "product", "project", "solve_lower", "solve_upper",
 ]  # fmt: skip
 

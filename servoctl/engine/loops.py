@@ -220,33 +220,11 @@ def project_function(k: int, n: int, rows: int) -> Written:
     return [Z, X], [X - ca.mtimes(ca.mtimes(X, Z.T), Z)]
 
 
-def _parts(term: str, join: str, each: int) -> Callable[[Writer], Operation]:
-    """The operation that joins a term of each of many numbers in eight parts, at a cost for each number."""
-    macros = {"TERM(x)": term, "JOIN(a, b)": join}
-    return operation("COUNT", lambda count: Cost(each * count + 7), lambda count: 8, "parts.h", lambda count: macros)
-
-
-@_parts("(x) * (x)", "((a) + (b))", 2)
+@operation("COUNT", lambda count: Cost(2 * count + 7), lambda count: 8)
 def squares_function(count: int) -> Written:
     """The sum of the squares of a vector."""
     x = _kind(20 * count).sym("x", count)
     return [x], [ca.sumsqr(x)]
-
-
-@_parts("(x)", "((a) + (b))", 1)
-def total_function(count: int) -> Written:
-    """The sum of the entries of a vector."""
-    x = ca.MX.sym("x", count)
-    return [x], [ca.sum1(x)]
-
-
-@_parts("v_fabs(x)", "v_fmax(a, b)", 2)
-def largest_function(count: int) -> Written:
-    """The largest absolute value of a vector."""
-    x, result = ca.SX.sym("x", count), ca.SX(0)
-    for i in range(count):
-        result = ca.fmax(result, ca.fabs(x[i]))
-    return [x], [result]
 
 
 @operation("ROWS N", lambda rows, n: Cost(rows * (3 * n + 3), rows), lambda rows, n: 3)
@@ -258,20 +236,6 @@ def longer_function(rows: int, n: int) -> Written:
         total = ca.sumsqr(A[i, :])  # its root has a finite derivative at zero, as in `decomposition.frobenius`
         counted[i] = ca.if_else(total > 0, ca.sqrt(ca.if_else(total > 0, total, 1)), 0) > limit
     return [A, limit], [counted, ca.vertcat(*(ca.if_else(counted[i], A[i, :], 0) for i in range(rows)))]
-
-
-@operation("ROWS N", lambda rows, n: Cost(2 * rows * n), lambda rows, n: 3)
-def sizes_function(rows: int, n: int) -> Written:
-    """The sum of the absolute values in each column of a matrix."""
-    A = ca.SX.sym("A", rows, n)
-    return [A], [ca.sum1(ca.fabs(A))]
-
-
-@operation("COUNT", lambda count: Cost(count + 1, 1), lambda count: 2)
-def divided_function(count: int) -> Written:
-    """(x, divisor) -> x / divisor."""
-    x, divisor = _kind(20 * count).sym("x", count), _kind(20 * count).sym("divisor")
-    return [x, divisor], [x / divisor]
 
 
 @dataclass(frozen=True)

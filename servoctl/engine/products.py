@@ -12,35 +12,21 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.structured import blocks, is_zero
-from servoctl.engine.symbol import SPARSE, Symbol, fmax, from_sx, is_symbolic, to_sx
+from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
 _LARGEST = 1.7976931348623157e308
-
-MANY, INPUTS = 500, 64
-"""Symbols of one array from which a loop sums them, and the same if all are inputs, of which no copy is made."""
 
 
 def is_finite(*arrays: Array) -> Any:
     """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
     if not is_symbolic(*arrays):
         return all(_numbers_are_finite(np.asarray(array, dtype=float)) for array in arrays)
+    every = [entry for array in arrays for entry in np.asarray(array, dtype=object).flat]
     # equal expressions count once
-    seen: set[int] = set()
-    entries: list[Any] = []
-    for array in arrays:
-        own: list[Symbol] = []
-        for entry in np.asarray(array, dtype=object).flat:
-            if not isinstance(entry, Symbol):
-                entries.append(entry)
-            elif entry.sx.element_hash() not in seen:
-                seen.add(entry.sx.element_hash())
-                own.append(entry)
-        if len(own) < (INPUTS if all(entry.sx.is_symbolic() for entry in own) else MANY):
-            entries += own
-        else:
-            entries += called(loops.total_function(len(own)), (np.array(own, dtype=object),), ())
-    return abs(total(entries)) <= _LARGEST
+    symbolic = {entry.sx.element_hash(): entry for entry in every if isinstance(entry, Symbol)}
+    numbers = [entry for entry in every if not isinstance(entry, Symbol)]
+    return abs(total([*numbers, *symbolic.values()])) <= _LARGEST
 
 
 def _numbers_are_finite(array: Array) -> bool:
@@ -137,37 +123,7 @@ def total(entries: Sequence[Any]) -> Any:
 
 def largest(values: Any) -> Any:
     """|values|_inf of a vector of numbers or symbols; 0 if it is empty."""
-    if len(values) >= WORTH and is_symbolic(np.asarray(values)):
-        (whole,) = called(loops.largest_function(len(values)), (np.asarray(values),), ())
-        return whole
     result: Any = 0.0
     for value in values:
         result = fmax(result, abs(value))
     return result
-
-
-def column_sizes(A: Array) -> Array:
-    """The sum of the absolute values in each column, shape (n,)."""
-    if not is_symbolic(A) or A.size < WORTH:
-        sums: Array = np.abs(A).sum(axis=0)
-        return sums
-    (sums,) = called(loops.sizes_function(*A.shape), (A,), (A.shape[1],))
-    return sums
-
-
-def divided(A: Array, divisor: Any) -> Array:
-    """A / divisor, entry by entry."""
-    if not is_symbolic(A) or A.size < WORTH:
-        quotient: Array = A / divisor
-        return quotient
-    places = [place for place, entry in np.ndenumerate(A) if not is_zero(entry)]
-    if len(places) < A.size // SPARSE:
-        sparse: Array = np.full(A.shape, 0.0).astype(object)
-        at = tuple(np.array(places, dtype=int).reshape(-1, 2).T)
-        sparse[at] = A[at] / divisor
-        return sparse
-    transposed = _transposed(A)
-    lying = (A.T if transposed else A).ravel(order="F")
-    (entries,) = called(loops.divided_function(A.size), (lying, np.array(divisor)), lying.shape)
-    quotient = entries.reshape(A.T.shape if transposed else A.shape, order="F")
-    return quotient.T if transposed else quotient

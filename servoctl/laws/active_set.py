@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, column_sizes, decompose, product, project, solve_lower
+from servoctl.engine.linalg import Decomposition, decompose, product, project, solve_lower
 from servoctl.engine.symbol import above, at_least, fmax, maximum, where, within
 from servoctl.types import Array
 
@@ -75,7 +75,7 @@ class LeastSquaresProblem:
 
     def sizes(self, terms: Array) -> list[tuple[Array, Any]]:
         """Per level: the size of each column of T, shape (m,), and of the terms of `e - T u`, from those of u."""
-        columns = [column_sizes(T) for T, _ in self.levels]
+        columns = [np.abs(T).sum(axis=0) for T, _ in self.levels]
         return [(c, np.abs(e).sum() + c @ terms) for c, (_, e) in zip(columns, self.levels, strict=True)]
 
     def slack(self, u: Array) -> Array:
