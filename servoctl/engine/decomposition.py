@@ -21,7 +21,7 @@ import numpy as np
 from servoctl.engine import loops
 from servoctl.engine.cost import decomposition_cost, decomposition_numbers
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.products import WORTH, called, is_finite, product, project, sum_of_squares
+from servoctl.engine.products import WORTH, called, is_finite, product, project, solve_upper, sum_of_squares
 from servoctl.engine.structured import blocks
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
@@ -44,7 +44,7 @@ class Decomposition:
     def solve(self, b: Array) -> Array:
         """A^+ b: the shortest of the least-squares solutions of `A x = b`, shape (n,) or (n, columns)."""
         y = product(self.column_basis.T, b)
-        x: Array = product(self.row_basis.T, _back_substitution(self.triangle, y)) / self.scale
+        x: Array = product(self.row_basis.T, solve_upper(self.triangle.T, y)) / self.scale
         return x
 
     def pseudoinverse(self) -> Array:
@@ -63,33 +63,6 @@ class Decomposition:
         """(I - A A^+) b: the part of b that `A x` cannot equal for any x."""
         rest: Array = b - product(self.column_basis, product(self.column_basis.T, b))
         return rest
-
-
-def _back_substitution(R: Array, y: Array) -> Array:
-    """R^-1 y for an upper triangular R."""
-    if len(R) == 0:
-        return y
-    if not is_symbolic(R, y):
-        return np.linalg.solve(R, np.asarray(y, dtype=float))
-    parts = blocks(R)
-    if len(parts) > 1:
-        whole: Array = np.full(y.shape, 0.0).astype(object)
-        for rows_of, columns in parts:
-            whole[columns] = _back_substitution(R[np.ix_(rows_of, columns)], y[rows_of])
-        return whole
-    if R.size >= WORTH and y.ndim == 1:
-        (found,) = called(loops.back_function(len(R)), (R, y), y.shape)
-        single: Array = found
-        return single
-    if R.size >= WORTH:
-        rows: Array = y.T.reshape(-1, len(R))
-        (solved,) = called(loops.upper_function(*rows.shape), (R.T, rows), rows.shape)
-        transposed: Array = solved.T.reshape(y.shape)
-        return transposed
-    x = np.array(y, dtype=object)
-    for i in reversed(range(len(R))):
-        x[i] = (x[i] - R[i, i + 1 :] @ x[i + 1 :]) / R[i, i] if i < len(R) - 1 else x[i] / R[i, i]
-    return x
 
 
 def frobenius(A: Array) -> Any:
