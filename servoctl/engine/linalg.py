@@ -6,8 +6,8 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows, pinv
-from servoctl.engine.products import called, diagonal_parts, is_finite, product, project, solve_lower, solve_upper
-from servoctl.engine.structured import Sparse
+from servoctl.engine.products import called, is_finite, product, project, solve_lower, solve_upper
+from servoctl.engine.structured import Sparse, diagonal_parts
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.types import Array
 

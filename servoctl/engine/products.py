@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.structured import Sparse, blocks, components, is_zero
+from servoctl.engine.structured import blocks, diagonal_parts, is_zero
 from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
@@ -141,13 +141,6 @@ At 40 the import of SciPy is soon paid; below, its call takes as long as the sol
 """
 
 
-def diagonal_parts(M: Array) -> list[Array]:
-    """The indices of each block of a matrix of symbols that has zeros between its blocks."""
-    places = Sparse.of(M)
-    count, label = components(places.rows, places.columns, len(M))
-    return [np.flatnonzero(label == part) for part in range(count)]
-
-
 def solve_lower(L: Array, X: Array) -> Array:
     """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
@@ -190,10 +183,12 @@ def _lower(L: Array, X: Array, written: bool) -> Array:
 def _upper(L: Array, X: Array, written: bool) -> Array:
     """L^-T X of symbols, shape (n, columns), in statements or in loops."""
     if not written and X.shape[1] == 1 and _transposed(L):  # as it lies, L^T is a whole array in C
-        (x,) = called(loops.back_function(len(L)), (L.T, X[:, 0]), (len(L),))
-        return x[:, None]
+        column: Array = called(loops.back_function(len(L)), (L.T, X[:, 0]), (len(L),))[0]
+        return column[:, None]
     if not written and len(L) > 1:
-        return _solve(loops.upper_function, L, X)
+        rows: Array = X.T
+        solved: Array = called(loops.upper_function(len(rows), len(L)), (L, rows), rows.shape)[0].T
+        return solved
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     n = len(L)
     for i in reversed(range(n)):
@@ -208,13 +203,10 @@ def _zero_rows(X: Array) -> int:
 
 def _solve_from(first: int, L: Array, X: Array) -> Array:
     """L^-1 X of symbols, shape (n, columns), for X whose first rows are zero."""
-    if not first:
-        return _solve(loops.lower_function, L, X)
     Y: Array = np.full(X.shape, 0.0).astype(object)
-    if first < len(X):
+    if X[first:].size:
         rows: Array = X[first:].T
-        (below,) = called(loops.lower_function(len(rows), len(L), first), (L, rows), rows.shape)
-        Y[first:] = below.T
+        Y[first:] = called(loops.lower_function(len(rows), len(L), first), (L, rows), rows.shape)[0].T
     return Y
 
 
@@ -236,14 +228,4 @@ def _solve_numbers(L: Any, X: Any, transposed: int) -> Array:
     # a matrix in row order is its transpose in column order, which is what LAPACK reads
     rest, _ = dtrtrs(L.T, X, lower=0, trans=1 - transposed)
     solved: Array = np.ascontiguousarray(rest).reshape(X.shape)
-    return solved
-
-
-def _solve(function: Callable[[int, int], Any], L: Array, X: Array) -> Array:
-    """The loops solve for the rows of X^T."""
-    rows: Array = X.T.reshape(-1, len(L))
-    if not len(rows):
-        return X
-    (Y,) = called(function(len(rows), len(L)), (L, rows), rows.shape)
-    solved: Array = Y.T.reshape(X.shape)
     return solved

@@ -167,21 +167,16 @@ def smallest_eigenvalue(M: "Array | Sparse") -> float:
     """The smallest eigenvalue of a symmetric matrix of finite numbers; 0 for no rows."""
     if isinstance(M, Sparse) and M.is_diagonal:
         return float(M.values.min(initial=np.inf)) if len(M) else 0.0
-    parts = [np.asarray(M)] if not isinstance(M, Sparse) else diagonal_blocks(M)
-    return min((float(np.linalg.eigvalsh(part / 2 + part.T / 2)[0]) for part in parts if len(part)), default=0.0)
+    places, dense = diagonal_parts(M) if isinstance(M, Sparse) else [np.arange(len(M))], np.asarray(M)
+    parts = [dense[np.ix_(place, place)] for place in places if len(place)]
+    return min((float(np.linalg.eigvalsh(part / 2 + part.T / 2)[0]) for part in parts), default=0.0)
 
 
-def diagonal_blocks(M: Sparse) -> list[Array]:
-    """The smallest dense matrices on the diagonal of a square sparse matrix, up to the order of its coordinates."""
-    count, label = components(M.rows, M.columns, len(M))
-    order = np.argsort(label, kind="stable")
-    place = np.empty(len(M), dtype=int)
-    first = np.searchsorted(label[order], np.arange(count))
-    place[order] = np.arange(len(M)) - first[label[order]]
-    blocks = [np.zeros((size, size)) for size in np.bincount(label, minlength=count)]
-    for i, j, value in zip(M.rows, M.columns, M.values, strict=True):
-        blocks[label[i]][place[i], place[j]] = value
-    return blocks
+def diagonal_parts(M: "Array | Sparse") -> list[Array]:
+    """The indices of each block of a square matrix that has zeros between its blocks."""
+    places = Sparse.of(M)
+    count, label = components(places.rows, places.columns, len(M))
+    return [np.flatnonzero(label == part) for part in range(count)]
 
 
 def components(one: Array, other: Array, size: int) -> tuple[int, Array]:
