@@ -7,7 +7,6 @@ Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
 """
 
 import struct
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite, tau
@@ -20,13 +19,44 @@ from hil.frame import Frame
 from hil.loop.clock import SECOND
 from hil.loop.virtual_time import Timer, Watchdog
 
+MILLISECOND = SECOND // 1000
 
-class Profile(EmulatedNode):
-    """The device behind the communication: a drive, or an encoder, which only measures."""
+STOP, ENTER_PRE_OPERATIONAL, RESET_NODE = 2, 128, 129  # further commands of network management (NMT)
+HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT, RPDO_TIMEOUT = 0x8130, 0x8140, 0x8210, 0x8250  # emergency codes
+POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
 
-    @abstractmethod
-    def measure(self, everything: bool) -> None:
-        """Updates the measured objects: all, or only position and velocity."""
+HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
+HEARTBEATS = codec.HEARTBEAT, 0x780  # ids of heartbeats: a value, and the mask of its bits
+
+
+class CanOpenNode(EmulatedNode):
+    """A node on CANopen: the communication of a drive, or of an encoder, which only measures.
+
+    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
+    """
+
+    def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
+        """Prepares communication and units.
+
+        Args:
+            entries: Its objects.
+            wait_for_sync: Whether a synchronous RPDO waits for SYNC, as the standard says; else it acts at once.
+        """
+        self._counts = self.number("counts_per_turn", 65536) / tau  # increments per radian of the motor
+        self._velocity_unit = self.number("velocity_unit", 1.0 / self._counts)
+        self._entries, self._wait, self._id = dict(entries), wait_for_sync, self.settings.node
+        self.values: dict[Key, int] = {}  # key -> value of every object
+        self.nmt = BOOT_UP  # state of network management
+        self._heartbeat = Timer(self.world, self._send_heartbeat)
+        self._masters: dict[int, tuple[int, Watchdog]] = {}
+        self._handlers: dict[int, Callable[[bytes], None]] = {}
+        self._deadline = Watchdog(self.world, partial(self._lost, RPDO_TIMEOUT))
+        self._received: dict[int, Pdo] = {}
+        self._sent: list[Pdo] = []
+        self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(4)]
+        self._load(lambda key: True)
+
+    # The device behind the communication.
 
     def written(self, key: Key, value: int) -> int:
         """Called before an object is written.
@@ -48,55 +78,39 @@ class Profile(EmulatedNode):
     def reset(self, whole: bool) -> None:
         """Called on a reset of the node (`whole`), or of its communication alone."""
 
+    def measure(self, everything: bool) -> None:
+        """Updates the measured objects: all, or only position and velocity.
 
-MILLISECOND = SECOND // 1000
-
-STOP, ENTER_PRE_OPERATIONAL, RESET_NODE = 2, 128, 129  # further commands of network management (NMT)
-HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT, RPDO_TIMEOUT = 0x8130, 0x8140, 0x8210, 0x8250  # emergency codes
-
-
-class CanOpen:
-    """Communication of one node."""
-
-    def __init__(self, node: Profile, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
-        """Prepares the communication of a node.
-
-        Args:
-            entries: Its objects.
-            wait_for_sync: Whether a synchronous RPDO waits for SYNC, as the standard says; else it acts at once.
+        CANopen has no NaN, so an invalid measurement leaves position and velocity as they are.
         """
-        self._node, self._entries, self._wait = node, dict(entries), wait_for_sync
-        self._id, self._world = node.settings.node, node.world
-        self.values: dict[Key, int] = {}  # key -> value of every object
-        self.nmt = BOOT_UP  # state of network management
-        self._heartbeat = Timer(self._world, self._send_heartbeat)
-        self._masters: dict[int, tuple[int, Watchdog]] = {}
-        self._handlers: dict[int, Callable[[bytes], None]] = {}
-        self._deadline = Watchdog(self._world, partial(self._lost, RPDO_TIMEOUT))
-        self._received: dict[int, Pdo] = {}
-        self._sent: list[Pdo] = []
-        self._events = [Timer(self._world, partial(self._repeat, number)) for number in range(4)]
-        self._load(lambda key: True)
+        position, velocity = self.encoder.read(self.world.now)
+        if isfinite(position + velocity):
+            self.values[POSITION] = (round(position * self._counts) + HALF & FULL) - HALF
+            self.values[VELOCITY] = (round(velocity / self._velocity_unit) + HALF & FULL) - HALF
 
-    @property
-    def timers(self) -> list[Timer]:
-        """Its cyclic timers."""
-        return [self._heartbeat, *self._events]
+    # Communication.
+
+    def heartbeat_ids(self) -> tuple[int, int]:
+        return HEARTBEATS
 
     def listens(self) -> frozenset[int]:
-        """Ids of the frames that it receives."""
         return frozenset(self._handlers)
 
+    def timers(self) -> list[Timer]:
+        return [self._heartbeat, *self._events]
+
     def boot(self) -> None:
-        """Boots with default objects and sends the boot-up message."""
         self._load(lambda key: True)
         self._announce()
 
     def halt(self) -> None:
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         """Stops all communication."""
         self._heartbeat.stop()
         self._stop_monitoring()
-        self.enter(BOOT_UP)
+        self.enter_nmt(BOOT_UP)
 
     def receive(self, frame: Frame) -> None:
         """Handles a frame."""
@@ -108,7 +122,7 @@ class CanOpen:
         """Sends an emergency; code 0: none is left."""
         self.values[0x1001, 0] = register
         if self.nmt not in (BOOT_UP, STOPPED) and not self.values[0x1014, 0] & INVALID:
-            self._node.send(self.values[0x1014, 0] & 0x7FF, struct.pack("<HB5s", code, register, bytes(5)))
+            self.send(self.values[0x1014, 0] & 0x7FF, struct.pack("<HB5s", code, register, bytes(5)))
 
     def changed(self, key: Key) -> None:
         """Sends event-driven PDOs that carry an object which has changed."""
@@ -116,7 +130,7 @@ class CanOpen:
             if pdo.valid and not pdo.synchronous and key in pdo.keys:
                 self._transmit(pdo)
 
-    def enter(self, state: int) -> None:
+    def enter_nmt(self, state: int) -> None:
         """Changes the state of NMT, and with it what is sent by itself."""
         self.nmt = state
         for number, (timer, pdo) in enumerate(zip(self._events, self._sent, strict=True)):
@@ -127,12 +141,10 @@ class CanOpen:
     def _serve(self, request: bytes) -> None:
         if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
             return
-        self._node.send(
-            codec.SDO_ANSWER + self._id, answer(request, self._entries, self._node.aborts, self._read, self.write)
-        )
+        self.send(codec.SDO_ANSWER + self._id, answer(request, self._entries, self.aborts, self._read, self.write))
 
     def _read(self, key: Key) -> int:
-        self._node.measure(True)
+        self.measure(True)
         return self.values[key]
 
     def write(self, key: Key, value: int) -> int:
@@ -141,7 +153,7 @@ class CanOpen:
         of_pdo = 0x1400 <= index < 0x1C00
         refused = self._entries[key].refusal(value)
         if not refused:
-            refused = unfit(self.values, self._entries, key, value) if of_pdo else self._node.written(key, value)
+            refused = unfit(self.values, self._entries, key, value) if of_pdo else self.written(key, value)
         if refused:
             return refused
         self.values[key] = value
@@ -155,7 +167,7 @@ class CanOpen:
             self._sort()
         return 0
 
-    def _set_up(self) -> None:
+    def _read_pdos(self) -> None:
         self._taken = [Pdo(self.values, self._entries, number, False) for number in range(4)]
         self._sent = [Pdo(self.values, self._entries, number, True) for number in range(4)]
         self._sort()
@@ -165,7 +177,7 @@ class CanOpen:
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.synchronous]
         self._waiting_for_sync = [pdo for pdo in self._received.values() if pdo.synchronous]
         self._timed = self.values[0x1400, 1] & 0x7FF if self.values[0x1400, 5] else None
-        self.enter(self.nmt)
+        self.enter_nmt(self.nmt)
         self._listen()
 
     def _listen(self) -> None:
@@ -173,9 +185,9 @@ class CanOpen:
         self._handlers = {
             codec.HEARTBEAT + master: partial(self._hear, *watch) for master, watch in self._masters.items()
         }
-        self._handlers |= {codec.NMT: self._obey, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
+        self._handlers |= {codec.NMT: self._obey_nmt, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
-        self._node.relisten()
+        self.relisten()
 
     def _repeat(self, number: int) -> None:
         """Sends an event-driven PDO when its event timer expires."""
@@ -193,20 +205,19 @@ class CanOpen:
             pdo.pending = data
         else:
             self._apply(pdo, data)
-            self._node.commanded()
+            self.commanded()
 
     def _apply(self, pdo: Pdo, data: bytes) -> None:
         values = self.values
         for key, value in zip(pdo.keys, pdo.unpack(data), strict=False):  # equally long: the check costs a third
-            if pdo.guarded and (key is None or (key == MODE and self._node.written(key, value))):
+            if pdo.guarded and (key is None or (key == MODE and self.written(key, value))):
                 continue
             values[key] = value  # type: ignore[index]
 
     def _sync(self, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
             return
-        node = self._node
-        node.synced()
+        self.synced()
         due, everything = [], False
         for pdo in self._synchronous:
             pdo.counter += 1
@@ -215,61 +226,61 @@ class CanOpen:
                 due.append(pdo)
                 everything = everything or pdo.more
         if due:
-            node.measure(everything)
+            self.measure(everything)
             values = self.values
             for pdo in due:
-                node.send(pdo.identity, pdo.pack(*pdo.collect(values)))
+                self.send(pdo.identity, pdo.pack(*pdo.collect(values)))
         told = False
         for pdo in self._waiting_for_sync:
             if pdo.pending is not None:
                 self._apply(pdo, pdo.pending)
                 pdo.pending, told = None, True
         if told:
-            node.commanded()
+            self.commanded()
 
     def _transmit(self, pdo: Pdo) -> None:
         if self.nmt == OPERATIONAL:
-            self._node.measure(True)
-            self._node.send(pdo.identity, pdo.pack(*pdo.collect(self.values)))
+            self.measure(True)
+            self.send(pdo.identity, pdo.pack(*pdo.collect(self.values)))
 
-    def _obey(self, data: bytes) -> None:
+    def _obey_nmt(self, data: bytes) -> None:
         if len(data) < 2 or data[1] not in (0, self._id):
             return
         command, before = data[0], self.nmt
         if command == codec.START:
-            self.enter(OPERATIONAL)
+            self.enter_nmt(OPERATIONAL)
             if self.values[0x1001, 0] & 0x10 and not self.values.get((0x603F, 0), 0):
                 self.emergency(0, 0)  # the lost communication is back
             for pdo in self._sent:
                 if pdo.valid and not pdo.synchronous:
                     self._transmit(pdo)
         elif command == STOP:
-            self.enter(STOPPED)
+            self.enter_nmt(STOPPED)
         elif command == ENTER_PRE_OPERATIONAL:
-            self.enter(PRE_OPERATIONAL)
+            self.enter_nmt(PRE_OPERATIONAL)
         elif command in (RESET_NODE, codec.RESET_COMMUNICATION):
-            self._node.disconnected(0)
-            self.halt()
+            self.disconnected(0)
+            self._disconnect()
             self._load(lambda key: command == RESET_NODE or 0x1000 <= key[0] < 0x2000)
-            self._node.reset(command == RESET_NODE)
-            self._world.after(5 * MILLISECOND, self._announce)
+            self.reset(command == RESET_NODE)
+            self.world.after(5 * MILLISECOND, self._announce)
             return
         if before == OPERATIONAL and self.nmt == STOPPED:
-            self._node.disconnected(0)
+            self.disconnected(0)
 
     def _load(self, chosen: Callable[[Key], bool]) -> None:
         self.values |= {key: entry.value for key, entry in self._entries.items() if chosen(key)}
         self._masters = {}
-        self._set_up()
+        self._read_pdos()
 
     def _announce(self) -> None:
-        self._node.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
-        self.enter(PRE_OPERATIONAL)
+        self.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
+        self.enter_nmt(PRE_OPERATIONAL)
         self._heartbeat.start(self.values[0x1017, 0] * MILLISECOND)
 
     def _send_heartbeat(self) -> None:
-        if not self._node.heart_stopped:
-            self._node.send(codec.HEARTBEAT + self._id, bytes([self.nmt]))
+        if not self.heart_stopped:
+            self.send(codec.HEARTBEAT + self._id, bytes([self.nmt]))
 
     def _watch_masters(self) -> None:
         self._stop_monitoring()
@@ -277,8 +288,8 @@ class CanOpen:
         for sub in (1, 2):
             value = self.values[0x1016, sub]
             master, timeout = value >> 16 & 0x7F, (value & 0xFFFF) * MILLISECOND
-            if timeout and master and self._node.option("watchdog", True):
-                self._masters[master] = timeout, Watchdog(self._world, partial(self._lost, HEARTBEAT_LOST))
+            if timeout and master and self.option("watchdog", True):
+                self._masters[master] = timeout, Watchdog(self.world, partial(self._lost, HEARTBEAT_LOST))
         self._listen()
 
     def _hear(self, timeout: int, watchdog: Watchdog, data: bytes) -> None:
@@ -297,56 +308,8 @@ class CanOpen:
         """Called when a heartbeat or PDO is missing; the watchdogs restart with the next one."""
         self._stop_monitoring()
         self.emergency(code, self.values[0x1001, 0] | 0x11)
-        self._node.disconnected(code)
+        self.disconnected(code)
         if self.nmt == OPERATIONAL:
             behaviour = self.values[0x1029, 1]
             if behaviour != 1:
-                self.enter(STOPPED if behaviour == 2 else PRE_OPERATIONAL)
-
-
-POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
-
-HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
-HEARTBEATS = codec.HEARTBEAT, 0x780  # ids of heartbeats: a value, and the mask of its bits
-
-
-class CanOpenNode(Profile):
-    """A node on CANopen.
-
-    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
-    """
-
-    canopen: CanOpen  # its communication
-
-    def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
-        """Prepares communication and units; arguments as of `CanOpen`."""
-        self.canopen = CanOpen(self, entries, wait_for_sync)
-        self._counts = self.number("counts_per_turn", 65536) / tau  # increments per radian of the motor
-        self._velocity_unit = self.number("velocity_unit", 1.0 / self._counts)
-
-    def heartbeat_ids(self) -> tuple[int, int]:
-        return HEARTBEATS
-
-    def listens(self) -> frozenset[int]:
-        return self.canopen.listens()
-
-    def timers(self) -> list[Timer]:
-        return self.canopen.timers
-
-    def receive(self, frame: Frame) -> None:
-        self.canopen.receive(frame)
-
-    def boot(self) -> None:
-        self.station.receive = self.canopen.receive
-        self.canopen.boot()
-
-    def halt(self) -> None:
-        self.canopen.halt()
-
-    def measure(self, everything: bool) -> None:
-        """Updates position and velocity; CANopen has no NaN, so an invalid measurement leaves them as they are."""
-        position, velocity = self.encoder.read(self.world.now)
-        if isfinite(position + velocity):
-            values = self.canopen.values
-            values[POSITION] = (round(position * self._counts) + HALF & FULL) - HALF
-            values[VELOCITY] = (round(velocity / self._velocity_unit) + HALF & FULL) - HALF
+                self.enter_nmt(STOPPED if behaviour == 2 else PRE_OPERATIONAL)

@@ -142,7 +142,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def boot(self) -> None:
         self.station.went_off = lambda: self.disconnected(0)
-        self.station.came_back = lambda: self.canopen.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
+        self.station.came_back = lambda: self.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
         super().boot()
         self.reset(True)
 
@@ -159,7 +159,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self._switch_off()
         self._controlword = 0
         reaction = {"coast": 0, "ramp": 2, "brake": 3}[self.option("on_fault", "ramp")]
-        self.canopen.values[FAULT_OPTION] = reaction
+        self.values[FAULT_OPTION] = reaction
         self._enter(Cia402State.SWITCH_ON_DISABLED)
 
     def trip(self, code: int) -> None:
@@ -169,10 +169,10 @@ class CiA402(CanOpenNode, EmulatedDrive):
         """Goes to the fault state; `told`: the emergency was sent already."""
         if self.state in (Cia402State.NOT_READY, Cia402State.FAULT, Cia402State.FAULT_REACTION):
             return
-        values = self.canopen.values
+        values = self.values
         values[ERROR_CODE] = code
         if not told:
-            self.canopen.emergency(code, 0x01)
+            self.emergency(code, 0x01)
         moving = self.motor.enabled
         self._enter(Cia402State.FAULT_REACTION)
         if moving and values[FAULT_OPTION] > 0:
@@ -182,8 +182,8 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def clear_fault(self) -> None:
         if self.state is Cia402State.FAULT:
-            self.canopen.values[ERROR_CODE] = 0
-            self.canopen.emergency(0, 0)
+            self.values[ERROR_CODE] = 0
+            self.emergency(0, 0)
             self._enter(Cia402State.SWITCH_ON_DISABLED)
 
     def measure(self, everything: bool) -> None:
@@ -191,7 +191,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         super().measure(everything)
         if not everything:
             return
-        values = self.canopen.values
+        values = self.values
         share = self.motor.torque() / self.torque_table / self._rated if self.motor.enabled else 0.0
         values[0x6079, 0] = round(1000 * self.voltage(48.0))
         values[objects.DRIVE_TEMPERATURE] = min(32767, round(10 * self.temperature()))
@@ -209,15 +209,15 @@ class CiA402(CanOpenNode, EmulatedDrive):
         if key == MODE:
             if value not in (0, TORQUE_MODE):
                 return objects.OUT_OF_RANGE
-            self.canopen.values[MODE_DISPLAY] = 8 if self.wrong_mode else value
+            self.values[MODE_DISPLAY] = 8 if self.wrong_mode else value
         elif key in (CONTROLWORD, TARGET_TORQUE, TORQUE_OFFSET, MAX_TORQUE):
-            self.canopen.values[key] = value
+            self.values[key] = value
             self.commanded()
         return 0
 
     def commanded(self) -> None:
         """Acts on controlword and target torque."""
-        values = self.canopen.values
+        values = self.values
         word = values[CONTROLWORD]
         if word != self._controlword:
             before, self._controlword = self._controlword, word
@@ -228,7 +228,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     def disconnected(self, code: int) -> None:
         if code and self.option("fault_reset_needs_comm_reset", False):
             self._must_reset_communication = True
-        option = self.canopen.values[ABORT_OPTION]
+        option = self.values[ABORT_OPTION]
         if option == 1 and (code or self.motor.enabled):
             self._trip(code or COMMUNICATION_ERROR, told=bool(code))
         elif option == 2 and self.motor.enabled:
@@ -238,7 +238,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self._quick_stop()
 
     def _obey(self, word: int, before: int) -> None:
-        values = self.canopen.values
+        values = self.values
         after = following(self.state, word, before, values[QUICK_STOP_OPTION])
         if after is self.state or (after is Cia402State.ENABLED and self.refuses):
             return
@@ -248,7 +248,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
                 self.state = was
                 return
             values[ERROR_CODE] = 0
-            self.canopen.emergency(0, 0)
+            self.emergency(0, 0)
         if after is Cia402State.ENABLED:
             self.stop_braking()
             cancel(self._closing)
@@ -269,7 +269,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     def _ramps(self, after: Cia402State) -> bool:
         """Whether the drive brakes on its way from enabled to this state."""
         option = {Cia402State.SWITCHED_ON: DISABLE_OPTION, Cia402State.READY: SHUTDOWN_OPTION}.get(after)
-        return option is not None and self.canopen.values[option] == 1
+        return option is not None and self.values[option] == 1
 
     def _close_brake(self, ended: Callable[[], None]) -> None:
         """Closes its brake, and holds its torque for the time that the brake takes: then `ended`."""
@@ -281,7 +281,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self._closing = self.world.after(nanoseconds(self.settings.brake_time), ended)
 
     def _quick_stop(self) -> None:
-        option = self.canopen.values[QUICK_STOP_OPTION]
+        option = self.values[QUICK_STOP_OPTION]
         if option == 0:
             self._switch_off()
             self._enter(Cia402State.SWITCH_ON_DISABLED)
@@ -294,7 +294,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     @property
     def _deceleration(self) -> float | None:
         """Deceleration of the quick stop, at the motor [rad/s^2]; None: 0x6085 is not set."""
-        counts = self.canopen.values[QUICK_STOP_DECELERATION]
+        counts = self.values[QUICK_STOP_DECELERATION]
         return counts * self.number("acceleration_unit", self._velocity_unit) if counts else None
 
     def _stopped(self) -> None:
@@ -313,11 +313,11 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def _enter(self, state: Cia402State) -> None:
         self.state = state
-        self.canopen.changed(STATUSWORD)
+        self.changed(STATUSWORD)
 
     def _target(self) -> float:
         """Commanded torque of the motor [N m]; 0 in other modes than torque mode."""
-        values = self.canopen.values
+        values = self.values
         if values[MODE_DISPLAY] != TORQUE_MODE:
             return 0.0
         most, share = values[MAX_TORQUE], values[TARGET_TORQUE] + values[TORQUE_OFFSET]
@@ -326,7 +326,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         return self.torque_table * self._rated * share / 1000
 
     def _statusword(self) -> int:
-        values = self.canopen.values
+        values = self.values
         word = WORDS[self.state] | VOLTAGE_ENABLED | REMOTE
         if self.motor.thermal.near:
             word |= WARNS

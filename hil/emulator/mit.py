@@ -7,7 +7,6 @@ Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8
 """
 
 import struct
-from collections.abc import Callable, Mapping
 
 from hil.codecs import damiao
 from hil.codecs import mit as codec
@@ -25,53 +24,6 @@ _KNOWN = frozenset({*range(37), *range(50, 57), *range(59, 66), P_MOTOR, X_OUT})
 _USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10.0, 29: 32.0, 30: 1.0, 60: 24.0,
           61: 25.0, 62: 25.0}  # fmt: skip
 """Values of registers that have no effect here: voltages, temperatures, versions."""
-
-
-class EmulatedRegisters:
-    """Registers and the requests about them.
-
-    Args:
-        node: Id of the drive.
-        values: Register -> its value at power-on, of those that have an effect.
-        position: Position of the shaft [rad].
-        refresh: Sends a reply as to a command.
-        written: Called after a write with the register.
-    """
-
-    def __init__(
-        self,
-        node: int,
-        values: Mapping[int, float],
-        position: Callable[[], float],
-        refresh: Callable[[], None],
-        written: Callable[[int], None],
-    ) -> None:
-        self._node, self._position, self._refresh, self._written = node, position, refresh, written
-        # register -> value
-        self.values: dict[int, float] = {**dict.fromkeys(_KNOWN, 0.0), **_USUAL, ESC_ID: node, **values}
-
-    def answer(self, data: bytes) -> bytes | None:
-        """The answer to a request; None: it is for another drive, or has no answer of its own."""
-        if len(data) < 4 or data[0] | data[1] << 8 != self._node:
-            return None
-        command, register = data[2], data[3]
-        if command == damiao.REFRESH:
-            self._refresh()
-        elif command == damiao.SAVE:
-            return data[:4].ljust(8, b"\0")
-        elif register in _KNOWN and command == damiao.READ:
-            if register in (P_MOTOR, X_OUT):
-                self.values[register] = self._position()
-            return data[:4] + self._packed(register)
-        elif register in _WRITABLE and command == damiao.WRITE and len(data) == 8:
-            self.values[register] = struct.unpack_from("<I" if register in damiao.COUNTS else "<f", data, 4)[0]
-            self._written(register)
-            return data[:4] + self._packed(register)
-        return None
-
-    def _packed(self, register: int) -> bytes:
-        value = self.values[register]
-        return struct.pack("<I", int(value)) if register in damiao.COUNTS else struct.pack("<f", value)
 
 
 TICK = nanoseconds(damiao.TICK)
@@ -96,7 +48,7 @@ class Mit(ImpedanceDrive):
         self.overheat_code = 0xC if self._status == "damiao" else 1
         self.overvoltage_code = 8 if self._status == "damiao" else 3
         self._starving = False
-        self._registers: EmulatedRegisters | None = None
+        self._registers: dict[int, float] = {}  # registers of a Damiao -> their values; empty: it has none
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -121,21 +73,37 @@ class Mit(ImpedanceDrive):
             damiao.TIMEOUT: nanoseconds(self.settings.watchdog) // TICK if watched else 0,
         }  # fmt: skip
         values |= self.option("registers", {})
-        self._registers = EmulatedRegisters(
-            self.settings.node, values, lambda: self.encoder.read(self.world.now)[0], self._reply, self._written
-        )
+        self._registers = {**dict.fromkeys(_KNOWN, 0.0), **_USUAL, ESC_ID: self.settings.node, **values}
         for register in (damiao.PMAX, damiao.VMAX, damiao.TMAX):
             self._written(register)
 
     def _written(self, register: int) -> None:
-        assert self._registers is not None
-        value = self._registers.values[register]
+        value = self._registers[register]
         if register == damiao.PMAX:
             self._position = value
         elif register == damiao.VMAX:
             self._velocity = value
         elif register == damiao.TMAX:
             self._torque, self.torque_table = value, 1.0
+
+    def _about_registers(self, data: bytes) -> bytes | None:
+        """The answer to a request; None: it is for another drive, or has no answer of its own."""
+        if len(data) < 4 or data[0] | data[1] << 8 != self.settings.node:
+            return None
+        values, command, register = self._registers, data[2], data[3]
+        if command == damiao.REFRESH:
+            self._reply()
+        elif command == damiao.SAVE:
+            return data[:4].ljust(8, b"\0")
+        elif register in _KNOWN and command == damiao.READ:
+            if register in (P_MOTOR, X_OUT):
+                values[register] = self.encoder.read(self.world.now)[0]
+            return data[:4] + _packed(register, values[register])
+        elif register in _WRITABLE and command == damiao.WRITE and len(data) == 8:
+            values[register] = struct.unpack_from("<I" if register in damiao.COUNTS else "<f", data, 4)[0]
+            self._written(register)
+            return data[:4] + _packed(register, values[register])
+        return None
 
     def trip(self, code: int) -> None:
         self.fault = code
@@ -144,13 +112,13 @@ class Mit(ImpedanceDrive):
     def receive(self, frame: Frame) -> None:
         if not self.station.powered or frame.remote or len(frame.data) != 8:
             return
-        if self._registers is not None:
+        if self._registers:
             if frame.id == damiao.REQUEST:
-                self._registers.values[damiao.TMAX] = self._torque * self.torque_table
-                if (answer := self._registers.answer(frame.data)) is not None:
+                self._registers[damiao.TMAX] = self._torque * self.torque_table
+                if (answer := self._about_registers(frame.data)) is not None:
                     self.send(self._host, answer)
                 return
-            if self._registers.values[damiao.CONTROL_MODE] != damiao.MIT_MODE and frame.data[:6] != codec.SPECIAL[:6]:
+            if self._registers[damiao.CONTROL_MODE] != damiao.MIT_MODE and frame.data[:6] != codec.SPECIAL[:6]:
                 self._reply()  # a setpoint of another mode has another id
                 return
         code = frame.data[7]
@@ -180,8 +148,8 @@ class Mit(ImpedanceDrive):
 
     def _timeout(self) -> int:
         """Time without commands after which it stops [ns]; 0: never."""
-        if self._registers is not None:
-            return int(self._registers.values[damiao.TIMEOUT]) * TICK
+        if self._registers:
+            return int(self._registers[damiao.TIMEOUT]) * TICK
         watched = self.option("watchdog", self.option("drive_watchdog", False))
         return nanoseconds(self.settings.watchdog) if watched else 0
 
@@ -204,3 +172,7 @@ class Mit(ImpedanceDrive):
     def _starved(self) -> None:
         self._starving = True
         self._off()
+
+
+def _packed(register: int, value: float) -> bytes:
+    return struct.pack("<I", int(value)) if register in damiao.COUNTS else struct.pack("<f", value)

@@ -69,38 +69,6 @@ class MoteusCommand:
         return 0.0 if name is None and register in _IGNORED else None if name is None else float(getattr(self, name))
 
 
-def measured(
-    mode: int,
-    fault: int,
-    position: float,
-    velocity: float,
-    torque: float,
-    home: int,
-    milliseconds: int,
-    voltage: float,
-    temperature: float,
-) -> dict[int, float]:
-    """Register -> value of what a drive measures [its unit].
-
-    Args:
-        mode: Mode.
-        fault: Fault register.
-        position: Position [rev].
-        velocity: Velocity [rev/s].
-        torque: Torque [N m].
-        home: Home state.
-        milliseconds: Time since power-on [ms].
-        voltage: Supply voltage [V].
-        temperature: Temperature of drive and motor [degree C].
-    """
-    return {
-        0x000: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
-        0x007: torque * velocity * 6.283185307179586, 0x00A: temperature, 0x00B: 1, 0x00C: home,
-        0x00D: voltage, 0x00E: temperature, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
-        0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
-    }  # fmt: skip
-
-
 def fixed(register: int, node: int) -> float | None:
     """Value of a register that never changes, in the drive with this id; None if there is none."""
     if register == 0x110:
@@ -327,22 +295,19 @@ class Moteus(EmulatedDrive):
         return value
 
     def _measured(self) -> dict[int, float]:
+        """Register -> value of what it measures [its unit]."""
         position, velocity = self._motion()
         torque = self.motor.torque() / self.torque_table
         limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
-        fault = limited if self.mode == POSITION else self.fault
+        mode, fault = self.mode, limited if self.mode == POSITION else self.fault
         milliseconds = (self.world.now - self._since) // (SECOND // 1000)
-        return measured(
-            self.mode,
-            fault,
-            position,
-            velocity,
-            torque,
-            self._home,
-            milliseconds,
-            self.voltage(24.0),
-            self.temperature(),
-        )
+        temperature = self.temperature()  # it may switch the drive off, which the next answer shows
+        return {
+            0x000: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
+            0x007: torque * velocity * 6.283185307179586, 0x00A: temperature, 0x00B: 1, 0x00C: self._home,
+            0x00D: self.voltage(24.0), 0x00E: temperature, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
+            0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
+        }  # fmt: skip
 
     def _motion(self) -> tuple[float, float]:
         """Position [rev] and velocity [rev/s] of the output."""

@@ -1,7 +1,6 @@
 """An emulated drive or encoder that speaks CANSimple, as firmware 0.6 does: see `hil.codecs.odrive`."""
 
 import struct
-from collections.abc import Callable
 from math import isfinite, tau
 
 from hil.codecs import odrive as codec
@@ -31,75 +30,20 @@ _LENGTHS = {
 """Smallest number of bytes of a command."""
 
 
-class Talk:
-    """Cyclic messages and answers of one node."""
-
-    def __init__(
-        self, node: EmulatedNode, heartbeat: Callable[[], bytes], errors: Callable[[], tuple[int, int]]
-    ) -> None:
-        """Prepares the messages of a node.
-
-        Args:
-            heartbeat: Returns the payload of its heartbeat.
-            errors: Returns its active errors, and the reason of the last disarming.
-        """
-        self._node, self._heartbeat, self._errors = node, heartbeat, errors
-        self._base = codec.identifier(node.settings.node, 0)
-        self.timers = [Timer(node.world, send) for send in (self.send_encoder, self.send_heartbeat, self.send_errors)]
-
-    def start(self) -> None:
-        """Starts the cyclic messages."""
-        phase = nanoseconds(self._node.number("phase", 0.0))
-        periods = {"feedback_period": 0.001, "heartbeat_period": 0.1, "error_period": 0.1}
-        for timer, (name, usual) in zip(self.timers, periods.items(), strict=True):
-            timer.start(nanoseconds(self._node.number(name, usual)), phase)
-
-    def stop(self) -> None:
-        """Stops the cyclic messages."""
-        for timer in self.timers:
-            timer.stop()
-
-    def reply(self, command: int, data: bytes) -> None:
-        """Sends a message."""
-        self._node.send(self._base | command, data)
-
-    def answer(self, command: int) -> bool:
-        """Answers a remote frame; returns False for messages that it does not have."""
-        if command == codec.GET_VERSION:
-            self.reply(codec.GET_VERSION, bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE]))
-        elif command == codec.HEARTBEAT:
-            self.send_heartbeat()
-        elif command == codec.GET_ERROR:
-            self.send_errors()
-        elif command == codec.GET_ENCODER_ESTIMATES:
-            self.send_encoder()
-        else:
-            return False
-        return True
-
-    def send_encoder(self) -> None:
-        """Sends position [turn] and velocity [turn/s]."""
-        position, velocity = self._node.encoder.read(self._node.world.now)
-        self.reply(codec.GET_ENCODER_ESTIMATES, _TWO.pack(position / tau, velocity / tau))
-
-    def send_heartbeat(self) -> None:
-        """Sends the heartbeat."""
-        if not self._node.heart_stopped:
-            self.reply(codec.HEARTBEAT, self._heartbeat())
-
-    def send_errors(self) -> None:
-        """Sends the errors."""
-        self.reply(codec.GET_ERROR, _ERRORS.pack(*self._errors()))
-
-
 class ODriveNode(EmulatedNode):
-    """What drives and encoder nodes share: the cyclic messages.
+    """What drives and encoder nodes share: the cyclic messages, and the answers to remote frames.
 
     Options: `feedback_period` (0.001), `heartbeat_period` (0.1), `error_period` (0.1) and `phase` (0) of the cyclic
     messages [s].
     """
 
-    _talk: Talk
+    state, result, error = codec.IDLE, 0, 0  # axis state, procedure result, active errors
+    trajectory_done = 0  # flag in its heartbeat
+
+    def set_up(self) -> None:
+        self._cyclic = [
+            Timer(self.world, send) for send in (self._send_encoder, self._send_heartbeat, self.send_errors)
+        ]
 
     def heartbeat_ids(self) -> tuple[int, int]:
         return self.settings.node << 5, 0x7E0  # it listens to commands alone
@@ -109,13 +53,48 @@ class ODriveNode(EmulatedNode):
         return frozenset(range(first, first + codec.COMMANDS))
 
     def timers(self) -> list[Timer]:
-        return self._talk.timers
+        return self._cyclic
 
     def boot(self) -> None:
-        self._talk.start()
+        phase = nanoseconds(self.number("phase", 0.0))
+        periods = {"feedback_period": 0.001, "heartbeat_period": 0.1, "error_period": 0.1}
+        for timer, (name, usual) in zip(self._cyclic, periods.items(), strict=True):
+            timer.start(nanoseconds(self.number(name, usual)), phase)
 
     def halt(self) -> None:
-        self._talk.stop()
+        for timer in self._cyclic:
+            timer.stop()
+
+    def _reply(self, command: int, data: bytes) -> None:
+        self.send(codec.identifier(self.settings.node, command), data)
+
+    def _answer(self, command: int) -> None:
+        """Answers a remote frame; none for a message that it does not have."""
+        if command == codec.GET_VERSION:
+            self._reply(codec.GET_VERSION, bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE]))
+        elif command == codec.HEARTBEAT:
+            self._send_heartbeat()
+        elif command == codec.GET_ERROR:
+            self.send_errors()
+        elif command == codec.GET_ENCODER_ESTIMATES:
+            self._send_encoder()
+
+    def _send_encoder(self) -> None:
+        """Sends position [turn] and velocity [turn/s]."""
+        position, velocity = self.encoder.read(self.world.now)
+        self._reply(codec.GET_ENCODER_ESTIMATES, _TWO.pack(position / tau, velocity / tau))
+
+    def _send_heartbeat(self) -> None:
+        if not self.heart_stopped:
+            self._reply(codec.HEARTBEAT, self.heartbeat())
+
+    def heartbeat(self) -> bytes:
+        """Payload of the heartbeat."""
+        return _HEARTBEAT.pack(self.error, self.state, self.result, self.trajectory_done)
+
+    def send_errors(self) -> None:
+        """Sends the active errors, and the reason of the last disarming."""
+        self._reply(codec.GET_ERROR, _ERRORS.pack(self.error, self.error))
 
 
 class ODriveEncoder(ODriveNode):
@@ -123,12 +102,9 @@ class ODriveEncoder(ODriveNode):
 
     special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
 
-    def set_up(self) -> None:
-        self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, codec.IDLE, 0, 0), lambda: (0, 0))
-
     def receive(self, frame: Frame) -> None:
         if self.station.powered and frame.remote:
-            self._talk.answer(frame.id & 0x1F)
+            self._answer(frame.id & 0x1F)
 
 
 class ODrive(ODriveNode, EmulatedDrive):
@@ -143,12 +119,13 @@ class ODrive(ODriveNode, EmulatedDrive):
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
     usual_code, overvoltage_code, overheat_code = 0x1000, 0x100, 0x2000
 
+    trajectory_done = 1
+
     def set_up(self) -> None:
-        self.state, self.result, self.error = codec.IDLE, 0, 0
+        super().set_up()
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
         self._monitor_timer = Timer(self.world, self._send_gauges)
-        self._talk = Talk(self, self.heartbeat, lambda: (self.error, self.error))
         self._torque_constant = self.number("torque_constant", 0.03)
         self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
 
@@ -185,14 +162,10 @@ class ODrive(ODriveNode, EmulatedDrive):
         self.error |= code
         self.result = DISARMED
         self._idle()
-        self._talk.send_errors()
+        self.send_errors()
 
     def clear_fault(self) -> None:
         self.error = self.result = 0
-
-    def heartbeat(self) -> bytes:
-        """Payload of the heartbeat."""
-        return _HEARTBEAT.pack(self.error, self.state, self.result, 1)
 
     def receive(self, frame: Frame) -> None:
         if not self.station.powered:
@@ -229,13 +202,12 @@ class ODrive(ODriveNode, EmulatedDrive):
             self.reboot(nanoseconds(0.5))
 
     def _answer(self, command: int) -> None:
-        reply = self._talk.reply
         if command == codec.GET_BUS_VOLTAGE_CURRENT:
-            reply(codec.GET_BUS_VOLTAGE_CURRENT, _TWO.pack(self.voltage(48.0), 0.0))
+            self._reply(command, _TWO.pack(self.voltage(48.0), 0.0))
         elif command == codec.GET_TEMPERATURE:
-            reply(codec.GET_TEMPERATURE, _TWO.pack(temperature := self.temperature(), temperature))
+            self._reply(command, _TWO.pack(temperature := self.temperature(), temperature))
         else:
-            self._talk.answer(command)
+            super()._answer(command)
 
     def _set_torque(self, torque: float) -> None:
         self._torque = torque if isfinite(torque) else 0.0

@@ -10,7 +10,7 @@ Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from functools import partial
 from operator import attrgetter
 
@@ -25,112 +25,14 @@ from hil.loop.virtual_time import World
 Tap = Callable[[Frame, Station], None]  # called with each frame sent without error, and its sender
 MOST_ROUTES = 4096  # routes that are kept: ids may hold data, so there may be any number of them
 
-
-class Delivery:
-    """Delivers frames to stations.
-
-    Args:
-        stations: All stations; may change.
-        disturbances: Disturbances that act now; may change.
-    """
-
-    def __init__(self, world: World, stations: Sequence[Station], disturbances: Sequence[Disturbance]) -> None:
-        self._world, self._stations, self._disturbances = world, stations, disturbances
-        self.taps: list[Tap] = []  # functions that see every frame
-        self._routes: dict[int, list[Station]] = {}
-
-    def rerouted(self) -> None:
-        """Called when a station joins, or receives other ids."""
-        self._routes.clear()
-
-    def deliver(self, frame: Frame, sender: Station, all_online: bool) -> None:
-        """Delivers a frame now.
-
-        Args:
-            sender: Its sender, which does not receive it.
-            all_online: Whether all stations are known to be online.
-        """
-        timed = frame.at(self._world.now)
-        failure: Exception | None = None
-        for tap in self.taps:
-            try:
-                tap(timed, sender)
-            except Exception as error:
-                failure = failure or error
-        number = frame.id | frame.extended << 29
-        disturbances = self._disturbances
-        for station in self._routes.get(number) or self._route(number):
-            if station is not sender and (all_online or station.online):
-                try:
-                    if disturbances:
-                        self._disturbed(timed, sender, station)
-                    else:
-                        station.receive(timed)
-                except Exception as error:  # of one node; the others still receive the frame
-                    failure = failure or error
-        if failure is not None:
-            raise failure
-
-    def _route(self, number: int) -> list[Station]:
-        """The stations that receive frames with this key."""
-        route = [s for s in self._stations if s.ids is None or number in s.ids]
-        if len(self._routes) > MOST_ROUTES:
-            self._routes.clear()
-        self._routes[number] = route
-        return route
-
-    def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
-        arrivals = [(0, frame)]
-        for each in self._disturbances:
-            arrivals = [(d + e, f) for d, g in arrivals for e, f in each.deliveries(g, sender, receiver)]
-        for delay, arriving in arrivals:
-            if delay:
-                late = arriving.at(self._world.now + delay)
-                self._world.after(delay, partial(receiver.receive, late))
-            else:
-                receiver.receive(arriving)
-
-
 INTERFRAME = 3  # bits of the interframe space
 END_OF_FRAME = 7  # bits at the end of a frame that an error flag replaces
 ERROR_FRAME = 14  # bits of an error flag that all stations send at once, and of its delimiter
 SUSPEND = 8  # bits that an error passive station waits after a frame
 SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of bus-off
-
-
-class WireTimes:
-    """Times on a bus [ns]."""
-
-    def __init__(self, rates: BusRates) -> None:
-        """Those of a bus with these bit rates."""
-        self._bitrate, self._data_bitrate = rates.nominal, rates.data
-        self._kept: dict[tuple[int, bool, bool, bool], int] = {}
-        # interframe: interframe space
-        # suspend: pause of an error passive station after a frame
-        self.interframe, self.suspend = self._duration(INTERFRAME), self._duration(SUSPEND)
-        self.error = self._duration(ERROR_FRAME - END_OF_FRAME)  # by how much an error flag makes a frame longer
-
-    def _duration(self, bits: int) -> int:
-        return bits * SECOND // self._bitrate
-
-    def sequences(self, number: int) -> int:
-        """Duration of so many sequences of recessive bits."""
-        return self._duration(SEQUENCE * number)
-
-    def frame(self, frame: Frame) -> int:
-        """Duration of a frame with the most stuff bits there can be and the interframe space."""
-        kind = 0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs
-        duration = self._kept.get(kind)
-        if duration is None:
-            bits = frame_bits(*kind)
-            nominal, data = bits.nominal * SECOND // self._bitrate, bits.data * SECOND // self._data_bitrate
-            duration = self._kept[kind] = nominal + data
-        return duration
-
+RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 _RANK = attrgetter("rank")
-
-RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 
 class EmulatedWire:
@@ -141,14 +43,17 @@ class EmulatedWire:
         self.world = world  # its time
         self.name = name  # its name in the config
         self.rates = rates  # its bit rates
-        self._times = times = WireTimes(rates)
-        # [ns] returns the duration of a frame with the most stuff bits and the interframe space
-        self.frame_time = times.frame
+        self._durations = dict[tuple[int, bool, bool, bool], int]()
+        # _interframe: [ns] interframe space
+        # _suspend: [ns] pause of an error passive station after a frame
+        # _flag: [ns] by how much an error flag makes a frame longer
+        self._interframe, self._suspend, self._flag = (
+            self._duration(bits) for bits in (INTERFRAME, SUSPEND, ERROR_FRAME - END_OF_FRAME)
+        )
         self.stations: list[Station] = []  # all controllers, in the order in which they were attached
         self.disturbances: list[Disturbance] = []  # disturbances that act now
-        self._delivery = Delivery(world, self.stations, self.disturbances)
-        self.taps = self._delivery.taps  # functions that see every frame
-        self._deliver = self._delivery.deliver
+        self.taps: list[Tap] = []  # functions that see every frame
+        self._routes: dict[int, list[Station]] = {}
         # busy: [ns] time for which the bus carried frames, interframe spaces included
         # frames: number of frames sent without error
         # errors: number of error frames
@@ -160,8 +65,20 @@ class EmulatedWire:
         self._going: tuple[Frame, Station] | None = None
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
-        self._interframe = times.interframe
         self._ending = self._finish
+
+    def _duration(self, bits: int) -> int:
+        return bits * SECOND // self.rates.nominal
+
+    def frame_time(self, frame: Frame) -> int:
+        """Duration of a frame with the most stuff bits there can be and the interframe space [ns]."""
+        kind = 0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs
+        duration = self._durations.get(kind)
+        if duration is None:
+            bits = frame_bits(*kind)
+            nominal, data = self._duration(bits.nominal), bits.data * SECOND // self.rates.data
+            duration = self._durations[kind] = nominal + data
+        return duration
 
     def attach(
         self,
@@ -175,14 +92,14 @@ class EmulatedWire:
         """Attaches a controller; arguments as the attributes of `Station`."""
         station = Station(self, name, receive, ids, host, capacity, restart)
         self.stations.append(station)
-        self._delivery.rerouted()
+        self._routes.clear()
         self.recount()
         return station
 
     def listen(self, station: Station, ids: Container[int]) -> None:
         """Changes the ids that a station receives."""
         station.ids = ids
-        self._delivery.rerouted()
+        self._routes.clear()
 
     def load(self, since: int = 0, busy: int = 0) -> float:
         """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
@@ -354,12 +271,54 @@ class EmulatedWire:
         if sender.tec:
             sender.sent()
         if not plain and sender.link is Link.PASSIVE:
-            sender.ready = self._free + self._times.suspend
+            sender.ready = self._free + self._suspend
         try:
             self._deliver(frame, sender, plain)
         finally:
             if self.troubled:
                 self._count_received(sender)
+
+    def _deliver(self, frame: Frame, sender: Station, all_online: bool) -> None:
+        """Delivers a frame now; `all_online`: whether all stations are known to be online."""
+        timed = frame.at(self.world.now)
+        failure: Exception | None = None
+        for tap in self.taps:
+            try:
+                tap(timed, sender)
+            except Exception as error:
+                failure = failure or error
+        number = frame.id | frame.extended << 29
+        disturbances = self.disturbances
+        for station in self._routes.get(number) or self._route(number):
+            if station is not sender and (all_online or station.online):
+                try:
+                    if disturbances:
+                        self._disturbed(timed, sender, station)
+                    else:
+                        station.receive(timed)
+                except Exception as error:  # of one node; the others still receive the frame
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _route(self, number: int) -> list[Station]:
+        """The stations that receive frames with this key."""
+        route = [s for s in self.stations if s.ids is None or number in s.ids]
+        if len(self._routes) > MOST_ROUTES:
+            self._routes.clear()
+        self._routes[number] = route
+        return route
+
+    def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
+        arrivals = [(0, frame)]
+        for each in self.disturbances:
+            arrivals = [(d + e, f) for d, g in arrivals for e, f in each.deliveries(g, sender, receiver)]
+        for delay, arriving in arrivals:
+            if delay:
+                late = arriving.at(self.world.now + delay)
+                self.world.after(delay, partial(receiver.receive, late))
+            else:
+                receiver.receive(arriving)
 
     def _clash(self, senders: list[Station]) -> None:
         """Handles two frames with one id and different data: each sender reads a bit that it did not send."""
@@ -368,14 +327,14 @@ class EmulatedWire:
 
     def _void(self, senders: list[Station]) -> None:
         self.errors += 1
-        more = self._times.error
+        more = self._flag
         self._free += more
         self.busy += more
         for station in self.stations:
             if station in senders:
                 station.count(tec=station.tec + 8)
                 if station.link is Link.PASSIVE:
-                    station.ready = self._free + self._times.suspend
+                    station.ready = self._free + self._suspend
             elif station.online:
                 station.count(rec=station.rec + 1)
 
@@ -394,7 +353,7 @@ class EmulatedWire:
         if station.tec >= PASSIVE or station.trying:
             return
         station.trying = True
-        attempt = self.frame_time(station.queue[0]) + self._times.error
+        attempt = self.frame_time(station.queue[0]) + self._flag
         self.world.after(attempt, partial(self._unacknowledged, station))
 
     def _unacknowledged(self, station: Station) -> None:
@@ -409,10 +368,10 @@ class EmulatedWire:
         if station.link is not Link.OFF:
             return
         began, busy, frames = counted or (self.world.now, self.busy, self.frames)
-        idle = (self.world.now - began - (self.busy - busy)) // self._times.sequences(1)
+        idle = (self.world.now - began - (self.busy - busy)) // self._duration(SEQUENCE)
         left = RECOVERY - idle - (self.frames - frames)
         if left > 0:
-            self.world.after(self._times.sequences(left), partial(self._recovering, station, (began, busy, frames)))
+            self.world.after(self._duration(SEQUENCE * left), partial(self._recovering, station, (began, busy, frames)))
             return
         station.recover()
         self._schedule()

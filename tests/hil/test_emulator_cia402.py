@@ -248,14 +248,14 @@ def test_missing_commands_are_detected_if_their_event_timer_is_set() -> None:
     (emergency,) = [f for f in frames if f.id == 0x81]
     assert struct.unpack_from("<H", emergency.data) == (0x8250,)
     assert 20 * MILLISECOND <= emergency.time - sent <= 20.4 * MILLISECOND
-    assert drive_of(host).canopen.nmt == 127
+    assert drive_of(host).nmt == 127
 
 
 def test_one_frame_with_dummy_entries_commands_several_drives() -> None:
     first, second = drive_settings("cia402"), drive_settings("cia402", name="b", node=2)
     host = bench(first, second)
     host.collect(1.0)
-    canopens = [drive_of(host, name).canopen for name in "ab"]
+    canopens = [drive_of(host, name) for name in "ab"]
     for place, node in enumerate(canopens):
         node.write((0x1400, 1), 0x8000_0000)
         node.write((0x1600, 0), 0)
@@ -303,9 +303,9 @@ def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: Cia402State, e
     # the heartbeat itself takes less than a tenth of a millisecond, the emergency no more than two
     assert 20 * MILLISECOND <= emergency.time - last <= 20.4 * MILLISECOND
     assert drive_of(host).state is state
-    assert drive_of(host).canopen.values[0x603F, 0] == error
+    assert drive_of(host).values[0x603F, 0] == error
     assert read(host, 0x1001, form="B") & 0x10
-    assert drive_of(host).canopen.nmt == 127
+    assert drive_of(host).nmt == 127
 
 
 def test_a_fault_resets_on_the_edge_only_and_some_drives_need_a_communication_reset() -> None:

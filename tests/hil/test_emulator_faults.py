@@ -218,11 +218,11 @@ def test_a_reboot_resets_everything_and_sends_the_boot_message() -> None:
     node = host.emulator.nodes["a"]
     assert isinstance(node, CiA402)
     host.collect(10.0)
-    node.canopen.write((0x1017, 0), 10)
+    node.write((0x1017, 0), 10)
     frames = host.collect(400.0)
     assert [f.data for f in frames if f.id == 0x700 + NODE and f.time > 51 * MILLISECOND] == [b"\0"]
     assert [f.time // MILLISECOND for f in frames if f.data == b"\0"] == [250]
-    assert node.canopen.values[0x1017, 0] == 0
+    assert node.values[0x1017, 0] == 0
 
 
 def test_drives_that_refuse_to_enable_stay_disabled() -> None:
@@ -237,8 +237,8 @@ def test_a_drive_in_the_wrong_mode_reports_it_and_makes_no_torque() -> None:
     host.collect(1.0)
     node = host.emulator.nodes["a"]
     assert isinstance(node, CiA402)
-    assert not node.canopen.write((0x6060, 0), 10)
-    assert node.canopen.values[0x6061, 0] != 10
+    assert not node.write((0x6060, 0), 10)
+    assert node.values[0x6061, 0] != 10
 
 
 def test_sdo_is_refused_with_the_code_of_the_script() -> None:
@@ -280,7 +280,7 @@ def test_the_heartbeat_of_the_master_stops_reaching_the_drive() -> None:
     node = host.emulator.nodes["a"]
     assert isinstance(node, CiA402)
     host.collect(1.0)
-    node.canopen.write((0x1016, 1), 127 << 16 | 20)
+    node.write((0x1016, 1), 127 << 16 | 20)
     emergencies = []
     for _ in range(20):
         frames = host.ask(Frame(0x77F, b"\x05"), 5.0)
