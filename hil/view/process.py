@@ -100,7 +100,7 @@ class Operator:
     """The requests that viewers can send."""
 
     def __init__(self, settings: PageSettings) -> None:
-        self._requests = Requests(len(settings.gains), settings.requests)
+        self._requests = Requests(settings.requests)
         self._gains, self._parent = settings.gains, settings.parent
         self._lock = Lock()  # between viewers; the loop never takes it
         self._last_gain = 0.0

@@ -1,15 +1,17 @@
-"""What the loop and the process of its live page share: the page's settings, and its requests in shared memory."""
+"""What the loop and the process of its live page share: the page's settings, and its requests."""
 
-import mmap
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 
 from hil.bus.load import BusRates
-from hil.recorder.memory import Capacity, nameless
+from hil.recorder.memory import Capacity
 
 SIGNAL = signal.SIGUSR1  # signal to the loop that the stop button was pressed
+MOST = 1024  # requests that the loop takes at once
 LINGER = 2.0  # [s] time limit for viewers to receive the last picture
 
 
@@ -26,7 +28,7 @@ class PageSettings(NamedTuple):
 
     memory: int  # file descriptor of the recorder's memory
     capacity: Capacity  # capacity of its rings
-    requests: int  # file descriptor of the memory of `Requests`
+    requests: int  # file descriptor to write `Requests` to
     columns: list[str]  # columns of a row, in order
     rates: dict[str, BusRates]  # name of a bus -> its bit rates
     gains: dict[str, tuple[float, float]]  # path of a gain -> its bounds
@@ -35,66 +37,52 @@ class PageSettings(NamedTuple):
     parent: int  # process id of the loop
 
 
-STOP, COUNT, HEAD = 0, 1, 2
-"""Words of the memory: stop pressed, for good; number of requests for gains; number of words before the gains."""
+STOP = -1  # stands for the stop, in place of the number of a gain
+RECORD = Struct("=id")  # number of a gain, and its value; written at once, as every pipe writes so few bytes
 
 
 class Requests:
-    """Shared memory that only the page's process writes and only the loop reads; neither waits for the other.
+    """A pipe from the page's process to the loop, which never waits for it.
 
     Args:
-        gains: Number of gains.
-        descriptor: File descriptor of existing memory; None: the memory is made.
-
-    Raises:
-        OSError: The system has no memory.
+        descriptor: End to write to, in the page's process; None: the pipe is made.
     """
 
-    def __init__(self, gains: int, descriptor: int | None = None) -> None:
-        size = 8 * (HEAD + 2 * gains)
-        # file descriptor of the memory, for the other process
-        self.descriptor = nameless("servoctl view", size) if descriptor is None else descriptor
-        self._mapped = mmap.mmap(self.descriptor, size)
-        whole = memoryview(self._mapped)
-        self._words = whole[: 8 * (HEAD + gains)].cast("Q")
-        self._values = whole[8 * (HEAD + gains) :].cast("d")
-        self._whole = whole
-        self._taken = self._due = 0
-        self._counts = [0] * gains
+    def __init__(self, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            self._source, descriptor = os.pipe()
+            os.set_blocking(self._source, False)
+        self.descriptor = descriptor  # file descriptor to write to, for the page's process
+        self._stopped, self._gains = False, dict[int, float]()
 
     def stop(self) -> None:
         """Requests the stop; called by the page."""
-        self._words[STOP] = 1
+        os.write(self.descriptor, RECORD.pack(STOP, 0.0))
 
     def request_gain(self, index: int, value: float) -> None:
         """Requests a value for a gain; called by the page."""
-        self._values[index] = value  # before the counts: the loop reads the value after it sees them
-        self._words[HEAD + index] += 1
-        self._words[COUNT] += 1
+        os.write(self.descriptor, RECORD.pack(index, value))
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for index, value in RECORD.iter_unpack(os.read(self._source, RECORD.size * MOST)):
+                self._stopped |= index == STOP
+                if index != STOP:
+                    self._gains[index] = value
 
     @property
     def stopped(self) -> bool:
         """Whether the stop was ever requested; read by the loop."""
-        return bool(self._words[STOP])
+        self._read()
+        return self._stopped
 
     def look(self) -> Sequence[tuple[int, float]]:
-        """Indices and values of newly requested gains; called by the loop.
-
-        A request is returned one look late: by then all its stores have certainly reached memory.
-        """
-        due, self._due = self._due, self._words[COUNT]
-        if due == self._taken:
-            return ()
-        self._taken, requests = due, []
-        for index, count in enumerate(self._counts):
-            if self._words[HEAD + index] != count:
-                self._counts[index] = self._words[HEAD + index]
-                requests.append((index, self._values[index]))
+        """Indices and last values of newly requested gains; called by the loop."""
+        self._read()
+        requests, self._gains = tuple(self._gains.items()), {}
         return requests
 
     def close(self) -> None:
-        """Frees the memory in this process."""
-        for view in (self._words, self._values, self._whole):
-            view.release()
-        self._mapped.close()
+        """Closes the pipe in the loop's process."""
+        os.close(self._source)
         os.close(self.descriptor)

@@ -50,7 +50,7 @@ class LivePage:
         plant: Plant,
     ) -> None:
         self._before = signal.signal(SIGNAL, signal.SIG_IGN)
-        self._requests = Requests(len(gains))
+        self._requests = Requests()
         memory, capacity = recorder.shared
         settings = PageSettings(
             memory, capacity, self._requests.descriptor, list(columns), dict(rates), dict(gains), dict(about),
