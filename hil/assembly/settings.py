@@ -156,19 +156,11 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     drives = [_drive(drive, values, _format(buses, drive.bus)) for drive in values.drives]
     sensors = [
         SensorSettings(
-            s.coordinate,
-            s.bus,
-            s.protocol,
-            s.node,
-            s.gear,
-            s.sign,
-            s.offset,
-            s.options,
-            start_tolerance=_start_tolerance(s, values),
-            **_format(buses, s.bus),
+            s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options,
+            start_tolerance=_start_tolerance(s, values), **_format(buses, s.bus),
         )
         for s in values.sensors
-    ]
+    ]  # fmt: skip
     nodes: ConfigNodes = [
         *((("hil", "drives", i), drive) for i, drive in enumerate(drives)),
         *((("hil", "sensors", i), sensor) for i, sensor in enumerate(sensors)),

@@ -122,9 +122,9 @@ def reply(register: int, values: Sequence[float], resolution: int) -> bytes:
     return _with_values(REPLY, register, values, resolution)
 
 
-def error(kind: int, register: int, code: int = 1) -> bytes:
+def error(kind: int, register: int) -> bytes:
     """Subframe that says that a register cannot be written, or read."""
-    return bytes((kind,)) + _varuint(register) + _varuint(code)
+    return bytes((kind,)) + _varuint(register) + _varuint(1)
 
 
 def tunnelled(kind: int, text: bytes) -> bytes:

@@ -41,13 +41,7 @@ from servoctl.config.document import Problem
 
 RANGE_TOLERANCE = 1e-3  # largest relative difference of a range: the register may hold 12.566 for 4 pi
 
-NAMES = {
-    CONTROL_MODE: "CTRL_MODE",
-    TIMEOUT: "TIMEOUT",
-    PMAX: "PMAX",
-    VMAX: "VMAX",
-    TMAX: "TMAX",
-}
+NAMES = {CONTROL_MODE: "CTRL_MODE", TIMEOUT: "TIMEOUT", PMAX: "PMAX", VMAX: "VMAX", TMAX: "TMAX"}
 """Register -> its name in the maker's tool."""
 
 
@@ -100,11 +94,7 @@ class DamiaoRegisters:
         if mode != MIT_MODE:
             what = f"{mode} ({MODES.get(mode, 'unknown')})"
             yield f"CTRL_MODE (register 10) is {what}, torque commands need 1 (MIT): set it with the maker's tool"
-        for register, field, unit in (
-            (PMAX, "position", "rad"),
-            (VMAX, "velocity", "rad/s"),
-            (TMAX, "torque", "N m"),
-        ):
+        for register, field, unit in ((PMAX, "position", "rad"), (VMAX, "velocity", "rad/s"), (TMAX, "torque", "N m")):
             actual, ours = values[register], float(getattr(self._ranges, field))
             if not isclose(actual, ours, rel_tol=RANGE_TOLERANCE):
                 yield (

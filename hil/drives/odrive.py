@@ -326,10 +326,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
     def wire(self) -> Wire | None:
         received = super().wire()
         assert received is not None
-        working = (
-            Expects(codec.ERROR, 0xFFFF_FFFF, 0),
-            Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP),
-        )
+        working = (Expects(codec.ERROR, 0xFFFF_FFFF, 0), Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP))
         heartbeat = Message(self._id(codec.HEARTBEAT), codec.SIZE, expects=working, alive=True)
         errors = Message(self._id(codec.GET_ERROR), codec.SIZE, expects=working[:1])
         gauges = [Message(identity, codec.SIZE, frame.reads) for identity, frame in self._gauges.items()]

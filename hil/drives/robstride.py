@@ -21,9 +21,7 @@ from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.config.fields import NumberField
 
-TEMPERATURE = FrameReads(
-    Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)),
-)
+TEMPERATURE = FrameReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)))
 """The temperature in feedback."""
 VOLTAGE = FrameReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))  # the bus voltage in the answer to a read
 
@@ -44,10 +42,7 @@ class RobstrideDrive(LinearDrive):
     """A RobStride motor; its position is followed over the ends of its range."""
 
     fields = codec.FIELDS
-    gauge_needs: ClassVar[Mapping[Quantity, str]] = {
-        Quantity.TEMPERATURE: "always",
-        Quantity.SUPPLY: "monitor_period",
-    }
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = {Quantity.TEMPERATURE: "always", Quantity.SUPPLY: "monitor_period"}
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
     command_bits = codec.KIND_AND_TARGET
     stop_steps = StopSteps(

@@ -28,12 +28,7 @@ class Encoder:
     """Measures one displacement."""
 
     def __init__(
-        self,
-        plant: SimulatedPlant,
-        settings: SensorSettings,
-        index: int,
-        options: EncoderModel,
-        seed: int,
+        self, plant: SimulatedPlant, settings: SensorSettings, index: int, options: EncoderModel, seed: int
     ) -> None:
         """Connects the encoder.
 

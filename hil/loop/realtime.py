@@ -168,22 +168,21 @@ def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> 
     return timing
 
 
-def die_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Makes the kernel send this process a signal when its parent ends, in whatever way.
+def die_with_parent(parent: int) -> bool:
+    """Makes the kernel send this process SIGTERM when its parent ends, in whatever way.
 
     Call it first in the child. If the parent has ended already, the signal is raised at once.
 
     Args:
         parent: Process id of the parent, as the parent has passed it on.
-        number: The signal.
 
     Returns:
         Whether the system supports it: only Linux does.
     """
-    if not sys.platform.startswith("linux") or _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0):
+    if not sys.platform.startswith("linux") or _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0):
         return False
     if os.getppid() != parent:
-        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGTERM)
     return True
 
 

@@ -87,36 +87,20 @@ def imported(path: str) -> Any:
 GROUP = "servoctl.drives"  # group of the entry points that bring protocols
 OWN = "servoctl"  # origin of the protocols in `BUILT_IN`
 
+
+def _own(module: str, driver: str, twin: str, sensor: bool = False) -> Protocol:
+    """One of servoctl's own protocols, from the names of its module, of its drivers and of its emulation."""
+    drivers, emulation, reader = f"hil.drives.{module}", f"hil.emulator.{module}", f"hil.emulator.readers:{twin}Reader"
+    encoders = (f"{drivers}:{driver}Encoder", f"{emulation}:{twin}Encoder") if sensor else ()
+    return Protocol(f"{drivers}:{driver}Drive", f"{emulation}:{twin}", reader, *encoders)
+
+
 BUILT_IN = {
-    "cia402": Protocol(
-        drive="hil.drives.cia402:Cia402Drive",
-        sensor="hil.drives.cia402:Cia402Encoder",
-        emulated_drive="hil.emulator.cia402:CiA402",
-        emulated_sensor="hil.emulator.cia402:CiA402Encoder",
-        reader="hil.emulator.readers:CiA402Reader",
-    ),
-    "mit": Protocol(
-        drive="hil.drives.mit:MitDrive",
-        emulated_drive="hil.emulator.mit:Mit",
-        reader="hil.emulator.readers:MitReader",
-    ),
-    "moteus": Protocol(
-        drive="hil.drives.moteus:MoteusDrive",
-        emulated_drive="hil.emulator.moteus:Moteus",
-        reader="hil.emulator.readers:MoteusReader",
-    ),
-    "odrive": Protocol(
-        drive="hil.drives.odrive:OdriveDrive",
-        sensor="hil.drives.odrive:OdriveEncoder",
-        emulated_drive="hil.emulator.odrive:ODrive",
-        emulated_sensor="hil.emulator.odrive:ODriveEncoder",
-        reader="hil.emulator.readers:ODriveReader",
-    ),
-    "robstride": Protocol(
-        drive="hil.drives.robstride:RobstrideDrive",
-        emulated_drive="hil.emulator.robstride:RobStride",
-        reader="hil.emulator.readers:RobStrideReader",
-    ),
+    "cia402": _own("cia402", "Cia402", "CiA402", sensor=True),
+    "mit": _own("mit", "Mit", "Mit"),
+    "moteus": _own("moteus", "Moteus", "Moteus"),
+    "odrive": _own("odrive", "Odrive", "ODrive", sensor=True),
+    "robstride": _own("robstride", "Robstride", "RobStride"),
 }
 """Word of `protocol` in a config -> its classes."""
 

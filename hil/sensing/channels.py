@@ -8,12 +8,7 @@ import numpy as np
 
 from hil.drives import Feedback
 from servoctl.errors import ConfigError, PlantError
-from servoctl.mechanics.motors import (
-    check_motor_positions,
-    constant_actuation,
-    displacement_unit,
-    motor_positions,
-)
+from servoctl.mechanics.motors import check_motor_positions, constant_actuation, displacement_unit, motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array, State

@@ -90,11 +90,7 @@ class Coordinates:
     """
 
     def __init__(
-        self,
-        model: Model,
-        displacements: Displacements,
-        rank_tolerance: float = 1e-6,
-        engine: str = "auto",
+        self, model: Model, displacements: Displacements, rank_tolerance: float = 1e-6, engine: str = "auto"
     ) -> None:
         self._model, self._h, self._tolerance = model, displacements, rank_tolerance
         self._n, self._m = model.n, len(displacements.channels)

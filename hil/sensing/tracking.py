@@ -36,17 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.loop.tick import Implausibility
-from hil.sensing.arrival import (
-    AGAINST,
-    ARRIVES,
-    BEYOND,
-    LONGEST,
-    NONE_LEFT,
-    QUICK,
-    UNPROVED,
-    VISIBLE,
-    arrivals,
-)
+from hil.sensing.arrival import AGAINST, ARRIVES, BEYOND, LONGEST, NONE_LEFT, QUICK, UNPROVED, VISIBLE, arrivals
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.kernel import BufferedCall

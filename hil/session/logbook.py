@@ -1,26 +1,20 @@
 """What each tick records: its row, and the durations of its parts."""
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 from hil.assembly.setup import RigSetup
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, TickStatistics
+from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.rig import CanRig
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.tick.sockets import TickLog
 from servoctl.types import Array
-
-
-class Recording(Protocol):
-    """Receives rows."""
-
-    def row(self, values: Array) -> None:
-        """Records a row, shape (columns,); the array is overwritten by the next row."""
 
 
 class Logbook:
@@ -38,12 +32,12 @@ class Logbook:
         rig: CanRig,
         stages: Stages,
         table: ColumnLayout,
-        recording: Recording,
+        recorder: Recorder | InMemory,
         emulated: bool,
     ) -> None:
         loop = setup.loop
         self._controller, self._rig, self._stages, self._live_gains = controller, rig, stages, setup.live_gains
-        self._table, self._recording, self._emulated = table, recording, emulated
+        self._table, self._recorder, self._emulated = table, recorder, emulated
         log = loop.log_call(*table.parts[1:])
         self._evaluate_log = log.evaluate
         names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
@@ -70,7 +64,7 @@ class Logbook:
             if self._emulated:
                 row[self._true : self._live] = self._rig.true
             row[self._live :] = self._live_gains.values
-            self._recording.row(row)
+            self._recorder.row(row)
         else:
             self._enter(tick, reading, sent, times)
 
@@ -112,7 +106,7 @@ class Logbook:
         more += [rig.drives[number].gauges[place] for place, number in self._table.gauges]
         more += rig.true
         more += self._live_gains.values
-        self._recording.row(self._table.row(more))
+        self._recorder.row(self._table.row(more))
         return ages
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ def _tested(setup: RigSetup) -> list[str]:
     load = max(each.load for each in setup.settings.loads.values())
     tested = [
         f"config and model: the gains are stable at {1e3 * values.period:g} ms, the bus is loaded to at most "
-        f"{100 * load:.0f} %, the law's limits are within those of the drives",
+        f"{100 * load:.0f} %, the law's limits are within those of the drives"
     ]
     limits = np.array([drive.settings.torque_limit for drive in drives])
     shares = np.max([np.abs(setup.gravity_compensation(at.t, at.q).u) / limits for at in setup.task_states], axis=0)

@@ -32,13 +32,7 @@ class OperatorLink:
     """
 
     def __init__(
-        self,
-        setup: RigSetup,
-        controller: Controller,
-        rig: CanRig,
-        stages: Stages,
-        reporter: Reporter,
-        lockstep: bool,
+        self, setup: RigSetup, controller: Controller, rig: CanRig, stages: Stages, reporter: Reporter, lockstep: bool
     ) -> None:
         self._stages, self._rig, self._live_gains, self._controller = stages, rig, setup.live_gains, controller
         self._reporter, self._lockstep = reporter, lockstep

@@ -46,9 +46,9 @@ class Reporter:
         """Reports an event that happens now."""
         self._monitor.report(self._clock.now(), kind, subject, detail)
 
-    def report_exception(self, error: BaseException, subject: str = "") -> None:
+    def report_exception(self, error: BaseException) -> None:
         """Reports an exception as an event."""
-        self.report(EventKind.EXCEPTION, subject, in_one_line(error))
+        self.report(EventKind.EXCEPTION, "", in_one_line(error))
 
     def report_handshake(self, error: DriveError) -> None:
         """Reports a failed handshake, one event per drive."""

@@ -190,11 +190,7 @@ class Scene:
     """
 
     def __init__(
-        self,
-        memory: SharedRings,
-        columns: Sequence[str],
-        rates: Mapping[str, BusRates],
-        machine: MachineDrawing | None,
+        self, memory: SharedRings, columns: Sequence[str], rates: Mapping[str, BusRates], machine: MachineDrawing | None
     ) -> None:
         self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
         self._columns, self._machine = list(columns), machine
