@@ -102,94 +102,7 @@ OLDEST_MAP = 5  # first version of the register map that has `ILIMIT_SCALE` and 
 ASKED = (codec.MODEL, codec.FIRMWARE, codec.MAP_VERSION, codec.HOME_STATE)
 
 
-class Identity:
-    """The registers of one drive that tell what it is.
-
-    Args:
-        make_frame: Makes a frame to the drive of a payload.
-        home: Least home state, one of `codec.HOME_STATES`.
-    """
-
-    def __init__(self, make_frame: Callable[[bytes], Frame], home: str) -> None:
-        self._make_frame = make_frame
-        self._least = codec.HOME_STATES.index(home)
-        self._values: dict[int, float] = {}
-
-    def take(self, values: Mapping[int, float]) -> None:
-        """Takes registers that the drive has answered; NaN where it does not know one."""
-        self._values |= values
-
-    def check(self) -> Steps:
-        """Asks the drive, and compares.
-
-        Raises:
-            DriveError: Its register map is too old, or it knows its position too little.
-        """
-        for register in ASKED:
-            self._values.pop(register, None)
-        answered = lambda: all(register in self._values for register in ASKED)  # noqa: E731
-        frames = [self._make_frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
-        yield HandshakeStep(frames, answered, 0.5, "its model, firmware and home state")
-        self._refuse_map(self._values[codec.MAP_VERSION])
-        self._refuse_home_state(self._values[codec.HOME_STATE])
-
-    def _refuse_map(self, version: float) -> None:
-        if not version >= OLDEST_MAP:
-            what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
-            raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
-
-    def _refuse_home_state(self, home: float) -> None:
-        if not home >= self._least:
-            known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
-            what = f"its home state is {known}: its position may be wrong by turns of the rotor"
-            exact = "bring the joint to a known pose and send `d exact`, or give it an encoder at the output"
-            raise DriveError(f"{what} ({exact}; or check the start pose each time, and set home: {known})")
-
-
 POLLS = 20  # how often the console is asked for the rest of an answer
-
-
-class Console:
-    """The console of one drive.
-
-    Args:
-        make_frame: Makes a frame to the drive of a payload.
-    """
-
-    def __init__(self, make_frame: Callable[[bytes], Frame]) -> None:
-        self._make_frame = make_frame
-        self._text, self._polls = "", 0
-
-    def take(self, text: str) -> None:
-        """Takes a part of an answer."""
-        self._text += text
-        self._polls += 1
-
-    def setting(self, name: str) -> Generator[HandshakeStep, None, float]:
-        """Reads a setting through the console; the caller checks it.
-
-        Args:
-            name: Its name in the drive.
-
-        Raises:
-            DriveError: The drive has no such setting, or does not answer with a number.
-        """
-        self._text = ""
-        ask = [self._make_frame(codec.console_write(f"conf get {name}\n"))]
-        poll = self._make_frame(codec.padded(codec.console_poll()))
-        for _ in range(POLLS):
-            polled = after(lambda: self._polls, 1)
-            expected = f"an answer of its console to conf get {name}"
-            yield HandshakeStep([*ask, poll], polled, 0.5, expected)
-            ask = []
-            if "\n" in self._text:
-                break
-        answer = self._text.strip()
-        try:
-            return float(answer)
-        except ValueError:
-            remedy = "update its firmware: moteus_tool --flash"
-            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
 
 def bounds(settings: DriveSettings) -> tuple[float, float]:
@@ -279,8 +192,8 @@ class MoteusDrive(TableDrive):
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
         self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
-        self._identity = Identity(self._frame, options.home)
-        self._console = Console(self._frame)
+        self._known: dict[int, float] = {}  # registers that it has answered; NaN: it does not know one
+        self._text, self._polled = "", 0  # text of its console, and number of answers with text
 
     def _encoding(self, watchdog: float) -> Encoding:
         """How a torque is sent with this time of the watchdog [s]."""
@@ -321,7 +234,8 @@ class MoteusDrive(TableDrive):
         elif len(frame.data) == codec.GAUGE_SIZE and codec.has_heads(frame.data, codec.GAUGE_HEADS):
             GAUGES.take(frame.data, self.gauges)
         elif (text := codec.console_text(frame.data)) is not None:
-            self._console.take(text)
+            self._text += text
+            self._polled += 1
         else:
             self._take_registers(frame)
 
@@ -344,7 +258,7 @@ class MoteusDrive(TableDrive):
         if values.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
             motion = self.motion.scaled(values[register] for register in _MOTION_REGISTERS)
             self._take(int(values[codec.MODE]), int(values[codec.FAULT]), motion, frame.time)
-        self._identity.take(values | dict.fromkeys(read.unknown, nan))
+        self._known |= values | dict.fromkeys(read.unknown, nan)
 
     def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:
         """Takes its state; a drive with an encoder fault reports NaN: its fault counts, and the sample is missing."""
@@ -437,7 +351,7 @@ class MoteusDrive(TableDrive):
         return f"it is in {codec.mode_text(self._mode)}{f', {self.fault}' if self.fault else ''}"
 
     def identify(self) -> Steps:
-        """Checks that the drive is off, knows all registers that are used, and knows its position.
+        """Checks that the drive is off, knows all registers that are used, and its position as the config says.
 
         Raises:
             DriveError: One of them is different.
@@ -446,7 +360,47 @@ class MoteusDrive(TableDrive):
         yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, f"an answer to a query ({remedy})")
         if self._mode not in (codec.STOPPED, codec.IN_FAULT, codec.TIMED_OUT, codec.BRAKE):
             raise DriveError(f"is in {codec.mode_text(self._mode)} already (stop it; is there another master?)")
-        yield from self._identity.check()
+        for register in ASKED:
+            self._known.pop(register, None)
+        answered = lambda: all(register in self._known for register in ASKED)  # noqa: E731
+        frames = [self._frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
+        yield HandshakeStep(frames, answered, 0.5, "its model, firmware and home state")
+        self._refuse_map(self._known[codec.MAP_VERSION])
+        self._refuse_home_state(self._known[codec.HOME_STATE])
+
+    def _refuse_map(self, version: float) -> None:
+        if not version >= OLDEST_MAP:
+            what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
+            raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
+
+    def _refuse_home_state(self, home: float) -> None:
+        if not home >= codec.HOME_STATES.index(self._options.home):
+            known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
+            what = f"its home state is {known}: its position may be wrong by turns of the rotor"
+            exact = "bring the joint to a known pose and send `d exact`, or give it an encoder at the output"
+            raise DriveError(f"{what} ({exact}; or check the start pose each time, and set home: {known})")
+
+    def _setting(self, name: str) -> Generator[HandshakeStep, None, float]:
+        """Reads a setting through the console; the caller checks it.
+
+        Raises:
+            DriveError: The drive has no such setting, or does not answer with a number.
+        """
+        self._text = ""
+        ask = [self._frame(codec.console_write(f"conf get {name}\n"))]
+        poll = self._frame(codec.padded(codec.console_poll()))
+        for _ in range(POLLS):
+            expected = f"an answer of its console to conf get {name}"
+            yield HandshakeStep([*ask, poll], after(lambda: self._polled, 1), 0.5, expected)
+            ask = []
+            if "\n" in self._text:
+                break
+        answer = self._text.strip()
+        try:
+            return float(answer)
+        except ValueError:
+            remedy = "update its firmware: moteus_tool --flash"
+            raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
     def configure(self) -> Steps:
         """Stops the drive, and reads the settings that decide what it does without commands.
@@ -456,14 +410,14 @@ class MoteusDrive(TableDrive):
         """
         yield from self.reset()
         wanted = self._options.timeout_mode
-        mode = yield from self._console.setting("servo.timeout_mode")
+        mode = yield from self._setting("servo.timeout_mode")
         if mode != wanted:
             what = f"its servo.timeout_mode is {mode:g}, the config says {wanted}"
             if mode in COASTS:
                 what += ": when commands stop, the shaft coasts"
             raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
-        lower = yield from self._console.setting("servopos.position_min")
-        upper = yield from self._console.setting("servopos.position_max")
+        lower = yield from self._setting("servopos.position_min")
+        upper = yield from self._setting("servopos.position_max")
         refuse_bounds(self.settings, lower, upper)
         yield from first_answers(self, [Quantity.SUPPLY], self._period)
 

@@ -8,8 +8,7 @@ resets, and fw/bldc_servo_control.h; what `servo.timeout_mode` does was measured
 with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes it.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, nan, tau
 
@@ -88,92 +87,16 @@ INT32_ONLY = frozenset({0x100, 0x101, 0x102, *range(0x120, 0x123), *range(0x150,
 MOST = 61  # most bytes of text in one frame
 
 
-class MoteusSettings:
-    """Settings by name, as `conf get` shows them."""
-
-    def __init__(self, node: int, timeout_mode: int) -> None:
-        """Starts with the defaults of the firmware, except for the id and `servo.timeout_mode`."""
-        self.values: dict[str, int | float] = {
-            "id.id": node,
-            "can.prefix": 0,
-            "servo.timeout_mode": timeout_mode,
-            "servo.default_timeout_s": 0.1,
-            "servo.timeout_max_torque_Nm": 5.0,
-            "servo.max_current_A": 100.0,
-            "servo.max_velocity": 500.0,
-            "servo.default_velocity_limit": math.nan,
-            "servo.default_accel_limit": math.nan,
-            "servo.fault_position_error": math.nan,
-            "servo.fault_velocity_error": math.nan,
-            "servo.pid_position.kp": 4.0,
-            "servo.pid_position.ki": 1.0,
-            "servo.pid_position.kd": 0.05,
-            "servo.pid_position.ilimit": 0.0,
-            "servopos.position_min": math.nan,
-            "servopos.position_max": math.nan,
-            "motor_position.rotor_to_output_ratio": 1.0,
-        }
-
-    def number(self, name: str) -> float:
-        """A setting as a number."""
-        return float(self.values[name])
-
-    def set(self, name: str, text: str) -> bool:
-        """Sets a value from its text; returns whether there is such a setting and the text is a number."""
-        before = self.values.get(name)
-        if before is None:
-            return False
-        try:
-            self.values[name] = int(text) if isinstance(before, int) else float(text)
-        except ValueError:
-            return False
-        return True
-
-    def text(self, name: str) -> str | None:
-        """A value as the console shows it; None if there is no such setting."""
-        value = self.values.get(name)
-        return None if value is None else str(value) if isinstance(value, int) else f"{value:.6f}"
-
-
-class EmulatedConsole:
-    """The console: lines of text in, answers out.
-
-    Args:
-        settings: What `conf` reads and writes.
-        debug: Called with the words after `d`; returns whether it is a command.
-    """
-
-    def __init__(self, settings: MoteusSettings, debug: Callable[[list[str]], bool]) -> None:
-        self._settings, self._debug = settings, debug
-        self._line = b""
-        self._answers = b""
-
-    def write(self, text: bytes) -> None:
-        """Takes text; each whole line is carried out."""
-        *lines, self._line = (self._line + text).replace(b"\r", b"\n").split(b"\n")
-        for line in lines:
-            words = line.decode(errors="replace").split()
-            if words:
-                self._answers += self._answer(words).encode() + b"\r\n"
-
-    def read(self, most: int) -> bytes:
-        """The next bytes of the answers, at most so many."""
-        count = min(most, MOST)
-        part, self._answers = self._answers[:count], self._answers[count:]
-        return part
-
-    def _answer(self, words: list[str]) -> str:
-        match words:
-            case ["conf", "get", name]:
-                value = self._settings.text(name)
-                return "ERR error reading" if value is None else value
-            case ["conf", "set", name, text]:
-                return "OK" if self._settings.set(name, text) else "ERR error setting"
-            case ["conf", "write"] | ["tel", "stop"]:
-                return "OK"
-            case ["d", *rest] if self._debug(rest):
-                return "OK"
-        return "ERR unknown command"
+def _settings(node: int, timeout_mode: int) -> dict[str, int | float]:
+    """Settings by name, as `conf get` shows them: the defaults of the firmware, but for these two."""
+    return {
+        "id.id": node, "can.prefix": 0, "servo.timeout_mode": timeout_mode, "servo.default_timeout_s": 0.1,
+        "servo.timeout_max_torque_Nm": 5.0, "servo.max_current_A": 100.0, "servo.max_velocity": 500.0,
+        "servo.default_velocity_limit": nan, "servo.default_accel_limit": nan, "servo.fault_position_error": nan,
+        "servo.fault_velocity_error": nan, "servo.pid_position.kp": 4.0, "servo.pid_position.ki": 1.0,
+        "servo.pid_position.kd": 0.05, "servo.pid_position.ilimit": 0.0, "servopos.position_min": nan,
+        "servopos.position_max": nan, "motor_position.rotor_to_output_ratio": 1.0,
+    }  # fmt: skip
 
 
 STOPPED, FAULT, POSITION, TIMEOUT, ZERO_VELOCITY, BRAKE = 0, 1, 10, 11, 12, 15
@@ -201,8 +124,9 @@ class Moteus(EmulatedDrive):
     def set_up(self) -> None:
         self.mode = STOPPED
         self.fault = 0
-        self.registers = MoteusSettings(self.settings.node, int(self.number("timeout_mode", 15)))
-        self._console = EmulatedConsole(self.registers, self._debug)
+        # settings by name, as its console reads and writes them
+        self.registers = _settings(self.settings.node, int(self.number("timeout_mode", 15)))
+        self._line = self._answers = b""
         self._command = MoteusCommand(STOPPED)
         self._watchdog = Watchdog(self.world, self._starved)
         self._regulating: Event | None = None
@@ -250,12 +174,12 @@ class Moteus(EmulatedDrive):
                 measured = measured or self._measured()
                 answer += _fitting(answer, self._read(part.first, part.number, part.resolution, measured))
             elif part.kind == codec.TUNNEL_WRITE and part.first == codec.CHANNEL:
-                self._console.write(part.text)
+                self._write_console(part.text)
                 measured = None
             elif part.kind == codec.TUNNEL_POLL and part.first == codec.CHANNEL:
                 room = FD_SIZES[-1] - len(answer) - len(codec.tunnelled(codec.TUNNEL_DATA, b""))
                 if room >= 0:
-                    answer += codec.tunnelled(codec.TUNNEL_DATA, self._console.read(min(part.number, room)))
+                    answer += codec.tunnelled(codec.TUNNEL_DATA, self._read_console(min(part.number, room)))
             for register, value in enumerate(part.values if part.kind == codec.WRITE else (), part.first):
                 if register == codec.MODE and value in _MODES:
                     mode = int(value)
@@ -320,6 +244,39 @@ class Moteus(EmulatedDrive):
             self._zero += position - (value if exact else value + round(position - value))
             self._home = 2
 
+    def _write_console(self, text: bytes) -> None:
+        """Takes text for the console; each whole line is carried out."""
+        *lines, self._line = (self._line + text).replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            if words := line.decode(errors="replace").split():
+                self._answers += self._told(words).encode() + b"\r\n"
+
+    def _read_console(self, most: int) -> bytes:
+        """The next bytes of the answers, at most so many."""
+        count = min(most, MOST)
+        part, self._answers = self._answers[:count], self._answers[count:]
+        return part
+
+    def _told(self, words: list[str]) -> str:
+        """The answer of the console to a line."""
+        values = self.registers
+        match words:
+            case ["conf", "get", name] if name in values:
+                value = values[name]
+                return str(value) if isinstance(value, int) else f"{value:.6f}"
+            case ["conf", "get", _]:
+                return "ERR error reading"
+            case ["conf", "set", name, text]:
+                if name not in values or not _is_number(text, type(values[name])):
+                    return "ERR error setting"
+                values[name] = type(values[name])(text)
+                return "OK"
+            case ["conf", "write"] | ["tel", "stop"]:
+                return "OK"
+            case ["d", *rest] if self._debug(rest):
+                return "OK"
+        return "ERR unknown command"
+
     def _debug(self, words: list[str]) -> bool:
         """Carries out a `d` command of the console; returns whether there is one."""
         match words:
@@ -355,12 +312,12 @@ class Moteus(EmulatedDrive):
 
     def _outside(self, command: MoteusCommand) -> bool:
         position, _ = self._motion()
-        lower, upper = (self.registers.number(f"servopos.position_{end}") for end in ("min", "max"))
+        lower, upper = (float(self.registers[f"servopos.position_{end}"]) for end in ("min", "max"))
         return not command.ignore_bounds and (position < lower or position > upper)  # NaN: no bound
 
     def _watch(self, command: MoteusCommand) -> None:
         """Restarts the watchdog with the time in a command; it acts in position mode only."""
-        seconds = command.timeout or self.registers.number("servo.default_timeout_s")
+        seconds = command.timeout or float(self.registers["servo.default_timeout_s"])
         off = command.mode != POSITION or isnan(seconds) or not self.option("watchdog", True)
         timeout = 0 if off else nanoseconds(seconds)
         if timeout != self._watchdog.timeout:
@@ -370,9 +327,9 @@ class Moteus(EmulatedDrive):
     def _regulate(self) -> None:
         """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""
         self._regulating = None
-        command, setting = self._command, self.registers.number
-        kp = command.kp_scale * setting("servo.pid_position.kp") if self.mode != ZERO_VELOCITY else 0.0
-        kd = command.kd_scale * setting("servo.pid_position.kd")
+        command, values = self._command, self.registers
+        kp = command.kp_scale * values["servo.pid_position.kp"] if self.mode != ZERO_VELOCITY else 0.0
+        kd = command.kd_scale * values["servo.pid_position.kd"]
         torque = command.torque if self.mode == POSITION else 0.0
         if kp or kd:
             position, velocity = self._motion()
@@ -403,8 +360,8 @@ class Moteus(EmulatedDrive):
         cancel(self._regulating)
         self._regulating = None
         self.mode, self._limited = TIMEOUT, 0
-        kind = int(self.registers.number("servo.timeout_mode"))
-        last, largest = self._command, self.registers.number("servo.timeout_max_torque_Nm")
+        kind = int(self.registers["servo.timeout_mode"])
+        last, largest = self._command, float(self.registers["servo.timeout_max_torque_Nm"])
         if kind == BRAKE:
             self._short()
         elif kind == ZERO_VELOCITY:
@@ -433,9 +390,9 @@ def _known(data: bytes) -> Iterator[codec.Subframe]:
         return
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str, kind: type[int | float] = float) -> bool:
     try:
-        float(text)
+        kind(text)
     except ValueError:
         return False
     return True

@@ -256,7 +256,7 @@ def test_settings_are_read_and_written_through_the_tunnel() -> None:
 def test_outside_its_bounds_position_mode_is_a_fault() -> None:
     host = host_of()
     drive = drive_of(host)
-    drive.registers.values["servopos.position_max"] = -0.2
+    drive.registers["servopos.position_max"] = -0.2
     push(host, 0.0)
     assert (drive.mode, drive.fault) == (1, 39)
 
