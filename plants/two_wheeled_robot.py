@@ -68,7 +68,10 @@ class TwoWheeledRobot(Plant):
         heading, side, S, C = _axes(q)
         axle = np.array([q[0], q[1], self.r])
         across, up = self.d * np.array([side[0], side[1], 0.0]), np.array([S * heading[0], S * heading[1], C])
-        return {"axle": np.stack([axle - across, axle + across]), "body": np.stack([axle, axle + 2.0 * self.l * up])}
+        return {
+            "axle": np.stack([axle - across, axle + across, axle]),
+            "body": np.stack([axle, axle + 2.0 * self.l * up]),
+        }
 
 
 def _axes(q: Array) -> tuple[Array, Array, Array, Array]:

@@ -45,6 +45,6 @@ class Unicycle(Plant):
         axle, ahead = q[:2], np.array([np.cos(q[2]), np.sin(q[2])])
         side = np.array([-ahead[1], ahead[0]])
         return {
-            "axle": np.stack([axle - 0.15 * side, axle + 0.15 * side]),
+            "axle": np.stack([axle - 0.15 * side, axle + 0.15 * side, axle]),
             "frame": np.stack([axle, axle + 0.5 * ahead]),
         }
