@@ -289,6 +289,39 @@ def test_a_site_is_a_frame(tmp_path: Path) -> None:
     assert "link1: a site is left out: its name is taken (rename it)" in robot.tree.notes
 
 
+STANDING = """<mujoco>
+  <option><flag contact="disable"/></option>
+  <worldbody>
+    <body name="floor" pos="1 0 -0.5" euler="0 0 90">
+      <geom type="box" size="1 1 .1"/><body name="plate" pos="0.1 0 0" euler="20 0 0"><geom size="0.1"/></body>
+    </body>
+    <body name="target" mocap="true"/>
+    <body name="trunk" pos="0 0 1"><freejoint/><geom type="box" size=".2 .1 .05"/>
+      <body name="leg" pos="0 0 -.2">
+        <joint name="k" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 0 0 0 -.4"/>
+      </body>
+    </body>
+  </worldbody>
+  <equality>
+    <connect name="foot" body1="leg" body2="plate" anchor="0 0 -.4"/><weld name="glue" body1="floor" body2="leg"/>
+    <weld name="drag" body1="target" body2="trunk"/><connect name="still" body1="plate" body2="floor" anchor="0 0 0"/>
+  </equality>
+</mujoco>"""
+
+
+def test_a_foot_stands_on_a_body_that_does_not_move(tmp_path: Path) -> None:
+    (tmp_path / "robot.xml").write_text(STANDING)
+    robot, q = plant(tmp_path / "robot.xml"), np.array([0, 0, 1, 1, 0, 0, 0, 0.0])
+    rows = robot.passive_constraints(q, 0.0)
+    for name in ("foot", "glue"):  # MuJoCo closes equalities of bodies at its start
+        violation = rows[name].rows(robot, 0.0, q, np.zeros(8)).violation
+        np.testing.assert_allclose(np.asarray(violation, dtype=float), 0.0, atol=1e-15)
+    assert robot.tree.notes[:2] == (
+        "drag: equality is left out: it pulls towards a mocap body, which a program moves",
+        "still: equality is left out: both ends are on world",
+    )
+
+
 def test_a_changed_file_that_is_included_is_read_again(tmp_path: Path) -> None:
     written(tmp_path, "arm")
     config = tmp_path / "c.yaml"

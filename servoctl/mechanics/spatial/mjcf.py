@@ -90,9 +90,9 @@ class Mimic(NamedTuple):
 class Equalities:
     """Reads the equalities of a model: `joint` as mimic joints, `connect` and `weld` as loops; the rest is named."""
 
-    def __init__(self, model: Any, mujoco: Any, findings: Findings) -> None:
+    def __init__(self, model: Any, mujoco: Any, findings: Findings, actuators: Actuators) -> None:
         """Reads them all; what cannot be followed becomes a note."""
-        self._model, self._mujoco, self._findings = model, mujoco, findings
+        self._model, self._mujoco, self._findings, self._actuators = model, mujoco, findings, actuators
         self.mimics: dict[int, Mimic] = {}  # joint -> what it follows
         self.loops: list[LoopDescription] = []  # what closes loops
         kinds = mujoco.mjtEq
@@ -120,7 +120,7 @@ class Equalities:
         multiplier = float(data[1])
         start, leads = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, leader))
         offset = start + float(data[0]) - multiplier * leads
-        if (follower in self._driven and leader not in self._driven) or follower in self.mimics:
+        if (self._actuators.on(follower) and not self._actuators.on(leader)) or follower in self.mimics:
             # the joint with a motor keeps its coordinate
             follower, leader, multiplier, offset = leader, follower, 1.0 / multiplier, -offset / multiplier
         if follower in self.mimics or self._ends_at(leader) == follower:
@@ -134,11 +134,6 @@ class Equalities:
             joint = self.mimics[joint].leader
         return joint
 
-    @property
-    def _driven(self) -> set[int]:
-        model, on_joint = self._model, self._mujoco.mjtTrn.mjTRN_JOINT
-        return {int(model.actuator_trnid[k, 0]) for k in range(model.nu) if model.actuator_trntype[k] == on_joint}
-
     def _add_loop(self, i: int, name: str, kind: str) -> None:
         model, data = self._model, self._model.eq_data[i]
         first, second = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
@@ -151,11 +146,24 @@ class Equalities:
             places = [Placement.of(rotation(data[6:10]), data[3:6]), Placement.of(np.eye(3), data[:3])]
         else:
             bodies, places = [first, second], [Placement.of(np.eye(3), data[k : k + 3]) for k in (0, 3)]
+        if any(model.body_mocapid[body] >= 0 for body in bodies):
+            self._findings.note(name, "equality is left out: it pulls towards a mocap body, which a program moves")
+            return
+        if (model.jnt_type == self._mujoco.mjtJoint.mjJNT_FREE).any():
+            bodies, places = zip(*map(self._on_world, bodies, places), strict=True)
         names = [model.body(body).name or f"body{body}" for body in bodies]
         if bodies[0] == bodies[1]:
             self._findings.note(name, f"equality is left out: both ends are on {names[0]}")
             return
         self.loops.append(LoopDescription(name, kind, (names[0], names[1]), (places[0], places[1])))  # type: ignore[arg-type]
+
+    def _on_world(self, body: int, place: Placement) -> tuple[int, Placement]:
+        """A place on a body that does not move, as one on the world: beside a free base such a body is left out."""
+        model = self._model
+        while body and model.body_weldid[body] == 0:
+            place = Placement.of(rotation(model.body_quat[body]), model.body_pos[body]).then(place)
+            body = int(model.body_parentid[body])
+        return body, place
 
 
 WORLD = "world"
@@ -209,7 +217,7 @@ class _ModelReader:
         self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
         self._mujoco, self._findings = mujoco, Findings(path)
         self._actuators = Actuators(model, mujoco, self._findings)
-        self._equalities = Equalities(model, mujoco, self._findings)
+        self._equalities = Equalities(model, mujoco, self._findings, self._actuators)
         self._links: list[LinkDescription] = []
         self._joints: list[JointDescription] = []
 
