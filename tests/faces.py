@@ -16,11 +16,13 @@ from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
+from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import State
+from servoctl.types import Array, Command, State
 
 
 def exit_code(*words: object) -> int:
@@ -41,6 +43,12 @@ def answer(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
 def rows_of(plant: Plant, task: Any, at: State) -> Rows:
     """The rows `A q'' = b` of a task at a state."""
     return Model(plant, task, at).matrices(at).task
+
+
+def command_at(law: AttachedLaw, model: Model, at: State, memory: Array | None = None) -> Command:
+    """The command of a law at a state, on numbers."""
+    terms = assemble(at, model.matrices(at), law.passive_rank_tolerance)
+    return law.command(terms, np.array(list(law.memory.values())) if memory is None else memory)
 
 
 def passive_rows_of(plant: Plant, at: State) -> Rows:

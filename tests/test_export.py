@@ -197,7 +197,7 @@ def test_parameters_without_influence_are_left_out_and_listed() -> None:
     text = exported("two_mass_spring").files["two_mass_spring_law.h"]
     assert "left out: law.passive_rank_tolerance, law.input_damping" in text
     assert "double upper" not in text
-    assert "double rank_tolerance;" in text
+    assert "double allocation_rank_tolerance;" in text
 
 
 def test_costs_include_called_functions() -> None:

@@ -176,8 +176,8 @@ class HilRun:
             "tasks": setup.tasks, "stages": STAGES, "warnings": list(self.notes),
             "emulated": environment.emulated, "lockstep": environment.lockstep,
         }  # fmt: skip
-        if loop.system.law is not None:
-            self.facts["funnels"] = loop.system.law.funnels
+        if loop.system.law is not None and loop.system.law.funnel is not None:
+            self.facts["funnels"] = loop.system.law.funnel.facts
         setup.live_gains.begin(self.controller.take_law)
         gains = [gain.path for gain in setup.live_gains.gains]
         self.table = ColumnLayout(loop, [*setup.drives, *setup.sensors], environment.truth is not None, gains)

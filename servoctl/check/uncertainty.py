@@ -101,7 +101,11 @@ def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         return
     term, members = law.robust, law.robust.members
     rho_E = 0.0 if error is None else error.rho
-    kappa = min(law.decay(i) for i in members) if error is None else error.decay / (1.0 + rho_E)
+    kappa = (
+        min(law.correction.decay(i, law.robust.sliding[i]) for i in members)
+        if error is None
+        else error.decay / (1.0 + rho_E)
+    )
     needed = None if error is None else error.disturbance / (1.0 + rho_E)
     values = {"kappa": kappa, "rho_E": None if error is None else rho_E, "needed": needed}
     section = Section("robust term", "robust", values=values)
@@ -188,7 +192,7 @@ def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, upper: f
     assert law.robust is not None
     term = law.robust
     layer = term.gain if term.adaptive else term.bound**2 / term.layer
-    gain = max(law.decay(i) for i in law.robust.members) + layer
+    gain = max(law.correction.decay(i, law.robust.sliding[i]) for i in law.robust.members) + layer
     section.values["gain"] = gain
     on_drives = (
         None
@@ -201,7 +205,7 @@ def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, upper: f
         return
     share = 0.0
     for i in law.robust.members:
-        K, sliding = law.decay(i) + layer, law.robust.sliding[i]
+        K, sliding = law.correction.decay(i, law.robust.sliding[i]) + layer, law.robust.sliding[i]
         if law.rows[i].has_rate:
             gains = (1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding
         else:

@@ -12,9 +12,9 @@ but it is never infeasible, damped or stopped because of them.
 Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the mechanism constraints to u included.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +22,14 @@ from servoctl.engine.linalg import product
 from servoctl.engine.products import is_finite, largest
 from servoctl.engine.symbol import above, where
 from servoctl.laws.allocation import Allocation, Allocator
-from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.corrections import CorrectionTerm
-from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.law import AttachedLaw
-from servoctl.laws.limits import Limited
-from servoctl.laws.observer import RowObserver
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, Status
-
-T = TypeVar("T", bound=AttachedTerm)
 
 
 @dataclass(frozen=True)
@@ -45,59 +39,67 @@ class AttachedConstraintFollowing(AttachedLaw):
     rows: tuple[Row, ...]  # the task rows
     low_priority: tuple[int, ...]  # indices of the rows of priority 2 and below
     optional: tuple[int, ...]  # indices of the rows that a run may miss and still end `done`
-    terms: tuple[AttachedTerm, ...]
     allocation: Allocation
     residual_tolerance: float  # [-] infeasible: residual above this times (1 + |wanted|_inf)
     on_infeasible: str
     input_damping: float  # where the actuators cannot meet the task: u = -this B^T v
 
     def command(self, at: Terms, memory: Array) -> Command:
-        feedback = sum(term.acceleration(at, kept) for term, kept in self._with_memory(memory))
-        allocator = Allocator(at, self.allocation, self._prescribed(at))
-        forward, back = allocator.stacked(at.rhs), allocator.stacked(feedback, prescribed=False)
-        wanted, s = forward + back, self._preferred(at)
-        u = allocator.inputs(forward, back) + (0.0 if s is None else allocator.free(s))
-        missed = wanted - product(allocator.task_map, u)
-        u, status = self._judged(at, allocator, wanted, missed, u)
-        known = is_finite(wanted, u)  # before limits: clipping would turn an infinite input into a finite one
-        limited, binding, lack = None, np.zeros(0), np.zeros(0)
-        if self.searches:
-            limited = self._limited(at, allocator, wanted, u, status, s is not None, memory)
-            bounds = self.bounds
-            if bounds is not None:
-                binding, lack = bounds.of_names(limited.binding), bounds.of_names(limited.slack)
-            left, u = wanted - product(allocator.task_map, limited.u), limited.u
-            status = self._given_up(wanted, missed, left, status, binding, lack)
-            missed = left
-        # from the mildest cause to the most severe: the last one that holds is reported
-        status = where(known, status, Status.NON_FINITE.code)
-        status = where(at.positive, status, Status.NOT_POSITIVE.code)
-        status = where(at.finite, status, Status.NON_FINITE.code)
-        nothing = status >= Status.NOT_POSITIVE.code
-        return Command(
-            where(nothing, np.nan, u),
-            where(nothing, 0, allocator.rank),
-            where(nothing, np.nan, missed)[: len(self.rows)],
-            where(nothing, 0.0, allocator.pivot_min),
-            status,
-            binding,
-            lack,
-            np.zeros(0) if limited is None else where(nothing, 0.0, limited.active),
-            0.0 if limited is None else where(nothing, 0.0, limited.iterations),
-            True if limited is None else where(nothing, 1.0, limited.converged),
-        )
+        terms = sum(term.acceleration(at, kept) for term, kept in self.with_memory(memory))
+        T = Allocator(at, self.allocation, self._prescribed(at))
+        forward, back, s = T.stacked(at.rhs), T.stacked(terms, prescribed=False), self._preferred(at)
+        u = T.inputs(forward, back) + (0.0 if s is None else T.free(s))
+        return self._judged(at, T, forward + back, u, s is not None, memory)
 
     def _prescribed(self, at: Terms) -> InputRows | None:
         return next((rows for term in self.terms if (rows := term.prescribed(at)) is not None), None)
 
     def _preferred(self, at: Terms) -> Array | None:
         """s, shape (m,); None: no term prefers inputs."""
-        found = [s for term in self.terms if (s := term.preferred(at)) is not None]
-        return sum(found) if found else None  # type: ignore[return-value]
+        return next((s for term in self.terms if (s := term.preferred(at)) is not None), None)
 
-    def _judged(self, at: Terms, allocator: Allocator, wanted: Array, missed: Array, u: Array) -> tuple[Array, Any]:
+    def right_inverse(self, at: Terms) -> tuple[Array, Array]:
+        """The inputs of the task without violations, shape (m,), and the inputs per unit of feedback, shape (m, r)."""
+        T, s = Allocator(at, self.allocation, self._prescribed(at)), self._preferred(at)
+        forward = T.stacked(at.rhs)
+        none, units = np.zeros(len(forward)), np.eye(len(self.rows))
+        u = T.inputs(forward, none) + (0.0 if s is None else T.free(s))
+        return u, np.stack([T.inputs(none, T.stacked(unit, prescribed=False)) for unit in units], axis=1)
+
+    def _judged(self, at: Terms, T: Allocator, wanted: Array, u: Array, preferring: bool, memory: Array) -> Command:
+        """The command with u, damped and within limits and bounds where it has to be, and its status."""
+        missed = wanted - product(T.task_map, u)
+        u, status = self._feasible(at, T, wanted, missed, u)
+        known = is_finite(wanted, u)  # before limits: clipping would turn an infinite input into a finite one
+        binding = lack = active = np.zeros(0)
+        steps, proven = 0.0, True
+        if self.searches:
+            # inputs that damp meet no task: those next to them that the bounds allow take their place
+            damps = above(status, Status.DAMPED.code - 0.5) if self.on_infeasible == "damp" else None
+            rows, start, bounds = None, None, self.bounds
+            if bounds is not None:
+                rows, start = bounds.bounding(at), bounds.start(self.of(bounds, memory))
+            limited = T.within(u, wanted, preferring, rows, start, damps)
+            if bounds is not None:
+                binding, lack = bounds.of_names(limited.binding), bounds.of_names(limited.slack)
+            u, left = limited.u, wanted - product(T.task_map, limited.u)
+            status, missed = self._given_up(wanted, left, left - missed, status, binding, lack), left
+            active, steps, proven = limited.active, limited.iterations, limited.converged
+        # from the mildest cause to the most severe: the last one that holds is reported
+        status = where(known, status, Status.NON_FINITE.code)
+        status = where(at.positive, status, Status.NOT_POSITIVE.code)
+        status = where(at.finite, status, Status.NON_FINITE.code)
+        none = status >= Status.NOT_POSITIVE.code
+        u, missed, rank, pivot = (
+            where(none, nothing, value)
+            for nothing, value in ((np.nan, u), (np.nan, missed), (0, T.rank), (0.0, T.pivot_min))
+        )
+        active, steps, proven = where(none, 0.0, active), where(none, 0.0, steps), where(none, 1.0, proven)
+        return Command(u, rank, missed[: len(self.rows)], pivot, status, binding, lack, active, steps, proven)
+
+    def _feasible(self, at: Terms, T: Allocator, wanted: Array, missed: Array, u: Array) -> tuple[Array, Any]:
         """The inputs, damped if rows of priority 1 cannot be met and `on_infeasible` is `damp`, and the status."""
-        required, rank = self.required, allocator.ranks[0]
+        required, rank = self.required, T.ranks[0]
         if not required:
             return u, Status.OK.code
         infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(wanted[required]))
@@ -110,85 +112,28 @@ class AttachedConstraintFollowing(AttachedLaw):
             status = where(damped, Status.DAMPED.code, status)
         return u, status
 
-    def _limited(
-        self, at: Terms, allocator: Allocator, wanted: Array, u: Array, status: Any, preferring: bool, memory: Array
-    ) -> Limited:
-        """The inputs within limits and bounds.
-
-        Inputs that damp meet no task: those next to them that the bounds allow take their place.
-        """
-        bounds = self.bounds
-        rows, start = (None, None) if bounds is None else (bounds.bounding(at), bounds.start(self.of(bounds, memory)))
-        damps = above(status, Status.DAMPED.code - 0.5) if self.on_infeasible == "damp" else None
-        return allocator.within(u, wanted, preferring, rows, start, damps)
-
-    def _given_up(self, wanted: Array, missed: Array, left: Array, status: Any, binding: Array, lack: Array) -> Any:
-        """The status with what limits and bounds take from rows of priority 1: `left` instead of `missed`."""
+    def _given_up(self, wanted: Array, left: Array, more: Array, status: Any, binding: Array, lack: Array) -> Any:
+        """The status with what limits and bounds take: rows of priority 1 lack `left`, which is `more` than without."""
         required, reason = self.required, Status.SATURATED.code
-        gives_up = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(wanted[required]))
+        gives_up = largest(more[required]) > self.residual_tolerance * (1.0 + largest(wanted[required]))
         if len(binding):
             reason = where((largest(binding) > 0.5) & (largest(lack) <= 0.0), Status.BOUNDED.code, reason)
-        severe = status >= Status.INFEASIBLE.code
-        return where(severe, status, where(gives_up, reason, status))
+        return where(status >= Status.INFEASIBLE.code, status, where(gives_up, reason, status))
 
-    def right_inverse(self, at: Terms) -> tuple[Array, Array]:
-        """The inputs of the task without violations, shape (m,), and the inputs per unit of feedback, shape (m, r)."""
-        allocator, s = Allocator(at, self.allocation, self._prescribed(at)), self._preferred(at)
-        forward = allocator.stacked(at.rhs)
-        none = np.zeros(len(forward))
-        u = allocator.inputs(forward, none) + (0.0 if s is None else allocator.free(s))
-        units = (allocator.stacked(unit, prescribed=False) for unit in np.eye(len(self.rows)))
-        return u, np.stack([allocator.inputs(none, unit) for unit in units], axis=1)
+    @property
+    def correction(self) -> CorrectionTerm:
+        """The gains of each row."""
+        return next(term for term in self.terms if isinstance(term, CorrectionTerm))
 
-    def term(self, kind: type[T]) -> T | None:
-        """The term of a class; None: there is none."""
-        return next((term for term in self.terms if isinstance(term, kind)), None)
+    @property
+    def robust(self) -> RobustTerm | None:
+        """The robust or adaptive term."""
+        return self.term(RobustTerm)
 
     def with_terms(self, terms: Sequence[AttachedTerm]) -> "AttachedConstraintFollowing":
         """The law with other numbers in some terms: each takes the place of the one of its class."""
         new = {type(term): term for term in terms}
         return replace(self, terms=tuple(new.get(type(term), term) for term in self.terms))
-
-    @property
-    def correction(self) -> CorrectionTerm:
-        """The gains of each row."""
-        found = self.term(CorrectionTerm)
-        assert found is not None
-        return found
-
-    def decay(self, row: int) -> float:
-        """kappa of a row under a robust or adaptive term: beta decays at this rate without disturbances [1/s]."""
-        term, gains = self.robust, self.correction
-        assert term is not None
-        return gains.damping[row] - term.sliding[row] if self.rows[row].has_rate else gains.stiffness[row]
-
-    @property
-    def memory(self) -> Mapping[str, float]:
-        """States of the terms, one term after the other."""
-        return {name: value for term in self.terms for name, value in term.memory.items()}
-
-    def _with_memory(self, memory: Array) -> Iterator[tuple[AttachedTerm, Array]]:
-        """Each term with its part of the memory."""
-        first = 0
-        for term in self.terms:
-            end = first + len(term.memory)
-            yield term, memory[first:end]
-            first = end
-
-    def of(self, wanted: AttachedTerm, memory: Array) -> Array:
-        """The states of a term."""
-        return next(kept for term, kept in self._with_memory(memory) if term is wanted)
-
-    @property
-    def memory_period(self) -> float | None:
-        return next((term.period for term in self.terms if term.memory), None)
-
-    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
-        return np.concatenate([term.memory_rate(terms, kept, command) for term, kept in self._with_memory(memory)])
-
-    @property
-    def opaque(self) -> str | None:
-        return next((term.opaque for term in self.terms if term.opaque is not None), None)
 
     @property
     def low_priority_rows(self) -> tuple[int, ...]:
@@ -212,41 +157,10 @@ class AttachedConstraintFollowing(AttachedLaw):
         bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
         return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
 
-    def at_limit(self, u: Array) -> list[int]:
-        limits = zip(u, self.allocation.lower, self.allocation.upper, strict=True)
-        return [i for i, (value, lower, upper) in enumerate(limits) if value <= lower or value >= upper]
-
     @property
     def searches(self) -> bool:
         return self.allocation.limited or self.bounds is not None
 
-    @property
-    def bounds(self) -> BoundsTerm | None:
-        return self.term(BoundsTerm)
-
-    @property
-    def observer(self) -> RowObserver | None:
-        """The disturbance observer."""
-        return self.term(RowObserver)
-
-    @property
-    def robust(self) -> RobustTerm | None:
-        """The robust or adaptive term."""
-        return self.term(RobustTerm)
-
-    @property
-    def funnel(self) -> FunnelTerm | None:
-        """The funnels."""
-        return self.term(FunnelTerm)
-
-    @property
-    def funnels(self) -> Mapping[str, Mapping[str, float]]:
-        return {} if self.funnel is None else self.funnel.facts
-
-    @property
-    def observed(self) -> tuple[str, ...]:
-        return () if self.observer is None else self.observer.rows
-
-    def disturbance(self, terms: Terms, memory: Array) -> Array:
-        observer = self.observer
-        return np.zeros(0) if observer is None else observer.disturbance(terms.task, self.of(observer, memory))
+    def at_limit(self, u: Array) -> list[int]:
+        limits = zip(u, self.allocation.lower, self.allocation.upper, strict=True)
+        return [i for i, (value, lower, upper) in enumerate(limits) if value <= lower or value >= upper]

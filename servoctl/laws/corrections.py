@@ -320,6 +320,10 @@ class CorrectionTerm(AttachedTerm):
         count = max(0, self.rows[row].degree - 2)
         return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
 
+    def decay(self, row: int, sliding: float) -> float:
+        """kappa of a row [1/s]: without disturbances beta = phi' + sliding phi decays at this rate."""
+        return self.damping[row] - sliding if self.rows[row].has_rate else self.stiffness[row]
+
     def acceleration(self, at: Terms, memory: Array) -> Array:
         task, added = at.task, list[Any]([0.0] * len(self.rows))
         for i, row in enumerate(self.rows):

@@ -1,14 +1,14 @@
 """The base classes of all laws: `Law` is attached to a model, `AttachedLaw` maps a state to a command.
 
-Design: a law implements `command(terms, memory)`. The terms of motion are assembled once, for the law and for the
-simulated plant. `control` and `step` are derived. The same code runs on numbers (the tick loop) and on symbols (the
-compiled closed loop), so it is plain NumPy with `servoctl.where` for branches.
+Design: a law implements `command(at, memory)`. The equations of motion are assembled once, for the law and for the
+simulated plant. The code runs once, on symbols, so it is plain NumPy with `servoctl.where` for branches. What a law
+remembers are the states of its terms.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from servoctl.engine.symbol import plain
 from servoctl.engine.trace import trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
 from servoctl.laws.bounds_term import BoundsTerm
+from servoctl.laws.funnel import FunnelTerm
+from servoctl.laws.observer import RowObserver
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State
 
 INPUTS = "the plant has {} inputs"
@@ -123,39 +125,99 @@ class Law(ABC):
         """
 
 
+T = TypeVar("T", bound=AttachedTerm)
+
+
 @dataclass(frozen=True)
 class AttachedLaw(ABC):
-    """A law with its gains; `float` and `tuple[float, ...]` fields are inputs of the compiled code."""
+    """A law with its gains: `float` and `tuple[float, ...]` fields, its terms' too, are inputs of the compiled code."""
 
     passive_rank_tolerance: float  # [-] a mechanism direction counts when its pivot exceeds this times |Ahat L^-T|_F
+    terms: tuple[AttachedTerm, ...] = field(default=(), kw_only=True)
 
     @abstractmethod
-    def command(self, terms: Terms, memory: Array) -> Command:
+    def command(self, at: Terms, memory: Array) -> Command:
         """The command at a state; pure and traceable.
 
         Args:
-            memory: The law's integrated states, in the order of `memory`.
+            at: The equations of motion at the state.
+            memory: The law's states, in the order of `memory`.
         """
+
+    def term(self, kind: type[T]) -> T | None:
+        """The term of a class; None: there is none."""
+        return next((term for term in self.terms if isinstance(term, kind)), None)
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """Name -> initial value of each state that the law integrates; empty unless overridden."""
-        return {}
+        """Name -> initial value of each state that the law keeps: those of its terms, one after the other."""
+        return {name: value for term in self.terms for name, value in term.memory.items()}
+
+    def with_memory(self, memory: Array) -> Iterator[tuple[AttachedTerm, Array]]:
+        """Each term with its part of the memory."""
+        first = 0
+        for term in self.terms:
+            end = first + len(term.memory)
+            yield term, memory[first:end]
+            first = end
+
+    def of(self, wanted: AttachedTerm, memory: Array) -> Array:
+        """The states of a term."""
+        return next(kept for term, kept in self.with_memory(memory) if term is wanted)
 
     @property
     def memory_period(self) -> float | None:
         """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
-        return None
+        return next((term.period for term in self.terms if term.memory), None)
+
+    def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
+        """Time derivative of the memory under a command, in the shape of the memory."""
+        rates = [term.memory_rate(at, kept, command) for term, kept in self.with_memory(memory)]
+        return np.concatenate([np.zeros(0), *rates])
+
+    @property
+    def opaque(self) -> str | None:
+        """Why a function of the user's runs in NumPy, because it cannot be traced; None: all of the law is traced."""
+        return next((term.opaque for term in self.terms if term.opaque is not None), None)
+
+    @property
+    def bounds(self) -> BoundsTerm | None:
+        """The bounds that the law keeps."""
+        return self.term(BoundsTerm)
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Names of these bounds."""
+        return () if self.bounds is None else self.bounds.names
+
+    def bound_values(self, at: Terms, u: Array) -> Array:
+        """h of each bound under the inputs u, shape (bounded,)."""
+        return np.zeros(0) if self.bounds is None else self.bounds.reported(at, u)
+
+    @property
+    def funnel(self) -> FunnelTerm | None:
+        """The funnels of rows."""
+        return self.term(FunnelTerm)
+
+    @property
+    def observer(self) -> RowObserver | None:
+        """The disturbance observer of the rows."""
+        return self.term(RowObserver)
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Names of the task rows whose disturbance the law observes."""
+        return () if self.observer is None else self.observer.rows
+
+    def disturbance(self, at: Terms, memory: Array) -> Array:
+        """The disturbance of each observed row [acceleration of the row], shape (observed,)."""
+        observer = self.observer
+        return np.zeros(0) if observer is None else observer.disturbance(at.task, self.of(observer, memory))
 
     @property
     def follows_task(self) -> bool:
         """Whether it makes the inputs from the task; else tasks are only measured against it."""
         return True
-
-    @property
-    def opaque(self) -> str | None:
-        """Why a function of the user's runs in NumPy, because it cannot be traced; None: all of the law is traced."""
-        return None
 
     @property
     def low_priority_rows(self) -> tuple[int, ...]:
@@ -168,68 +230,20 @@ class AttachedLaw(ABC):
         return self.low_priority_rows
 
     @property
+    def relaxed_rows(self) -> tuple[int, ...]:
+        """Indices of the task rows of which a run logs what they are given up."""
+        return self.low_priority_rows
+
+    @property
     def stops_on(self) -> frozenset[int]:
         """Codes of the statuses at which a run must stop, in addition to those without a command."""
         return frozenset()
-
-    def at_limit(self, u: Array) -> list[int]:
-        """Indices of the inputs at a limit of the law; none unless overridden."""
-        return []
-
-    @property
-    def funnels(self) -> Mapping[str, Mapping[str, float]]:
-        """Task row with a funnel -> the facts `run_folder.bounds.KEYS`."""
-        return {}
-
-    @property
-    def observed(self) -> tuple[str, ...]:
-        """Names of the task rows whose disturbance the law observes; none unless overridden."""
-        return ()
-
-    @property
-    def bounds(self) -> BoundsTerm | None:
-        """The bounds that the law keeps; None unless overridden."""
-        return None
-
-    @property
-    def bounded(self) -> tuple[str, ...]:
-        """Names of these bounds."""
-        return () if self.bounds is None else self.bounds.names
-
-    def bound_values(self, terms: Terms, u: Array) -> Array:
-        """h of each bound under the inputs u, shape (bounded,)."""
-        return np.zeros(0) if self.bounds is None else self.bounds.reported(terms, u)
 
     @property
     def searches(self) -> bool:
         """Whether the law searches for what limits of inputs and bounds hold."""
         return False
 
-    def of(self, wanted: AttachedTerm, memory: Array) -> Array:
-        """The states of a term, out of those of the law; none unless overridden."""
-        return np.zeros(0)
-
-    @property
-    def relaxed_rows(self) -> tuple[int, ...]:
-        """Indices of the task rows of which a run logs what they are given up."""
-        return self.low_priority_rows
-
-    def disturbance(self, terms: Terms, memory: Array) -> Array:
-        """The disturbance of each observed row [acceleration of the row], shape (observed,)."""
-        return np.zeros(0)
-
-    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
-        """Time derivative of the memory under a command, in the shape of the memory; zero unless overridden."""
-        return np.zeros(len(memory))
-
-    def control(self, model: Model, state: State, memory: Array | None = None) -> Command:
-        """The command at a state, on numbers. Numbers never make it raise: the status tells what is wrong."""
-        terms = assemble(state, model.matrices(state), self.passive_rank_tolerance)
-        return self.command(terms, np.zeros(0) if memory is None else memory)
-
-    def step(self, model: Model, state: State, memory: Array, elapsed: float) -> tuple[Command, Array]:
-        """The command, and the memory after the elapsed time [s]; pure."""
-        terms = assemble(state, model.matrices(state), self.passive_rank_tolerance)
-        command = self.command(terms, memory)
-        time = elapsed if self.memory_period is None else self.memory_period
-        return command, memory + time * self.memory_rate(terms, memory, command)
+    def at_limit(self, u: Array) -> list[int]:
+        """Indices of the inputs at a limit of the law; none unless overridden."""
+        return []

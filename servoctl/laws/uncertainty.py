@@ -58,8 +58,10 @@ def model_error(
         PlantError: A machine has no motion at a state.
     """
     members = law.required
-    scale = np.ones(len(members)) if law.robust is None else np.array(law.robust.scale)[members]
-    K = np.eye(len(members)) if law.robust is None else np.diag([law.decay(i) for i in members])
+    scale, K = np.ones(len(members)), np.eye(len(members))
+    if law.robust is not None:
+        scale = np.array(law.robust.scale)[members]
+        K = np.diag([law.correction.decay(i, law.robust.sliding[i]) for i in members])
     worst = ModelError(np.inf, (0.0, 0), -np.inf, np.inf, 0.0, np.zeros(len(members)), True)
     for i, state in enumerate(states):
         known, *true = _terms(law, [model, *machines], state)

@@ -119,8 +119,8 @@ def simulate_loop(
     for row in model.task_rows:
         tasks.setdefault(row.group, []).append(row.name)
     metadata = {**(metadata or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
-    if loop.system.law is not None and loop.system.law.funnels:
-        metadata["funnels"] = loop.system.law.funnels
+    if loop.system.law is not None and loop.system.law.funnel is not None:
+        metadata["funnels"] = loop.system.law.funnel.facts
     if out is None:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
         if facts["status"] == "interrupted":

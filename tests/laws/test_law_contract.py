@@ -23,6 +23,7 @@ from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status
+from tests.faces import command_at
 
 STATES = 5
 MET = [name for name in CONSTRAINT_FOLLOWING if name not in LOWER_PRIORITY]
@@ -84,7 +85,7 @@ def test_every_allocation_meets_the_task(name: str, kind: str) -> None:
     law = allocating(law_of(name), kind)
     model = run(name).system.model
     for state, m in states(name):
-        command = law.control(model, state)
+        command = command_at(law, model, state)
         wanted = m.task.b + correction(law, m)
         if kind == "unprojected" and not (m.task.A @ np.linalg.solve(m.M, m.B)).any():
             # motors on one body, the task on another: A M^-1 B is zero, and the implicit solution asks for nothing
@@ -118,7 +119,7 @@ def test_the_allocation_minimises_its_norm(name: str, kind: str) -> None:
     weights = tuple(random.uniform(0.2, 5.0, 6))
     law = allocating(law_of(name), kind, weights)
     for state, m in states(name):
-        u = law.control(run(name).system.model, state).u
+        u = command_at(law, run(name).system.model, state).u
         H, free = measures(kind, m, np.array(weights)), null_space(task_map(m)[0], rcond=1e-9)
         assert free.shape[1] == 3
         slope = free.T @ H @ u
@@ -138,7 +139,7 @@ def test_the_least_norm_is_the_pseudoinverse_and_the_weighted_one_its_closed_for
         demand = m.task.b + correction(law, m) - m.task.A @ zero
         root = np.diag(weights**-0.5)
         for bound, expected in ((law, np.linalg.pinv(T) @ demand), (heavy, root @ np.linalg.pinv(T @ root) @ demand)):
-            u = bound.control(run(name).system.model, state).u
+            u = command_at(bound, run(name).system.model, state).u
             np.testing.assert_allclose(u, expected, rtol=0, atol=1e-8 * (1.0 + np.abs(expected).max()))
 
 
@@ -147,7 +148,7 @@ def test_the_unprojected_allocation_is_the_published_implicit_solution(name: str
     """u = (A M^-1 B)^+ (b - A M^-1 (Q + Qc(u))): the reaction in it is the one to this very u."""
     law = allocating(law_of(name), "unprojected")
     for state, m in states(name):
-        u = law.control(run(name).system.model, state).u
+        u = command_at(law, run(name).system.model, state).u
         Qc = m.M @ accelerated(m, u) - m.Q - m.B @ u
         W = m.task.A @ np.linalg.solve(m.M, m.B)
         expected = np.linalg.pinv(W) @ (m.task.b + correction(law, m) - m.task.A @ np.linalg.solve(m.M, m.Q + Qc))
@@ -164,7 +165,7 @@ def test_a_law_that_freezes_the_passive_reaction_misses_the_task() -> None:
         W = m.task.A @ np.linalg.solve(m.M, m.B)
         frozen = np.linalg.pinv(W) @ (wanted - m.task.A @ np.linalg.solve(m.M, m.Q + Qc))
         frozen_misses.append(np.abs(m.task.A @ accelerated(m, frozen) - wanted).max())
-        assert np.abs(m.task.A @ accelerated(m, law.control(model, state).u) - wanted).max() < 1e-8
+        assert np.abs(m.task.A @ accelerated(m, command_at(law, model, state).u) - wanted).max() < 1e-8
     assert min(frozen_misses) > 0.1
 
 
@@ -177,7 +178,7 @@ def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:
     for state, m in states("coordinated_robots"):
         wishes = UserFunction(lambda t, q, v: wish(State(t[0], q, v)), None)
         wishing = replace(law, terms=(*law.terms, SecondaryTerm(wishes, (0.0,) * 6, 0.0)))
-        plain, wished = law.control(model, state).u, wishing.control(model, state).u
+        plain, wished = command_at(law, model, state).u, command_at(wishing, model, state).u
         T, _ = task_map(m)
         np.testing.assert_allclose(T @ wished, T @ plain, rtol=0, atol=1e-9 * (1.0 + np.abs(plain).max()))
         part = (np.eye(6) - np.linalg.pinv(T) @ T) @ wish(state)
@@ -193,7 +194,9 @@ def test_a_null_space_term_may_be_equations_of_some_actuators() -> None:
         model
     )
     for state in model.samples(start, 3):
-        np.testing.assert_allclose(by_text.control(model, state).u, by_function.control(model, state).u, rtol=1e-13)
+        np.testing.assert_allclose(
+            command_at(by_text, model, state).u, command_at(by_function, model, state).u, rtol=1e-13
+        )
 
 
 @pytest.mark.parametrize("name", MET)
@@ -206,10 +209,9 @@ def test_control_is_a_pure_function(name: str) -> None:
 
     for state in model.samples(run(name).start, 2):
         kept = State(state.t, state.q.copy(), state.v.copy())
-        first = bits(law.control(model, state, NO_MEMORY))
-        law.control(model, State(9.0, state.q + 1.0, state.v - 1.0))
-        assert bits(law.control(model, state)) == first
-        assert bits(law.step(model, state, NO_MEMORY, 0.1)[0]) == first
+        first = bits(command_at(law, model, state, NO_MEMORY))
+        command_at(law, model, State(9.0, state.q + 1.0, state.v - 1.0))
+        assert bits(command_at(law, model, state)) == first
         assert (kept.q.tobytes(), kept.v.tobytes()) == (state.q.tobytes(), state.v.tobytes())
 
 

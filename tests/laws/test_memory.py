@@ -14,7 +14,7 @@ from servoctl.laws.law import AttachedLaw, Law
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.types import Array, Command, State, Status
+from servoctl.types import Array, Command, Status
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,6 @@ def test_a_memory_takes_one_step_per_hold_where_the_law_is_sampled(engine: str, 
         moved = affine(free, np.array([0.0, (PLANT.load + force) / PLANT.m]), period, expected[:2])
         expected = np.array([*moved, expected[2] + period * expected[0]])
     assert t[-1] == 1.0 and len(t) == 51
-
-
-def test_a_step_uses_the_time_that_really_elapsed_and_changes_nothing() -> None:
-    model = Model(PLANT, TASK, State(0.0, START[:1], START[1:2]))
-    bound, memory = LAW.attach(model), np.array([0.25])
-    state = State(0.0, np.array([0.4]), np.array([-0.2]))
-    command, later = bound.step(model, state, memory, 0.013)
-    assert later.tolist() == [0.25 + 0.013 * 0.4] and memory.tolist() == [0.25]
-    assert command.u[0] == bound.control(model, state, memory).u[0] == pytest.approx(-12.0 + 1.6 - 5.0, rel=1e-15)
-    assert bound.step(model, state, memory, 0.0)[1].tolist() == [0.25]
 
 
 def test_a_memory_brings_the_load_to_rest_that_feedback_alone_leaves_off() -> None:

@@ -18,6 +18,7 @@ from servoctl.mechanics.constraint import Constraint, Holonomic, SecondOrder
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
+from tests.faces import command_at
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def test_the_residual_names_the_rows_that_are_missed() -> None:
     task = {"a": X1, "b": Holonomic("x2 - 2*t**2"), "c": Holonomic("x1 - t**2")}
     found = system(task, ConstraintFollowing(), Masses(inputs="1"))
     assert found.law is not None
-    command = found.law.control(found.model, START)
+    command = command_at(found.law, found.model, START)
     # row b is out of reach and wants 4; rows a and c want 0 and 2 of x1: least squares gives both 1
     np.testing.assert_allclose(command.residual, [-1.0, 4.0, 1.0], atol=1e-12)
 
