@@ -150,7 +150,8 @@ class Equalities:
             self._findings.note(name, "equality is left out: it pulls towards a mocap body, which a program moves")
             return
         if (model.jnt_type == self._mujoco.mjtJoint.mjJNT_FREE).any():
-            bodies, places = zip(*map(self._on_world, bodies, places), strict=True)
+            ends = [self._on_world(body, place) for body, place in zip(bodies, places, strict=True)]
+            bodies, places = [body for body, _ in ends], [place for _, place in ends]
         names = [model.body(body).name or f"body{body}" for body in bodies]
         if bodies[0] == bodies[1]:
             self._findings.note(name, f"equality is left out: both ends are on {names[0]}")
