@@ -3,8 +3,9 @@
     Position      y - xyz(t),   y = R_a^T (p - p_a)       a is the frame `relative_to`, or the world
     Orientation   rotation vector of R_ref(t)^T R_a^T R
 
-Design: A and b are in closed form and exact, so a violation obeys the polynomial of its correction from any start below
-half a turn. Only targets are differentiated, with respect to time.
+Design: A and b are exact, so a violation obeys the polynomial of its correction from any start below half a turn. A
+distance is differentiated, which costs 0.98 to 1.01 times its closed form; rotations and axes are in closed form, which
+saves a fifth to a half of their operations (instructions of the rows, `n_instructions`, of four shipped robots).
 
 Of an `Axis`, with unit vectors a of the axis and d of the direction, `c = R^T d` in the frame's axes and
 `k = a.c = cos(angle)`:
@@ -15,7 +16,7 @@ Its two components at right angles to a are the rows: the rotation vector of the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -330,13 +331,13 @@ class Distance(FrameConstraint):
     def row_units(self, plant: Plant) -> tuple[str, ...]:
         return ("m",)
 
-    def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
+    def residual(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Array:
         second = self.second
-        other = motions[second] if isinstance(second, str) else self.course("second", plant, t)
-        gap = motions[self.first].minus(other)
-        known = [where(gap.position @ gap.position > NEAREST**2, part, np.nan) for part in gap.position]
-        length = replace(gap, position=np.array(known)).mapped(lambda d: np.sqrt(d @ d))
-        return length.minus(self.course("value", plant, t)).rows
+        gap = motions[self.first].position
+        gap = gap - (motions[second].position if isinstance(second, str) else self.values("second", plant, t))
+        known = where(gap @ gap > NEAREST**2, 1.0, np.nan)  # a factor, so that the derivatives are NaN too
+        rows: Array = np.sqrt(gap @ gap) * known - self.values("value", plant, t)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -349,6 +350,6 @@ class DistanceBound(Distance):
 
     most: bool = False
 
-    def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
-        rows = super().frame_rows(motions, plant, t)
-        return Rows(-rows.A, -rows.b, -rows.violation, -rows.violation_rate) if self.most else rows
+    def residual(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Array:
+        rows = super().residual(motions, plant, t)
+        return -rows if self.most else rows

@@ -229,9 +229,13 @@ class Targeted(Constraint):
             field: One of `target_fields`.
             t: The symbol of time [s].
         """
+        return _derived(self.values(field, plant, self._time(t)), t)
+
+    def values(self, field: str, plant: Plant, now: Any) -> Array:
+        """A target at a time of the task [s], shape (count,), or (1,) for a single value."""
         count, value = self.target_fields[field], getattr(self, field)
         with naming(field):
-            return course((value,) if count is None else value, count or 1, plant, t, self._time(t))
+            return values_at((value,) if count is None else value, count or 1, plant, now)
 
     def is_target(self, field: str) -> bool:
         """Whether this one of `target_fields` holds a target; by default, if it is not None."""
