@@ -18,6 +18,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -36,7 +37,7 @@ from servoctl.mechanics.actuator_parameters import armature_of, friction_of
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.division import parts_in_words
-from servoctl.mechanics.hierarchy import largest, level_reports, motions
+from servoctl.mechanics.hierarchy import largest, level_report, motions
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
@@ -195,17 +196,18 @@ def hierarchy_section(run: Run) -> Iterator[Section]:
     except ServoctlError as error:
         yield Section("hierarchy", "hierarchy", [f"cannot be enforced: {error}"], {"reason": str(error)})
         return
-    levels = level_reports(model.plant.coordinates, [free, *enforced])
+    coordinates, last = model.plant.coordinates, enforced[-1]
+    reports = [level_report(*pair, last, coordinates) for pair in pairwise([free, *enforced])]
     at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
-    apart = enforced[-1].acceleration - at_once
+    apart = last.acceleration - at_once
     lines = [
         "level by level at the start, with zero inputs; trace of P: remaining degrees of freedom",
-        *shortened([str(level) for level in levels]),
-        f"difference from all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
+        *shortened([line for line, _ in reports]),
+        f"difference from all rows at once, without clearance: {largest(apart, coordinates)}",
     ]
     values = {
-        "free": dict(zip(model.plant.coordinates, free.acceleration, strict=True)),
-        "levels": {level.name: level.to_dict() for level in levels},
+        "free": dict(zip(coordinates, free.acceleration, strict=True)),
+        "levels": {level.name: values for level, (_, values) in zip(last.levels, reports, strict=True)},
         "off_all_at_once": np.abs(apart).max(),
     }
     yield Section("hierarchy", "hierarchy", lines, values)

@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from servoctl.engine import stored
-from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.structured import Sparse, entries_of
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive import PassiveGroup
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.traced_plant import Traced, traced
 from servoctl.types import Array
 
 
@@ -32,16 +30,6 @@ class Row:
     degree: int
 
 
-@dataclass(frozen=True)
-class CompiledRows:
-    """The derivatives of all constraints: passive ones, those of the task, then bounds, if there are any."""
-
-    kernel: Kernel  # (t, q, v, p) -> the fields of `Rows`, group by group
-    rows: list[list[Row]]  # the rows of each group; empty for bounds that are not there
-    forms: list[Sparse]  # a of each group as `Sparse`: the places where an entry may not be zero
-    structures: tuple[Any, ...]  # in which structure `kernel` gives A of each group; anything but a `Sparse`: an array
-
-
 def compiled_rows(
     key: str | None,
     plant: Plant,
@@ -49,35 +37,32 @@ def compiled_rows(
     task: Mapping[str, Constraint],
     bounds: Mapping[str, Constraint],
     symbols: Mapping[str, Array],
-) -> CompiledRows:
-    """The rows of a plant's own constraints, a task and bounds, from the cache or traced now.
+) -> tuple[Traced, list[list[Row]]]:
+    """The fields of `Rows` of a plant's own constraints, a task and bounds, if there are any; and what each row is.
 
     Args:
-        key: Under which they are kept in the cache; None: they are not.
+        key: See `traced`.
         passive: Name -> the plant's own constraint.
         symbols: t (1,), q, v and p.
 
     Raises:
         PlantError, TaskError, TraceError: See `stacked_rows`.
     """
-    found = stored.find_with_facts(key, "rows")
-    if found is not None:
-        kernel, (facts, places) = found
-        kept = [[Row(*values) for values in group] for group in facts]
-        return CompiledRows(kernel, kept, [Sparse.at(*each) for each in places], (None,) * len(places))
-    groups = {"passive": stacked_rows(plant, passive, symbols), "task": stacked_rows(plant, task, symbols)}
-    if bounds:
-        groups["bounds"] = stacked_rows(plant, bounds, symbols, last=True)
-    outputs: dict[str, Array] = {}
-    for name, (rows, _) in groups.items():
-        outputs |= _fields(name, rows)
-    kernel = Kernel.compile("rows", symbols, outputs)
-    forms = [Sparse.of(rows.A) for rows, _ in groups.values()]
-    if key is not None:
+
+    def make() -> tuple[dict[str, Any], list[Any], list[Any]]:
+        groups = {"passive": stacked_rows(plant, passive, symbols), "task": stacked_rows(plant, task, symbols)}
+        if bounds:
+            groups["bounds"] = stacked_rows(plant, bounds, symbols, last=True)
+        outputs = {
+            f"{name}_{field.name}": getattr(rows, field.name)
+            for name, (rows, _) in groups.items()
+            for field in dataclasses.fields(rows)
+        }
         facts = [[dataclasses.astuple(row) for row in rows] for _, rows in groups.values()]
-        stored.keep_kernel(key, "rows", kernel, [facts, [form.places() for form in forms]])
-    found_rows = [rows for _, rows in groups.values()]
-    return CompiledRows(kernel, found_rows, forms, tuple(rows.A for rows, _ in groups.values()))
+        return outputs, [rows.A for rows, _ in groups.values()], facts
+
+    result = traced(key, "rows", symbols, make)
+    return result, [[Row(*values) for values in group] for group in result.facts]
 
 
 def stacked_rows(
@@ -138,7 +123,3 @@ def accelerations(rows: Sequence[Row], units: Mapping[str, str]) -> dict[str, st
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
-
-
-def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
-    return {f"{prefix}_{field.name}": entries_of(getattr(rows, field.name)) for field in dataclasses.fields(rows)}

@@ -25,7 +25,6 @@ independent; here K is `(H P)^+ = P H^T (H P H^T)^+`. The algorithm also needs t
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,43 +246,36 @@ def _weighted(L: Array, A: Array) -> Array:
     return rows
 
 
-@dataclass(frozen=True)
-class LevelReport:
-    """The effect of one level on the motion."""
+def level_report(
+    before: Enforced, motion: Enforced, last: Enforced, coordinates: Mapping[str, str]
+) -> tuple[str, dict[str, Any]]:
+    """The effect of a level on the motion: one line, and values for JSON.
 
-    name: str  # name of the level
-    rows: tuple[str, ...]  # names of its rows
-    rank: int  # number of directions that its exact rows add to those of earlier levels
-    skipped: tuple[str, ...]  # rows for which earlier levels leave no room
-    trace: float  # trace of P after the level: the remaining degrees of freedom; a fraction if there are clearances
-    acceleration: Array  # q'' after the level, shape (n,)
-    change: Array  # difference of q'' made by the level, shape (n,)
-    yields: dict[str, float]  # row with a clearance -> `b - A q''` once all levels are enforced
-    coordinates: Mapping[str, str]  # name -> unit, in order
-
-    def __str__(self) -> str:
-        """The report in one line."""
-        rows, loose = len(self.rows), len(self.yields)
-        kind = f" of rank {self.rank}"
-        if loose:
-            kind = ", all with clearance" if loose == rows else f", {loose} with clearance, the others{kind}"
-        line = f"{self.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
-        if self.skipped:
-            more = f", and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
-            line += f"; skipped, since they depend on earlier levels: {', '.join(self.skipped[:SHOWN])}{more}"
-        line += f"; trace of P {self.trace:.7g}; accelerations change by up to {largest(self.change, self.coordinates)}"
-        if loose:
-            row, left = max(self.yields.items(), key=lambda item: abs(item[1]))
-            line += f"; under all levels {row} yields most, by {left:.3g}"
-        return line
-
-    def to_dict(self) -> dict[str, Any]:
-        """The values for JSON; `change` is the largest component."""
-        acceleration = dict(zip(self.coordinates, self.acceleration, strict=True))
-        return {
-            "rows": self.rows, "rank": self.rank, "skipped": self.skipped, "trace": self.trace,
-            "change": np.abs(self.change).max(), "yields": self.yields, "acceleration": acceleration,
-        }  # fmt: skip
+    Args:
+        before: The motion without the level.
+        motion: The motion with it.
+        last: The motion under all levels.
+        coordinates: Name -> unit, in order.
+    """
+    level, a = motion.levels[-1], motion.acceleration
+    rank, change, left = motion.rank - before.rank, a - before.acceleration, last.residual(level)
+    yields = {level.rows[i]: float(left[i]) for i in np.flatnonzero(~level.exact)}
+    rows, loose = len(level.rows), len(yields)
+    kind = f" of rank {rank}"
+    if loose:
+        kind = ", all with clearance" if loose == rows else f", {loose} with clearance, the others{kind}"
+    line = f"{level.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
+    if motion.skipped:
+        more = f", and {len(motion.skipped) - SHOWN} more" if len(motion.skipped) > SHOWN else ""
+        line += f"; skipped, since they depend on earlier levels: {', '.join(motion.skipped[:SHOWN])}{more}"
+    line += f"; trace of P {motion.trace:.7g}; accelerations change by up to {largest(change, coordinates)}"
+    if loose:
+        row, most = max(yields.items(), key=lambda item: abs(item[1]))
+        line += f"; under all levels {row} yields most, by {most:.3g}"
+    return line, {
+        "rows": level.rows, "rank": rank, "skipped": motion.skipped, "trace": motion.trace,
+        "change": np.abs(change).max(), "yields": yields, "acceleration": dict(zip(coordinates, a, strict=True)),
+    }  # fmt: skip
 
 
 def largest(change: Array, coordinates: Mapping[str, str]) -> str:
@@ -341,24 +333,6 @@ def motions(
         )
     Q = m.Q + m.c if u is None else m.Q + m.c + m.B @ u
     return solve_levels(m.M, Q, levels_at(model, state, levels), rank_tolerance)
-
-
-def level_reports(coordinates: Mapping[str, str], enforced: Sequence[Enforced]) -> list[LevelReport]:
-    """One report per level.
-
-    Args:
-        enforced: The motions, as `motions` returns them.
-    """
-    reports = []
-    for before, motion in pairwise(enforced):
-        level, a = motion.levels[-1], motion.acceleration
-        left = enforced[-1].residual(level)
-        yields = {level.rows[i]: float(left[i]) for i in np.flatnonzero(~level.exact)}
-        rank, change = motion.rank - before.rank, a - before.acceleration
-        reports.append(
-            LevelReport(level.name, level.rows, rank, motion.skipped, motion.trace, a, change, yields, coordinates)
-        )
-    return reports
 
 
 def contradictions(

@@ -104,9 +104,9 @@ class Model:
         )
         if self.n > LARGE or any(isinstance(x, Sparse) for x in start.arrays):
             self._key = None  # the structure of M, B and A would have to be kept too
-        of_rows = compiled_rows(self._key, plant, self._passive, self.task, self.bounds, symbols)
+        of_rows, rows = compiled_rows(self._key, plant, self._passive, self.task, self.bounds, symbols)
         self.rows_kernel, self._row_forms = of_rows.kernel, of_rows.structures
-        self.passive_rows, self.task_rows, *of_bounds = of_rows.rows
+        self.passive_rows, self.task_rows, *of_bounds = rows
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
         self.singular = self._is_singular(start.arrays[0], around)
         of_plant = self._trace_plant(start, symbols)
@@ -118,7 +118,7 @@ class Model:
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
-        self._plant_forms: tuple[Any, Any] = None, None
+        self._plant_forms: tuple[Any, ...] = ()
         samples, self.doubts = audited(start, zip(variations(self.plant), self.samples(start.state), strict=True))
         try:
             compiled = compiled_plant(self._key, self.plant, symbols)
@@ -126,7 +126,7 @@ class Model:
         except (TraceError, PlantError) as error:
             self.opaque = str(error)
             return [opaque_form(x) for x in (start.arrays[0], start.arrays[2])]
-        self.plant_kernel, self.symmetric = compiled.kernel, compiled.symmetric
+        self.plant_kernel, self.symmetric = compiled.kernel, bool(compiled.facts)
         self._plant_forms = compiled.structures
         return compiled.forms
 

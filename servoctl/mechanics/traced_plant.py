@@ -3,9 +3,8 @@
 `audit` proves that the traced matrices equal the plant's NumPy code.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,38 +34,57 @@ def traced_matrices(plant: Plant, symbols: Mapping[str, Array]) -> dict[str, Any
     return {"M": M, "Q": Q, "B": B, "c": c}
 
 
-@dataclass(frozen=True)
-class CompiledPlant:
-    """The matrices of a plant by one compiled function."""
+class Traced(NamedTuple):
+    """Outputs of one compiled function, some of which are matrices."""
 
-    kernel: Kernel  # (t, q, v, p) -> M, Q, B, c
-    symmetric: bool  # whether M is symmetric for certain
-    forms: list[Sparse]  # M and B as `Sparse`: the places where an entry may not be zero
-    structures: tuple[Any, Any]  # in which structure `kernel` gives M and B; anything but a `Sparse`: an array
+    kernel: Kernel
+    facts: Any  # further facts of the trace, which JSON can write
+    forms: list[Sparse]  # the matrices as `Sparse`: the places where an entry may not be zero
+    structures: tuple[Any, ...]  # in which structure `kernel` gives the matrices; anything but a `Sparse`: an array
 
 
-def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) -> CompiledPlant:
-    """The plant's matrices, from the cache or traced now; they are not verified yet.
+def traced(
+    key: str | None,
+    name: str,
+    symbols: Mapping[str, Array],
+    make: Callable[[], tuple[dict[str, Any], list[Any], Any]],
+) -> Traced:
+    """A compiled function, from the cache or traced now.
 
     Args:
-        key: Under which they are kept in the cache; None: they are not.
+        key: Under which it is kept in the cache; None: it is not.
+        name: Name of the function.
+        symbols: Its inputs.
+        make: Traces: () -> outputs by name, those whose structure counts, and facts.
+    """
+    known = stored.find_with_facts(key, name)
+    if known is not None:
+        kernel, (facts, places) = known
+        return Traced(kernel, facts, [Sparse.at(*each) for each in places], (None,) * len(places))
+    outputs, matrices, facts = make()
+    kernel = Kernel.compile(name, symbols, {output: entries_of(x) for output, x in outputs.items()})
+    forms = [Sparse.of(matrix) for matrix in matrices]
+    if key is not None:
+        stored.keep_kernel(key, name, kernel, [facts, [form.places() for form in forms]])
+    return Traced(kernel, facts, forms, tuple(matrices))
+
+
+def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) -> Traced:
+    """M, Q, B and c of a plant, not verified yet; the fact is whether M is symmetric for certain.
+
+    Args:
+        key: See `traced`.
         symbols: t (1,), q, v and p.
 
     Raises:
         TraceError, PlantError: The plant cannot be traced.
     """
-    found = stored.find_with_facts(key, "plant")
-    if found is not None:
-        kernel, (symmetric, places) = found
-        return CompiledPlant(kernel, bool(symmetric), [Sparse.at(*each) for each in places], (None, None))
-    matrices = traced_matrices(plant, symbols)
-    kernel = Kernel.compile("plant", symbols, {name: entries_of(x) for name, x in matrices.items()})
-    symmetric = certainly_symmetric(matrices["M"])
-    structures = matrices["M"], matrices["B"]
-    forms = [Sparse.of(form) for form in structures]
-    if key is not None:
-        stored.keep_kernel(key, "plant", kernel, [symmetric, [form.places() for form in forms]])
-    return CompiledPlant(kernel, symmetric, forms, structures)
+
+    def make() -> tuple[dict[str, Any], list[Any], bool]:
+        matrices = traced_matrices(plant, symbols)
+        return matrices, [matrices["M"], matrices["B"]], certainly_symmetric(matrices["M"])
+
+    return traced(key, "plant", symbols, make)
 
 
 def opaque_form(matrix: Any) -> Sparse:

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,14 +26,6 @@ TargetValue = float | str | Expression | Callable[[Any], Any]
 
 TargetValues = Sequence[TargetValue] | Callable[[Any], Any]
 """Several of them, or one function of t that returns all values."""
-
-
-class RotationCourse(NamedTuple):
-    """A rotation that a task follows."""
-
-    rotation: Array  # shape (3, 3)
-    angular_velocity: Array  # [rad/s] in the axes of the reference, shape (3,)
-    angular_acceleration: Array  # [rad/s^2] in the axes of the reference, shape (3,)
 
 
 def read(given: Any, count: int) -> TargetValues:
@@ -137,8 +129,10 @@ def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> Po
     return _derived(along / np.sqrt(along @ along), t)
 
 
-def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: Any) -> RotationCourse:
-    """The rotation that angles or quaternion components describe, and its derivatives; see `course`.
+def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: Any) -> tuple[Array, Array, Array]:
+    """The rotation of angles or quaternion components, its angular velocity and acceleration [rad/s, rad/s^2].
+
+    Both are in the axes of the reference; see `course`.
 
     Args:
         angles: Result of `read`.
@@ -148,11 +142,11 @@ def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: 
     R = quaternion_rotation(np.roll(value, 1).tolist()).array if kind == "quaternion" else trace(rotation_rpy, *value)
     R = plain(R)
     if R.dtype == float:
-        return RotationCourse(snapped(R), np.zeros(3), np.zeros(3))
+        return snapped(R), np.zeros(3), np.zeros(3)
     rate = _by_time(R.ravel(), t)
     second = _by_time(rate, t).reshape(3, 3)
     # R' R^T = [w]x, and the skew-symmetric part of R'' R^T is [w']x
-    return RotationCourse(R, vee(rate.reshape(3, 3) @ R.T), vee(second @ R.T))
+    return R, vee(rate.reshape(3, 3) @ R.T), vee(second @ R.T)
 
 
 def _value(value: TargetValue, plant: Plant, now: Any) -> Any:
