@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shipped import LOADED
+from shipped import LOADED, RAISED
 
 import servoctl
 from plants.two_mass_spring import TwoMassSpring
@@ -31,6 +31,9 @@ COMMON_CACHE = os.environ["SERVOCTL_CACHE"]
 
 ROUNDING = 1e-12
 """Relative; C has its own sine and inverts a denominator that serves more than once: both round in the last place."""
+
+LAST_PLACE = 1e-7
+"""Residual of a row whose 4th derivative is up to 1e8, as a stiff spring makes it."""
 
 LARGE = {"three_rrr"}
 """Takes more than five seconds to load twice and to compile."""
@@ -89,9 +92,10 @@ def test_c_gives_the_numbers_of_the_virtual_machine(name: str, monkeypatch: pyte
         if run.settings.period is None:
             actual_rates, actual_row = loop.rates(state.t, x)
             assert_close(actual_rates, rates)
-            where = loop.layout.slices["residual"]  # rounding of a row that has the size of the rates
-            assert actual_row[where] == pytest.approx(row[where], rel=0, abs=ROUNDING * max(1.0, np.abs(rates).max()))
-            actual_row[where] = row[where]
+            if name in RAISED:
+                where = loop.layout.slices["residual"]
+                assert np.abs(actual_row[where] - row[where]).max() < LAST_PLACE
+                actual_row[where] = row[where]
             assert_close(actual_row, row)
         else:
             command = expected.control(state.t, x)
