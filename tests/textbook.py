@@ -2,6 +2,8 @@
 
     N = I - (Ahat M^-1/2)^+ Ahat M^-1/2,   a_c = M^-1/2 (N M^-1/2 (Q + c) + (Ahat M^-1/2)^+ bhat)
     T = A M^-1/2 N M^-1/2 B,   u = T^+ (b - A a_c + feedback) + (I - T^+ T) s
+    lambda = D^T (M^1/2 q'' - M^-1/2 (Q + c + B u)),   D = (Ahat M^-1/2)^+         reactions of the passive rows
+    robust: -g = -rho beta min(1 / |beta|, rho / eps)
 
 Nothing here comes from `servoctl.engine`, `laws` or `mechanics.terms`; the plant is its own NumPy code.
 
@@ -12,8 +14,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import CorrectionTerm
+from servoctl.laws.preload import PreloadTerm
+from servoctl.laws.robust import RobustTerm
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.simulation.system import System
@@ -63,11 +68,11 @@ class Textbook:
         law = self.system.law
         if not isinstance(law, AttachedConstraintFollowing) or law.opaque or self.system.estimator is not None:
             return False
-        known = all(isinstance(term, CorrectionTerm | SecondaryTerm) for term in law.terms)
-        return known and law.on_infeasible != "damp"
+        known = CorrectionTerm | SecondaryTerm | RobustTerm | PreloadTerm | BoundsTerm
+        return all(isinstance(term, known) for term in law.terms) and law.on_infeasible != "damp"
 
     def command(self) -> tuple[Array, Array, int]:
-        """u without limits, what each row of the task misses, and the rank of the task."""
+        """u without limits and bounds, what each row of the task misses, and the rank of the task."""
         law, task = self.system.law, self.m.task
         assert isinstance(law, AttachedConstraintFollowing)
         T = self.rows @ self.N @ self.inputs
@@ -78,7 +83,12 @@ class Textbook:
             back[i] = -stiffness * task.violation[i] if row.has_violation else 0.0
             back[i] -= damping * task.violation_rate[i] if row.has_rate else 0.0
             back[i] -= 0.0 if not higher else float(np.dot(higher, task.higher[i][: len(higher)]))
-        of, secondary = law.allocation, law.term(SecondaryTerm)
+        if law.robust is not None:
+            back = back - self._pushed(law.robust)
+        of, secondary, preload, r = law.allocation, law.term(SecondaryTerm), law.term(PreloadTerm), len(forward)
+        if preload is not None:
+            more, rhs = self._reactions(preload)
+            T, forward, back = np.vstack([T, more]), np.append(forward, rhs), np.append(back, np.zeros(len(rhs)))
         levels = [list(level) for level in of.levels] or [list(range(len(forward)))]
         u, free, rank = self._allocated(T, forward, of.kind, levels)
         if of.feedback_kind == of.kind:
@@ -87,7 +97,26 @@ class Textbook:
             u = u + self._allocated(T, back, of.feedback_kind, levels)[0]
         if secondary is not None:
             u = u + free @ self._wanted(secondary)
-        return u, forward + back - T @ u, rank
+        return u, (forward + back - T @ u)[:r], rank
+
+    def _pushed(self, of: RobustTerm) -> Array:
+        """g of each row, before the first tick: an adaptive estimate is still zero."""
+        task, members = self.m.task, list(of.members)
+        by_rate = np.array(of.by_rate)
+        scale, sliding = np.array(of.scale)[members], np.array(of.sliding)[members]
+        moving = np.nan_to_num(task.violation_rate[members]) + sliding * task.violation[members]
+        beta = np.where(by_rate, moving, task.violation[members]) / scale
+        size, rho = float(np.linalg.norm(beta)), 0.0 if of.adaptive else of.bound
+        found = np.zeros(len(of.scale))
+        if rho and size:
+            found[members] = scale * beta * rho * min(1.0 / size, rho / of.layer)
+        return found
+
+    def _reactions(self, of: PreloadTerm) -> tuple[Array, Array]:
+        """Rows and right-hand side on u of the prescribed reactions."""
+        S = np.array([component.of_multipliers(self.m.passive.violation) for component in of.components])
+        free = self.free - self.root @ (self.m.Q + self.m.c)
+        return S @ self.D.T @ (self.N @ self.inputs - self.inputs), np.array(of.values) - S @ self.D.T @ free
 
     def _wanted(self, of: SecondaryTerm) -> Array:
         """s: the inputs wanted in the null space of the task."""
@@ -106,9 +135,11 @@ class Textbook:
         assert isinstance(law, AttachedConstraintFollowing)
         u, free, rank = np.zeros(T.shape[1]), np.eye(T.shape[1]), 0
         for level in levels:
-            limit = law.allocation.rank_tolerance * float(np.linalg.norm(self.rows[level])) * size
-            part, added = truncated(T[level] @ free, limit)
-            u, free, rank = u + part @ (e[level] - T[level] @ u), free - part @ T[level] @ free, rank + added
+            of_task = level[0] < len(self.rows)
+            rows = self.rows[level] if of_task else self.D
+            part, added = truncated(T[level] @ free, law.allocation.rank_tolerance * float(np.linalg.norm(rows)) * size)
+            u, free = u + part @ (e[level] - T[level] @ u), free - part @ T[level] @ free
+            rank += added if of_task else 0
         if kind == "unprojected":
             W = self.rows @ self.inputs
             limit = law.allocation.rank_tolerance * float(np.linalg.norm(self.rows) * size * np.linalg.norm(W))
