@@ -1,5 +1,7 @@
 """Threads that share a plant, and so its compiled functions, never see each other's numbers."""
 
+import os
+import shutil
 import sys
 import threading
 from dataclasses import dataclass
@@ -32,6 +34,9 @@ def often() -> object:
     sys.setswitchinterval(before)
 
 
+CALLS = int(os.environ.get("SERVOCTL_CALLS", "6000"))  # in all threads together
+
+
 def wrong(calls: list, count: int = 30_000) -> list[int]:  # type: ignore[type-arg]
     """How many of so many calls in each of several threads differ from the first one of its own."""
     expected, found = [call() for call in calls], [0] * len(calls)
@@ -59,3 +64,23 @@ def test_two_threads_share_a_kernel_that_was_called_by_neither(often: object) ->
     kernel = Kernel.compile("square", symbols, {"y": symbols["x"] ** 2})
     values = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
     assert wrong([lambda x=x: kernel(x)[0] for x in values]) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "engine", ["vm", pytest.param("c", marks=pytest.mark.skipif(not shutil.which("cc"), reason="no compiler"))]
+)
+def test_four_threads_share_a_law_with_memory_and_limits(often: object, engine: str) -> None:
+    """Each in a state of its own; the answers are those of one thread alone."""
+    run = sc.load("coordinated_robots_limited", ["law.observer=auto", "run.period=0.005"], engine=engine)
+    loop, random = run.loop, np.random.default_rng(0)
+    x = np.concatenate([run.start.q, run.start.v, loop.memory_start])
+    states = [x + 0.1 * random.standard_normal(len(x)) for _ in range(4)]
+    assert wrong([lambda x=x: loop.control(0.3, x) for x in states], CALLS // 4) == [0] * 4
+    assert wrong([lambda x=x: loop.rates(0.3, x)[1] for x in states], CALLS // 4) == [0] * 4
+
+
+def test_four_threads_share_a_constraint_and_every_term_by_name(often: object) -> None:
+    run = sc.load("coordinated_robots", engine="vm")
+    states = [sc.State(0.2, run.start.q + 0.1 * k, run.start.v + 0.2 * k) for k in range(4)]
+    assert wrong([lambda s=s: run.system.model.rows(s)[1].b for s in states], CALLS // 4) == [0] * 4
+    assert wrong([lambda s=s: sc.evaluate(run, *s)["u"] for s in states], CALLS // 40) == [0] * 4
