@@ -24,15 +24,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
-from servoctl.engine.kernel import Kernel, directional, inputs
-from servoctl.engine.parameters import SameStructure, cached_values, parameter_values, with_parameters
+from servoctl.engine.kernel import Kernel, directional
+from servoctl.engine.parameters import SameStructure, cached_values, parameter_values
 from servoctl.engine.structured import Sparse
-from servoctl.engine.symbol import to_sx
-from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, ServoctlError, TraceError
+from servoctl.mechanics.motors import traced_actuation
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array
@@ -171,16 +169,13 @@ def _rate(plant: Plant, q: Array, v: Array, t: Any) -> Array | None:
 @lru_cache(maxsize=64)
 def _kernel(key: SameStructure) -> Kernel | ServoctlError | None:
     """(t, q, v, p) -> `(dB^T/dt) v`; None where B is constant, or why it cannot be traced."""
-    plant = key.thing
-    n, count = len(plant.coordinates), len(parameter_values(plant))
-    symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})
-    t, q, v, p = symbols.values()
     try:
-        B = np.asarray(trace(dense_actuation, with_parameters(plant, p), q, t[0]))
+        symbols, B, varies = traced_actuation(key.thing)
     except (TraceError, PlantError) as error:
         return error
-    if not ca.depends_on(to_sx(B), to_sx(np.concatenate([t, q]))):
+    if not varies:
         return None
+    t, q, v, _ = symbols.values()
     speeds = np.asarray(B.T @ v, dtype=object)
     # along (q' = v, t' = 1) at a fixed v
     rate = directional(speeds, np.concatenate([q, t]), np.concatenate([v, np.array([1.0], dtype=object)]))

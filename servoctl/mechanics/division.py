@@ -62,9 +62,5 @@ def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:
     count, label = components(one, other, size)
     if count > len(set(label[:n].tolist())):
         return [Part(np.arange(n), np.arange(m), np.arange(p), np.arange(r))]
-    order = np.argsort(label, kind="stable")
-    members = np.split(order, np.searchsorted(label[order], np.arange(1, count)))
-    ends = np.array([n, n + m, n + m + p])
-    parts = [np.split(indices, np.searchsorted(indices, ends)) for indices in members]
-    parts.sort(key=lambda part: int(part[0][0]))
-    return [Part(q, u - n, passive - n - m, task - n - m - p) for q, u, passive, task in parts]
+    labels = np.split(label, [n, n + m, n + m + p])
+    return [Part(*(np.flatnonzero(each == part) for each in labels)) for part in range(count)]

@@ -116,7 +116,6 @@ class Contradiction:
     """Rows of a level that cannot be met."""
 
     level: str
-    rows: tuple[int, ...]  # their indices in the level
     residual: tuple[float, ...]  # `b - A q''` of these rows, by least squares
     against: tuple[str, ...]  # earlier levels that they contradict; empty: rows of the level contradict each other
     names: tuple[str, ...]  # names of these rows
@@ -177,8 +176,8 @@ class Enforced:
         floor = tolerance * frobenius(H) * frobenius(left)
         shares = [np.linalg.norm(mix[level_of_row == k] @ known[level_of_row == k]) for k in range(len(parts))]
         against = [level.name for level, share in zip(earlier, shares, strict=True) if share > floor]
-        rows, residual = tuple(map(int, missed)), tuple(map(float, left[missed]))
-        return Contradiction(last.name, rows, residual, tuple(against), tuple(last.rows[i] for i in rows))
+        names = tuple(last.rows[i] for i in missed)
+        return Contradiction(last.name, tuple(left[missed].tolist()), tuple(against), names)
 
 
 def free_motion(M: Array | Sparse, Q: Array) -> Enforced:

@@ -208,8 +208,7 @@ def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tup
     model = model.plain
     holonomic = _counted(model, "holonomic", None)
     pose = _pose(model, state, np.ones(model.n, dtype=bool), holonomic, good_enough)
-    left = _stacked(model, State(state.t, pose, state.v)).violation[holonomic]
-    return pose, float(np.abs(left).max(initial=0.0))
+    return pose, float(np.abs(holonomic_error(model, state, holonomic)(pose)[0]).max(initial=0.0))
 
 
 def pose_inside(model: Model, state: State, among: Sequence[Row], bounds: Sequence[int]) -> tuple[Array, float, Array]:
@@ -251,11 +250,23 @@ def _counted(model: Model, kind: str, among: Sequence[Row] | None) -> Array:
     return np.array([row.kind == kind and row in counted for row in rows], dtype=bool)
 
 
-def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough: float = SOLVED * 1e-3) -> Array:
+def holonomic_error(model: Model, state: State, counted: Array | None = None) -> ErrorFunction:
+    """The violation of holonomic rows as equations of q, at the time and the velocity of a state.
+
+    Args:
+        counted: Which of the passive rows and the task's rows count, shape (rows,); None: all that are holonomic.
+    """
+    chosen = _counted(model, "holonomic", None) if counted is None else counted
+
     def error(q: Array) -> tuple[Array, Array]:
         at = _stacked(model, State(state.t, q, state.v))
-        return at.violation[holonomic], at.A[holonomic]
+        return at.violation[chosen], at.A[chosen]
 
+    return error
+
+
+def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough: float = SOLVED * 1e-3) -> Array:
+    error = holonomic_error(model, state, holonomic)
     pose = _gauss_newton(error, state.q, free, good_enough)
     left = float(np.linalg.norm(error(pose)[0]))
     if left < SOLVED or not np.isfinite(left):
@@ -264,7 +275,7 @@ def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough
     return damped if float(np.linalg.norm(error(damped)[0])) < left else pose
 
 
-def _damped(error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array, good_enough: float) -> Array:
+def _damped(error: ErrorFunction, x: Array, free: Array, good_enough: float) -> Array:
     """Damped Newton steps of the free components towards error(x) = 0."""
 
     def of_free(part: Array) -> tuple[Array, Array]:
@@ -282,9 +293,7 @@ def _with(x: Array, free: Array, part: Array) -> Array:
     return whole
 
 
-def _gauss_newton(
-    error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array, good_enough: float = SOLVED * 1e-3
-) -> Array:
+def _gauss_newton(error: ErrorFunction, x: Array, free: Array, good_enough: float = SOLVED * 1e-3) -> Array:
     """Minimum-norm Newton steps towards error(x) = 0, each halved until it reduces the norm of the error."""
     value, slope = error(x)
     for _ in range(100):

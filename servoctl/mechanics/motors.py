@@ -69,15 +69,20 @@ def _constant_numbers(plant: Plant) -> Array | None:
 @lru_cache(maxsize=64)
 def _constant_kernel(key: SameStructure) -> Kernel | ServoctlError | None:
     """p -> B; None where B is not constant, or why it cannot be traced."""
-    plant = key.thing
-    count = len(parameter_values(plant))
-    q, t, p = inputs({"q": (len(plant.coordinates),), "t": (1,), "p": (count,)}).values()
     try:
-        B = np.asarray(trace(dense_actuation, with_parameters(plant, p), q, t[0]), dtype=object)
+        symbols, B, varies = traced_actuation(key.thing)
     except (TraceError, PlantError) as error:
         return error
-    varies = ca.depends_on(to_sx(B), to_sx(np.concatenate([q, t])))
-    return None if varies else Kernel.compile("constant_actuation", {"p": p}, {"B": B})
+    return None if varies else Kernel.compile("constant_actuation", {"p": symbols["p"]}, {"B": B})
+
+
+def traced_actuation(plant: Plant) -> tuple[dict[str, Array], Array, bool]:
+    """Symbols t, q, v and p, B as expressions of them, and whether it depends on t or q."""
+    n = len(plant.coordinates)
+    symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (len(parameter_values(plant)),)})
+    t, q, _, p = symbols.values()
+    B = np.asarray(trace(dense_actuation, with_parameters(plant, p), q, t[0]), dtype=object)
+    return symbols, B, bool(ca.depends_on(to_sx(B), to_sx(np.concatenate([t, q]))))
 
 
 def check_motor_positions(plant: Plant, around: State) -> None:

@@ -292,7 +292,7 @@ def test_rows_that_contradict_an_earlier_level_are_named_and_give_way() -> None:
     assert [m.contradiction() for m in motions[:2]] == [None, None]
     found = motions[2].contradiction()
     assert found is not None
-    assert (found.level, found.rows, found.against) == ("clamp", (1,), ("floor", "rail"))
+    assert (found.level, found.names, found.against) == ("clamp", ("row 1",), ("floor", "rail"))
     assert found.residual == pytest.approx((3.0,))
     assert str(found) == (
         "level 'clamp': row 1 by 3: cannot be met (at odds with 'floor' and 'rail': correct b, or give a clearance)"
@@ -304,7 +304,7 @@ def test_rows_that_contradict_each_other_meet_by_least_squares() -> None:
     motion = enforce(motion, np.array([E2, E3, E3]), np.array([5.0, 0.0, 2.0]), name="second")
     np.testing.assert_allclose(motion.acceleration, [1.0, 5.0, 1.0], atol=1e-14)
     found = motion.contradiction()
-    assert found is not None and (found.rows, found.against) == ((1, 2), ())
+    assert found is not None and (found.names, found.against) == (("row 1", "row 2"), ())
     assert "row 1 by -1, row 2 by 1: cannot be met (at odds with each other" in str(found)
 
 

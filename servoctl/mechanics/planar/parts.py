@@ -74,8 +74,6 @@ class BodyFrame:
     phi: Any  # [rad] angle to the x axis
     cosine: Any  # cos(phi)
     sine: Any  # sin(phi)
-    # corners of its picture in the body's axes [m]; (): its joints and points are the corners
-    outline: tuple[Point, ...] = ()
 
     def turn(self, vector: Point) -> Point:
         """A vector from the body's axes to those of the ground."""

@@ -15,7 +15,7 @@ from servoctl.engine.fingerprint import fingerprint
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.initial import ErrorFunction, bounded_root, nearest_root
+from servoctl.mechanics.initial import bounded_root, consistency, holonomic_error, nearest_root
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.model import RobotTree
@@ -53,7 +53,7 @@ def _solved(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> Arra
     own = robot.passive_constraints(wanted, start.t)  # named by free bases and loops, as a frame may be too
     named = {f"pose of {name}" if name in own else name: pose for name, pose in poses.items()}
     model = Model(robot, named, State(start.t, wanted, start.v))
-    error = _violation(model, start.t)
+    error = holonomic_error(model, start)
     best, least = wanted, np.inf
     for begin in _starts(robot.tree, wanted, lower, upper):
         q = bounded_root(error, begin, lower, upper)
@@ -92,19 +92,6 @@ def with_unit_quaternions(tree: RobotTree, q: Array) -> Array:
     return q
 
 
-def _violation(model: Model, t: float) -> ErrorFunction:
-    """The holonomic rows of plant and poses as equations of q."""
-    chosen = np.array([row.kind == "holonomic" for row in (*model.passive_rows, *model.task_rows)], dtype=bool)
-    still = np.zeros(model.n)
-
-    def error(q: Array) -> tuple[Array, Array]:
-        passive, task = model.rows(State(t, q, still))
-        violation = np.concatenate([passive.violation, task.violation])
-        return violation[chosen], np.concatenate([passive.A, task.A])[chosen]
-
-    return error
-
-
 def _starts(tree: RobotTree, wanted: Array, lower: Array, upper: Array) -> Iterator[Array]:
     """The given point, then points drawn further and further from it."""
     yield wanted
@@ -120,10 +107,8 @@ def _starts(tree: RobotTree, wanted: Array, lower: Array, upper: Array) -> Itera
 
 
 def _out_of_reach(model: Model, state: State, lower: Array, upper: Array) -> str:
-    passive, task = model.rows(state)
-    rows = (*model.passive_rows, *model.task_rows)
-    violation = np.abs(np.concatenate([passive.violation, task.violation]))
-    off = [(row, float(x)) for row, x in zip(rows, violation, strict=True) if not x < REACHED]
+    at = consistency(model, state)
+    off = [(row, float(x)) for row, x in zip(at.rows, np.abs(at.violation), strict=True) if not x < REACHED]
     off = sorted(off, key=lambda item: -np.nan_to_num(item[1], nan=np.inf))
     listed = ", ".join(f"{row.name} {x:.3g}{_unit(model, row)}" for row, x in off[:SHOWN])
     more = f" and {len(off) - SHOWN} more" if len(off) > SHOWN else ""

@@ -49,38 +49,6 @@ class Attached:
     shapes: tuple[Shape, ...] = ()  # pictures
 
 
-def payload(
-    name: str,
-    on: str,
-    at: Placement,
-    m: float,
-    size: Sequence[float] | None = None,
-    com: Sequence[float] | None = None,
-    inertia: Sequence[float] | None = None,
-) -> tuple[Attached | None, list[str], list[str]]:
-    """A payload, None if something is wrong; the problems; and notes. See `TreeBuilder.body` for the arguments."""
-    label, problems = f"bodies: {name}", []
-    if not m > 0.0:
-        problems.append(f"m: expected a positive mass [kg], got {m:g}")
-    if size is not None and (com is not None or inertia is not None):
-        problems.append("size gives centre of mass and inertia already (leave out com and inertia)")
-    for key, values, count in (("size", size, 3), ("com", com, 3), ("inertia", inertia, 6)):
-        if values is not None and len(values) != count:
-            problems.append(f"{key}: expected {count} numbers, got {len(values)}")
-    if size is not None and not all(edge > 0.0 for edge in size):
-        problems.append(f"size: expected three positive lengths [m], got {list(size)}")
-    if problems:
-        return None, [f"{label}: {problem}" for problem in problems], []
-    if size is not None:
-        edges = tuple(float(edge) for edge in size)
-        shapes = (Shape("box", edges, IDENTITY),)
-        return Attached(label, name, on, at, Inertial(float(m)), box_gyration(*edges), shapes), [], []
-    centre, moments = (tuple(map(float, values or count * (0.0,))) for values, count in ((com, 3), (inertia, 6)))
-    note = inertia_note(moments)
-    inertial = Inertial(float(m), centre, moments)  # type: ignore[arg-type]
-    return Attached(label, name, on, at, inertial), [], [f"{label}: {note}"] if note else []
-
-
 def identifier(name: str, prefix: str = "") -> str:
     """The name as an identifier, with a prefix before it if one is given.
 
@@ -220,10 +188,28 @@ class TreeBuilder:
             com: Centre of mass in its frame [m], where `size` is not given; None: the origin.
             inertia: (ixx, iyy, izz, ixy, ixz, iyz) about the centre of mass [kg m^2]; None: 0, or given by `size`.
         """
-        part, problems, notes = payload(name, on, at, m, size, com, inertia)
-        self.problems += problems
-        self._notes += notes
-        self._attached.append(part or Attached(f"bodies: {name}", name, on, at))
+        label, problems = f"bodies: {name}", []
+        if not m > 0.0:
+            problems.append(f"m: expected a positive mass [kg], got {m:g}")
+        if size is not None and (com is not None or inertia is not None):
+            problems.append("size gives centre of mass and inertia already (leave out com and inertia)")
+        for key, values, count in (("size", size, 3), ("com", com, 3), ("inertia", inertia, 6)):
+            if values is not None and len(values) != count:
+                problems.append(f"{key}: expected {count} numbers, got {len(values)}")
+        if size is not None and not all(edge > 0.0 for edge in size):
+            problems.append(f"size: expected three positive lengths [m], got {list(size)}")
+        self.problems += [f"{label}: {problem}" for problem in problems]
+        part = Attached(label, name, on, at)
+        if not problems and size is not None:
+            edges = tuple(float(edge) for edge in size)
+            shapes = (Shape("box", edges, IDENTITY),)
+            part = replace(part, inertial=Inertial(float(m)), gyration=box_gyration(*edges), shapes=shapes)
+        elif not problems:
+            centre, moments = (tuple(map(float, x or count * (0.0,))) for x, count in ((com, 3), (inertia, 6)))
+            note = inertia_note(moments)
+            self._notes += [f"{label}: {note}"] if note else []
+            part = replace(part, inertial=Inertial(float(m), centre, moments))  # type: ignore[arg-type]
+        self._attached.append(part)
 
     def frame(self, name: str, on: str, at: Placement) -> None:
         """Adds a frame on another one, at a place in that one."""

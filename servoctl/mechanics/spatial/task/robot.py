@@ -1,14 +1,13 @@
 """Tasks on a whole robot: its centre of mass, and its joints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
-from servoctl.expression import TimeFunction
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
@@ -22,8 +21,6 @@ from servoctl.mechanics.spatial.task.target import (
     name_problems,
     naming,
     read_one,
-    signals_of,
-    with_signals,
 )
 from servoctl.types import Array
 
@@ -87,6 +84,8 @@ class Posture(Targeted):
 
     joints: Mapping[str, TargetValue]
 
+    target_fields: ClassVar = {"joints": None}
+
     def __post_init__(self) -> None:
         if not self.joints:
             raise TaskError("Posture: joints: expected at least one joint, got none")
@@ -106,13 +105,6 @@ class Posture(Targeted):
         for name, value in self.joints.items():
             found += [f"{name}: {problem}" for problem in name_problems((value,), plant)]
         return found
-
-    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Posture":
-        return replace(self, joints={name: with_signals(value, signals) for name, value in self.joints.items()})
-
-    @property
-    def signals(self) -> Mapping[str, TimeFunction]:
-        return signals_of(tuple(self.joints.values()))
 
     def row_units(self, plant: Plant) -> tuple[str, ...]:
         return tuple(plant.coordinates[name] for name in self.joints)

@@ -92,16 +92,19 @@ def values_at(values: TargetValues, count: int, plant: Plant, now: Any) -> Array
 
 
 def with_signals(value: Any, signals: Mapping[str, TimeFunction]) -> Any:
-    """A target or a tuple of targets, in whose equations these names stand for functions of time."""
+    """A target, a tuple or a mapping of targets, in whose equations these names stand for functions of time."""
     if isinstance(value, Expression):
         return value.with_signals(signals)
+    if isinstance(value, Mapping):
+        return {name: with_signals(item, signals) for name, item in value.items()}
     return tuple(with_signals(item, signals) for item in value) if isinstance(value, tuple) else value
 
 
 def signals_of(value: Any) -> dict[str, TimeFunction]:
-    """Name -> function of time of all equations in a target or a tuple of targets."""
+    """Name -> function of time of all equations in a target, a tuple or a mapping of targets."""
     if isinstance(value, Expression):
         return dict(value.signals)
+    value = tuple(value.values()) if isinstance(value, Mapping) else value
     return {name: each for item in value for name, each in signals_of(item).items()} if isinstance(value, tuple) else {}
 
 
