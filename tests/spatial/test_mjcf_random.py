@@ -162,3 +162,47 @@ def test_a_random_file_is_the_machine_of_mujoco(tmp_path: Path, seed: int) -> No
         if name.startswith("m") and not any(name in note for note in both.description.notes):
             where = (both.data.efc_type == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY)) & (both.data.efc_id == i)
             assert np.abs(both.data.efc_pos[where]).max() < 1e-13, "joints follow as MuJoCo's equality says"
+
+
+def actuators(random: np.random.Generator) -> str:
+    """One to three random actuators on the joint `j`."""
+
+    def span(name: str, share: float) -> str:
+        return f'{name}="{-random.random():.3f} {random.random():.3f}"' if random.random() < share else ""
+
+    kinds = {
+        "motor": "",
+        "position": 'kp="50" kv="3"',
+        "velocity": 'kv="4"',
+        "general": f'gainprm="{random.uniform(-3, 3):.3f}"',
+    }
+    lines = []
+    for kind in random.choice(list(kinds), random.integers(1, 4)):
+        gear = random.uniform(0.2, 3) * random.choice([-1, 1])
+        ranges = f"{span('ctrlrange', 0.7)} {span('forcerange', 0.7)}"
+        lines.append(f'<{kind} joint="j" {kinds[kind]} gear="{gear:.3f}" {ranges}/>')
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_effort_of_a_joint_is_the_torque_that_mujoco_reaches(tmp_path: Path, seed: int) -> None:
+    random, path = np.random.default_rng(seed), tmp_path / "joint.xml"
+    limit = f'actuatorfrcrange="{-random.random():.3f} {random.random():.3f}"' if seed % 3 == 0 else ""
+    path.write_text(
+        f'<mujoco><worldbody><body><joint name="j" {limit}/><geom size=".1"/></body></worldbody>'
+        f"<actuator>{actuators(random)}</actuator></mujoco>"
+    )
+    model, reached = mujoco.MjModel.from_xml_path(str(path)), []
+    for sign in (-1.0, 1.0):
+        data = mujoco.MjData(model)
+        data.ctrl[:] = 1e9 * sign * np.sign(model.actuator_gear[:, 0] * model.actuator_gainprm[:, 0])
+        data.qpos[0] = data.qvel[0] = -1e7 * sign  # far behind the setpoint of a servo
+        mujoco.mj_fwdPosition(model, data)
+        mujoco.mj_fwdVelocity(model, data)
+        mujoco.mj_fwdActuation(model, data)
+        reached.append(float(data.qfrc_actuator[0]))
+    (joint,) = read_mjcf(path).joints
+    if joint.effort is None:
+        assert max(np.abs(reached)) > 1e6, "nothing limits it"
+    else:
+        assert joint.effort == pytest.approx(reached, rel=1e-12)
