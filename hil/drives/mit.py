@@ -9,27 +9,13 @@ Design: registers of a Damiao are only read. They live in flash memory with abou
 changed behind the back of another program would scale its torques.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isclose
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
-from hil.codecs.damiao import (
-    CONTROL_MODE,
-    MIT_MODE,
-    MODES,
-    PMAX,
-    REQUEST,
-    TICK,
-    TIMEOUT,
-    TMAX,
-    VMAX,
-    read,
-    register_value,
-)
-from hil.codecs.mit import Ranges
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent
 from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
@@ -41,80 +27,14 @@ from servoctl.config.document import Problem
 
 RANGE_TOLERANCE = 1e-3  # largest relative difference of a range: the register may hold 12.566 for 4 pi
 
-NAMES = {CONTROL_MODE: "CTRL_MODE", TIMEOUT: "TIMEOUT", PMAX: "PMAX", VMAX: "VMAX", TMAX: "TMAX"}
+NAMES = {
+    damiao.CONTROL_MODE: "CTRL_MODE",
+    damiao.TIMEOUT: "TIMEOUT",
+    damiao.PMAX: "PMAX",
+    damiao.VMAX: "VMAX",
+    damiao.TMAX: "TMAX",
+}
 """Register -> its name in the maker's tool."""
-
-
-class DamiaoRegisters:
-    """The registers of one motor.
-
-    Args:
-        ranges: Ranges of its frames in the config.
-        watchdog: Whether the config says that it stops by itself; None: it does not say.
-        frame: Makes a frame of an id and a payload.
-    """
-
-    def __init__(
-        self,
-        settings: DriveSettings,
-        ranges: Ranges,
-        watchdog: bool | None,
-        period: float,
-        frame: Callable[[int, bytes], Frame],
-    ) -> None:
-        self._settings, self._ranges, self._watchdog, self._period = settings, ranges, watchdog, period
-        self._frame = frame
-        self._values: dict[int, float] = {}
-
-    def take(self, frame: Frame) -> bool:
-        """Whether a frame is about a register of this motor; its value is kept."""
-        answer = register_value(frame.data, self._settings.node)
-        if answer is None:
-            return False
-        self._values[answer.register] = answer.value
-        return True
-
-    def compare(self) -> Steps:
-        """Reads the registers and compares them with the config.
-
-        Raises:
-            DriveError: They differ; the error names every register, its value and that of the config.
-        """
-        self._values.clear()
-        for register, name in NAMES.items():
-            request = self._frame(REQUEST, read(self._settings.node, register))
-            expected = f"an answer to the request for {name} (register {register})"
-            yield HandshakeStep([request], lambda register=register: register in self._values, 0.5, expected)  # type: ignore[misc]
-        problems = list(self._problems(self._values))
-        if problems:
-            raise DriveError("; ".join(problems))
-
-    def _problems(self, values: Mapping[int, float]) -> Iterator[str]:
-        mode = round(values[CONTROL_MODE])
-        if mode != MIT_MODE:
-            what = f"{mode} ({MODES.get(mode, 'unknown')})"
-            yield f"CTRL_MODE (register 10) is {what}, torque commands need 1 (MIT): set it with the maker's tool"
-        for register, field, unit in ((PMAX, "position", "rad"), (VMAX, "velocity", "rad/s"), (TMAX, "torque", "N m")):
-            actual, ours = values[register], float(getattr(self._ranges, field))
-            if not isclose(actual, ours, rel_tol=RANGE_TOLERANCE):
-                yield (
-                    f"{NAMES[register]} (register {register}) is {actual:g} {unit}, the range of {field} in the config "
-                    f"is {ours:g} {unit} (write `ranges` with the drive's value, or correct `motor`)"
-                )
-        yield from self._timeout(values[TIMEOUT] * TICK)
-
-    def _timeout(self, timeout: float) -> Iterator[str]:
-        """Problems of the watchdog's time [s]; 0 means that there is none."""
-        allowed = self._settings.watchdog
-        wanted = f"{round(allowed / TICK)}, {allowed:g} s"
-        if not timeout:
-            if self._watchdog:
-                yield f"TIMEOUT (register 9) is 0: no watchdog (set it to {wanted}; or drive_watchdog: false)"
-        elif timeout < 3 * self._period:
-            yield f"TIMEOUT (register 9) is {timeout:g} s, less than 3 periods of the loop (set it to {wanted})"
-        elif self._watchdog and timeout > allowed * (1 + RANGE_TOLERANCE):
-            what = f"TIMEOUT (register 9) is {timeout:g} s, hil.safety.drive_watchdog is {allowed:g} s"
-            yield f"{what} (set it to {wanted}; or raise drive_watchdog)"
 
 
 ANSWERS = 3
@@ -165,10 +85,10 @@ class MitDrive(LinearDrive):
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
         self._gauges = TEMPERATURES[options.status]
         self.gauge_frames = (self._gauges,)
-        self._registers: DamiaoRegisters | None = None
+        self._watched = options.drive_watchdog  # None: the config does not say
+        self._registers: dict[int, float] = {}  # what a Damiao has answered about its registers
         if options.status == "damiao":
             self.unverified = ""
-            self._registers = DamiaoRegisters(settings, self._ranges, options.drive_watchdog, period, self.frame)
         self._requested = Condition.UNKNOWN
         self._replies = self._replies_since_request = 0
         self._first_reply = 0
@@ -207,7 +127,7 @@ class MitDrive(LinearDrive):
         elif (
             frame.data
             and frame.data[0] & self._first_mask == self._first
-            and not (self._registers is not None and self._registers.take(frame))
+            and not (self._status == "damiao" and self._about_register(frame))
         ):
             self._reply(frame)
 
@@ -216,6 +136,13 @@ class MitDrive(LinearDrive):
             self.foreign = self.foreign or f"another master commands this drive: {frame}"
         else:
             self.rejected += 1
+
+    def _about_register(self, frame: Frame) -> bool:
+        """Whether a frame is about a register of this motor; its value is kept."""
+        answer = damiao.register_value(frame.data, self.settings.node)
+        if answer is not None:
+            self._registers[answer.register] = answer.value
+        return answer is not None
 
     def _reply(self, frame: Frame) -> None:
         if len(frame.data) not in self._lengths:
@@ -294,26 +221,72 @@ class MitDrive(LinearDrive):
         if not replies():
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
-        if self._registers is not None:
-            yield from self._registers.compare()
+        if self._status == "damiao":
+            yield from self._compare_registers()
 
     @property
     def readable(self) -> bool:
         """Only a Damiao: the others answer to nothing but commands."""
-        return self._registers is not None
+        return self._status == "damiao"
 
     def queries(self) -> Sequence[Frame]:
-        if self._registers is None:
+        if not self.readable:
             return ()
         return (self.frame(damiao.REQUEST, damiao.refresh(self.settings.node)),)
 
     def listen(self) -> Steps:
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
-        if self._registers is None:
+        if not self.readable:
             raise DriveError("answers only to commands of torque")
         replied = after(lambda: self._replies, 1)
         yield HandshakeStep(self.queries(), replied, 0.5, "a reply to a request to refresh (is the node id right?)")
-        yield from self._registers.compare()
+        yield from self._compare_registers()
+
+    def _compare_registers(self) -> Steps:
+        """Reads the registers and compares them with the config.
+
+        Raises:
+            DriveError: They differ; the error names every register, its value and that of the config.
+        """
+        self._registers.clear()
+        for register, name in NAMES.items():
+            request = self.frame(damiao.REQUEST, damiao.read(self.settings.node, register))
+            expected = f"an answer to the request for {name} (register {register})"
+            yield HandshakeStep([request], lambda register=register: register in self._registers, 0.5, expected)  # type: ignore[misc]
+        problems = list(self._register_problems(self._registers))
+        if problems:
+            raise DriveError("; ".join(problems))
+
+    def _register_problems(self, values: Mapping[int, float]) -> Iterator[str]:
+        mode = round(values[damiao.CONTROL_MODE])
+        if mode != damiao.MIT_MODE:
+            what = f"{mode} ({damiao.MODES.get(mode, 'unknown')})"
+            yield f"CTRL_MODE (register 10) is {what}, torque commands need 1 (MIT): set it with the maker's tool"
+        for register, field, unit in (
+            (damiao.PMAX, "position", "rad"),
+            (damiao.VMAX, "velocity", "rad/s"),
+            (damiao.TMAX, "torque", "N m"),
+        ):
+            actual, ours = values[register], float(getattr(self._ranges, field))
+            if not isclose(actual, ours, rel_tol=RANGE_TOLERANCE):
+                yield (
+                    f"{NAMES[register]} (register {register}) is {actual:g} {unit}, the range of {field} in the config "
+                    f"is {ours:g} {unit} (write `ranges` with the drive's value, or correct `motor`)"
+                )
+        yield from self._timeout_problems(values[damiao.TIMEOUT] * damiao.TICK)
+
+    def _timeout_problems(self, timeout: float) -> Iterator[str]:
+        """Problems of the watchdog's time [s]; 0 means that there is none."""
+        allowed = self.settings.watchdog
+        wanted = f"{round(allowed / damiao.TICK)}, {allowed:g} s"
+        if not timeout:
+            if self._watched:
+                yield f"TIMEOUT (register 9) is 0: no watchdog (set it to {wanted}; or drive_watchdog: false)"
+        elif timeout < 3 * self._period:
+            yield f"TIMEOUT (register 9) is {timeout:g} s, less than 3 periods of the loop (set it to {wanted})"
+        elif self._watched and timeout > allowed * (1 + RANGE_TOLERANCE):
+            what = f"TIMEOUT (register 9) is {timeout:g} s, hil.safety.drive_watchdog is {allowed:g} s"
+            yield f"{what} (set it to {wanted}; or raise drive_watchdog)"
 
     def configure(self) -> Steps:
         """Disables the motor; its mode and limits cannot be set by MIT frames."""

@@ -37,8 +37,8 @@ from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import (
+    SETTLING,
     MissedTicks,
-    OutlierReports,
     Reporter,
     bus_states,
     drive_states,
@@ -50,6 +50,7 @@ from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
 from servoctl.estimation.attached import OUTLIER
+from servoctl.estimation.outliers import Burst, OutlierBursts
 from servoctl.report.bound_shapes import placed_shapes
 from servoctl.report.surfaces import task_frames
 from servoctl.run_folder.trajectory import Trajectory
@@ -112,6 +113,9 @@ class HilRun:
         self.monitor = Monitor(setup.drives, setup.sensors, setup.bounds, setup.rules)
         faults = environment.faults
         self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
+        # where the innovations are in the command part of a row; None: there is no estimator
+        self._innovation = setup.loop.layout.slices.get("estimate.innovation")
+        self._outliers = OutlierBursts(list(setup.loop.system.model.plant.coordinates))
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
 
@@ -195,7 +199,6 @@ class HilRun:
     def _connect(self) -> None:
         setup, environment, clock = self.setup, self.environment, self.environment.clock
         self.reporter = Reporter(self.monitor, self.recorder, clock)
-        self._outliers = OutlierReports(setup.loop, self.reporter)
         self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
@@ -209,7 +212,7 @@ class HilRun:
         if log is not None and isinstance(self.recorder, Recorder):
             rig.use_sockets(log, self.recorder.rings, self._period, self._wait)
         if rig.sockets is not None:
-            rig.sockets.report(sorted(self._missed.codes), self._outliers.innovation, OUTLIER)
+            rig.sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
         self.facts["tick"] = f"Python, {why}" if why else "C" if rig.sockets is None else "C, sockets included"
 
     def _page(self) -> LivePage:
@@ -331,13 +334,19 @@ class HilRun:
         if in_task:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(command, log)
-        self._outliers.tick(tick.began / SECOND, command, stages.task_time if in_task else 0.0)
+        if self._innovation is not None:  # each burst is reported when it is over
+            counts = in_task and stages.task_time > SETTLING
+            self._report_outliers(self._outliers.tick(tick.began / SECOND, command[self._innovation], counts))
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self.reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)
         self.reporter.pass_on()
         if self._progress is not None and tick.number % 100 == 0:
             self._progress(min(1.0, stages.task_time / self.plan.duration))
+
+    def _report_outliers(self, bursts: Sequence[Burst]) -> None:
+        for burst in bursts:
+            self.reporter.report(EventKind.OUTLIER, burst.worst, burst.text)
 
     def _off(self) -> None:
         """Switches every drive off, whatever happened before."""
@@ -385,7 +394,7 @@ class HilRun:
         Raises:
             RunFolderError: The folder cannot be finished.
         """
-        self._outliers.close()
+        self._report_outliers(self._outliers.close())
         self._attempt(self._judge, None)
         self._attempt(self._blame_emulator, None)
         more: dict[str, Any] = self._attempt(self.environment.facts, {})
