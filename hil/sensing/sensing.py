@@ -7,6 +7,7 @@ model instead, with the torques that were sent; the safety rules limit how old a
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -86,23 +87,21 @@ class Measurement(NamedTuple):
     valid: bool  # whether every channel has sent a sample, all directions are measured and all numbers are finite
 
 
-class SensingState(NamedTuple):
+@dataclass
+class SensingState:
     """What sensing remembers from tick to tick."""
 
     # q, v: last state of the machine
     q: Array
     v: Array
     now: int  # [ns] its time
-    syncs: tuple[int, ...]  # [ns] when the last SYNCs were sent, the newest first, two or more
-    commands: tuple[int, ...]  # the same of the commands, of each tick the first
-    received: Sequence[int]  # [ns] when the last sample of each channel was received
-    memories: Sequence[AxisMemory]  # accepted sample of each channel, and what it is checked by
-    scales: Sequence[ScaleMemory]  # what tells whether the positions of each channel fit its speeds
-    rates: Sequence[float]  # [joint unit/s] speed of each channel
-    before: Sequence[float]  # the speeds before
-    # whether redundant measurements agreed at the last tick, no speed is filtered from positions, and each reply came
-    # before the next SYNC or command
-    steady: bool = True
+    # when the last SYNCs were sent, and the first command of each of the last ticks, the newest first, two or more [ns]
+    asked: dict[Feedback, tuple[int, ...]]
+    received: list[int]  # [ns] when the last sample of each channel was received
+    memories: list[AxisMemory]  # accepted sample of each channel, and what it is checked by
+    scales: list[ScaleMemory]  # what tells whether the positions of each channel fit its speeds
+    rates: list[float]  # [joint unit/s] speed of each channel
+    before: list[float]  # the speeds before
 
 
 class Sensing:
@@ -165,31 +164,19 @@ class Sensing:
         """Starts again from a pose."""
         m = len(self.displacements.channels)
         self._redundancy = Redundancy(self.displacements, self.residual_tolerance)
-        self._memories, self._scales = [AxisMemory()] * m, [ScaleMemory()] * m
         self._tracks: list[Track | None] = [None] * m
-        self._rates, self._before = [0.0] * m, [0.0] * m
-        self._q, self._v, self._now = start.q, start.v, now
-        self._asked: dict[Feedback, tuple[int, ...]] = {Feedback.SYNC: (-1, -1), Feedback.REPLY: (-1, -1)}
-        self._received, self._late = [-1] * m, [False] * m
+        self._late = [False] * m
+        asked: dict[Feedback, tuple[int, ...]] = {Feedback.SYNC: (-1, -1), Feedback.REPLY: (-1, -1)}
+        self.state = SensingState(
+            start.q, start.v, now, asked, [-1] * m, [AxisMemory()] * m, [ScaleMemory()] * m, [0.0] * m, [0.0] * m
+        )
         if self.tracking is not None:
             self.tracking.begin()
 
     @property
-    def state(self) -> SensingState:
-        """What it remembers now."""
-        steady = self._redundancy.agrees and not any(self._tracks) and not any(self._late)
-        asked = self._asked[Feedback.SYNC], self._asked[Feedback.REPLY]
-        return SensingState(
-            self._q, self._v, self._now, *asked, tuple(self._received), tuple(self._memories), tuple(self._scales),
-            tuple(self._rates), tuple(self._before), steady,
-        )  # fmt: skip
-
-    def resume(self, state: SensingState) -> None:
-        """Continues from a steady state that the tick in C has reached."""
-        self._q, self._v, self._now = state.q, state.v, state.now
-        self._asked = {Feedback.SYNC: state.syncs, Feedback.REPLY: state.commands}
-        self._received, self._memories, self._scales = list(state.received), list(state.memories), list(state.scales)
-        self._rates, self._before = list(state.rates), list(state.before)
+    def steady(self) -> bool:
+        """Whether redundant measurements agree, no speed is filtered, and each reply came before the next question."""
+        return self._redundancy.agrees and not any(self._tracks) and not any(self._late)
 
     def read(
         self,
@@ -211,26 +198,26 @@ class Sensing:
                 after that.
         """
         for feedback, moment in ((Feedback.SYNC, sync), (Feedback.REPLY, command)):
-            asked = self._asked[feedback]
+            asked = self.state.asked[feedback]
             if moment is not None and moment != asked[0]:
-                self._asked[feedback] = (moment, *asked[: ASKED - 1])
-        plant, elapsed = self._model.plant, (now - self._now) / SECOND
+                self.state.asked[feedback] = (moment, *asked[: ASKED - 1])
+        plant, elapsed = self._model.plant, (now - self.state.now) / SECOND
         # start point of the solver: the model's prediction, or the last state, which then moves on by `carry` seconds
-        q, v, carry, expected = self._q, self._v, elapsed, self._no_prediction
+        q, v, carry, expected = self.state.q, self.state.v, elapsed, self._no_prediction
         if self._motion is not None and u is not None and elapsed > 0.0:
             predicted_q, predicted_v = self._motion(t - elapsed, elapsed, q, v, u)
             if _finite(predicted_q, predicted_v):
                 q, v, carry = predicted_q, predicted_v, 0.0
                 expected = self.displacements.speeds(plant, q, v, t)
         findings: list[Implausibility] = []
-        y, ages, slack, rates = [], [], [], self._rates
+        y, ages, slack, rates = [], [], [], self.state.rates
         complete, skew, predicted = True, self.skew, None
         for i, sample in enumerate(samples):
-            before = self._memories[i].accepted
+            before = self.state.memories[i].accepted
             if sample is None:
                 last = None
             else:
-                asked = self._asked.get(self._feedbacks[i], ())
+                asked = self.state.asked.get(self._feedbacks[i], ())
                 time = self._sampled(i, sample, expected[i], now, q, asked) if asked else sample.time
                 last = self._accept(i, sample, time, expected[i], findings)
             if last is None:
@@ -239,7 +226,7 @@ class Sensing:
                 ages.append(math.inf)
                 slack.append(0.0)
                 continue
-            rate, age = self._rates[i], (now - last.time) / SECOND
+            rate, age = self.state.rates[i], (now - last.time) / SECOND
             if age > self.old and last is before and math.isfinite(expected[i]):
                 predicted = self.displacements(plant, q) if predicted is None else predicted
                 rates = [*rates[:i], expected[i], *rates[i + 1 :]]
@@ -248,7 +235,7 @@ class Sensing:
                 y.append(last.position + rate * age)
             ages.append(age)
             # error of the extrapolation: the uncertain age, and the change of the speed since the sample
-            slack.append(abs(rate) * skew + abs(rate - self._before[i]) * (age if age < 1.0 else 1.0))
+            slack.append(abs(rate) * skew + abs(rate - self.state.before[i]) * (age if age < 1.0 else 1.0))
         if not complete:
             predicted = self.displacements(plant, q + carry * v)
             y = [a if not math.isnan(a) else b for a, b in zip(y, predicted, strict=True)]
@@ -266,7 +253,7 @@ class Sensing:
             if deviation is not None:
                 findings.append(deviation)
         if finite:
-            self._q, self._v, self._now = estimate.q, estimate.v, now
+            self.state.q, self.state.v, self.state.now = estimate.q, estimate.v, now
         valid = complete and finite and estimate.rank == self._model.n
         return Measurement(estimate, np.array(ages), findings, y, rates, valid)
 
@@ -274,7 +261,7 @@ class Sensing:
         self, i: int, sample: Sample, time: int, expected: float, findings: list[Implausibility]
     ) -> Sample | None:
         """Checks a channel's sample of a time [ns]; returns the last good one, None if there is none."""
-        memory, rate, velocity = self._memories[i], self._rates[i], sample.velocity
+        memory, rate, velocity = self.state.memories[i], self.state.rates[i], sample.velocity
         before = memory.accepted
         if time == memory.seen:
             return before
@@ -282,17 +269,17 @@ class Sensing:
             sample = Sample(sample.position, velocity, sample.torque, time)
         channel, unit = self.displacements.channels[i], self.displacements.units[i]
         memory, finding = judge(channel, unit, memory, sample, rate, expected)
-        self._memories[i] = memory
+        self.state.memories[i] = memory
         if finding is not None:
             findings.append(finding)
         if memory.accepted is not sample:
             return before
-        self._scales[i], wrong = compare(channel, unit, self._scales[i], before, sample)
+        self.state.scales[i], wrong = compare(channel, unit, self.state.scales[i], before, sample)
         if wrong:
             findings.append(Implausibility(channel.name, wrong, True))
-        self._before[i] = rate
+        self.state.before[i] = rate
         no_velocity = velocity != velocity  # NaN
-        self._rates[i] = self._rate(i, before, sample) if self.filtered or no_velocity else velocity
+        self.state.rates[i] = self._rate(i, before, sample) if self.filtered or no_velocity else velocity
         return sample
 
     def _rate(self, i: int, before: Sample | None, sample: Sample) -> float:
@@ -311,14 +298,14 @@ class Sensing:
         A reply that comes within a period of its command is dated at its receipt, and so is one that nothing known has
         asked for.
         """
-        received, seen = sample.time, self._memories[i].seen
+        received, seen = sample.time, self.state.memories[i].seen
         sent = [moment for moment in asked if 0 <= moment <= received]
         if not sent:
             return received
         open_ones = [moment for moment in sent if moment > seen]
-        if received == self._received[i] or not open_ones:
+        if received == self.state.received[i] or not open_ones:
             return seen
-        self._received[i], self._late[i] = received, False
+        self.state.received[i], self._late[i] = received, False
         if self._feedbacks[i] is Feedback.REPLY:
             open_ones = [received if received - moment <= self._period else moment for moment in open_ones]
         newest = open_ones[0]

@@ -31,6 +31,7 @@ which one motor shows its share p alone: `d_j^2 / p_j = |d|^2` if motor j explai
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -118,8 +119,9 @@ class Quick(NamedTuple):
     sent: Array  # torque times time, shape (m,)
 
 
-class WindowState(NamedTuple):
-    """What a window has gathered so far."""
+@dataclass
+class WindowState:
+    """What a window has gathered so far, and what is kept of those before it."""
 
     elapsed: float  # [s] its length so far
     moved: Array  # sum of v - v-, shape (n,)
@@ -133,7 +135,7 @@ class WindowState(NamedTuple):
     beyond: int  # windows in a row before it with a disturbance that is too large
     lacking: int  # windows in a row before it in which a drive reported less than half of its torque
     # d and the allowed d of the last windows, where the law works with an estimate of the disturbance
-    last: Sequence[tuple[Array, Array]]
+    last: deque[tuple[Array, Array]]
     quick: Quick  # the short window
     # states of `hil.sensing.arrival` by short windows, and by long ones, shape (2, m)
     arrivals: tuple[list[int], list[int]]
@@ -243,38 +245,27 @@ class TrackingMonitor:
 
     def begin(self) -> None:
         """Starts again; the next tick begins a window."""
-        self._beyond, self._lacking, self._stopped = 0, 0, False
-        self._last: deque[tuple[Array, Array]] = deque(maxlen=COMES_WITHIN)
-        self._before = [0.0] * len(self.limits), [0.0] * len(self.limits)
-        first = [UNPROVED if number in self.unproved else ARRIVES for number in range(len(self.limits))]
-        self._arrivals = first, list(first)
-        self._begin_window()
-        self._begin_quick()
-
-    def _begin_window(self) -> None:
-        m = len(self.limits)
-        self._elapsed, self._sum, self._sent, self._made = 0.0, np.zeros(self.observer.n), np.zeros(m), np.zeros(m)
-        self._least, self._most = np.full(m, np.inf), np.full(m, -np.inf)
-        self._half: tuple[float, Array, Array] | None = None
-        self._where = np.full(m, np.nan)
-
-    def _begin_quick(self) -> None:
-        self._quick = Quick(0.0, np.zeros(self.observer.n), np.zeros(len(self.limits)))
-
-    @property
-    def window(self) -> WindowState:
-        """What the present window has gathered; its arrays change with the next tick."""
-        return WindowState(
-            self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
-            self._beyond, self._lacking, tuple(self._last), self._quick, self._arrivals, self._before,
+        m, zero = len(self.limits), [0.0] * len(self.limits)
+        first = [UNPROVED if number in self.unproved else ARRIVES for number in range(m)]
+        self._stopped = False
+        # what the present window has gathered; its arrays change with the next tick
+        self.window = WindowState(
+            0.0, *self._empty(), None, np.full(m, np.nan), 0, 0, deque(maxlen=COMES_WITHIN), self._empty_quick(),
+            (first, list(first)), (zero, list(zero)),
         )  # fmt: skip
 
-    def resume(self, window: WindowState) -> None:
-        """Continues a window that the tick in C has gathered."""
-        (self._elapsed, self._sum, self._sent, self._made, self._least, self._most, self._half, self._where,
-         self._beyond, self._lacking, last, self._quick, self._arrivals, self._before) = window  # fmt: skip
-        self._last.clear()
-        self._last.extend(last)
+    def _empty(self) -> tuple[Array, Array, Array, Array, Array]:
+        """Sums and ranges at the beginning of a window: `moved` to `most` of `WindowState`."""
+        m = len(self.limits)
+        return np.zeros(self.observer.n), np.zeros(m), np.zeros(m), np.full(m, np.inf), np.full(m, -np.inf)
+
+    def _begin_window(self) -> None:
+        w = self.window
+        w.elapsed, w.half, w.where = 0.0, None, np.full(len(self.limits), np.nan)
+        w.moved, w.sent, w.made, w.least, w.most = self._empty()
+
+    def _empty_quick(self) -> Quick:
+        return Quick(0.0, np.zeros(self.observer.n), np.zeros(len(self.limits)))
 
     def set_errors(self, errors: Errors) -> None:
         """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
@@ -314,28 +305,29 @@ class TrackingMonitor:
         if innovation is None or u is None or elapsed > self.longest:
             self.begin()
             return None
-        self._elapsed += elapsed
-        self._sum += innovation
-        self._sent += elapsed * u
-        self._made += elapsed * (np.full(len(u), np.nan) if made is None else np.array(made[: len(u)]))
-        np.minimum(self._least, u, out=self._least)
-        np.maximum(self._most, u, out=self._most)
+        w = self.window
+        w.elapsed += elapsed
+        w.moved += innovation
+        w.sent += elapsed * u
+        w.made += elapsed * (np.full(len(u), np.nan) if made is None else np.array(made[: len(u)]))
+        np.minimum(w.least, u, out=w.least)
+        np.maximum(w.most, u, out=w.most)
         at = np.full(len(u), np.nan) if positions is None else np.array(positions[: len(u)])
-        if self._half is None and self._elapsed >= WINDOW / 2:
-            self._half, self._where = (self._elapsed, self._sum.copy(), self._sent.copy()), at
-        quick, rates = self._quick, np.zeros(len(u)) if speeds is None else np.array(speeds[: len(u)])
-        self._quick = quick = Quick(quick.elapsed + elapsed, quick.moved + innovation, quick.sent + elapsed * u)
+        if w.half is None and w.elapsed >= WINDOW / 2:
+            w.half, w.where = (w.elapsed, w.moved.copy(), w.sent.copy()), at
+        quick, rates = w.quick, np.zeros(len(u)) if speeds is None else np.array(speeds[: len(u)])
+        w.quick = quick = Quick(quick.elapsed + elapsed, quick.moved + innovation, quick.sent + elapsed * u)
         lost = None
         if quick.elapsed >= self.quick:
             lost = self._arrives(0, t, q, quick, rates)
-            self._begin_quick()
-        if self._elapsed < WINDOW:
+            w.quick = self._empty_quick()
+        if w.elapsed < WINDOW:
             return lost
-        lost = self._arrives(1, t, q, Quick(self._elapsed, self._sum, self._sent), rates) or lost
-        used = float((np.maximum(self._most, -self._least) / self.limits).max())
-        swing = float(((self._most - self._least) / self.limits).max())
-        window = Window(self.observer(t, q, self._sum / self._elapsed), swing, used)
-        self._where = np.abs(at - self._where)
+        lost = self._arrives(1, t, q, Quick(w.elapsed, w.moved, w.sent), rates) or lost
+        used = float((np.maximum(w.most, -w.least) / self.limits).max())
+        swing = float(((w.most - w.least) / self.limits).max())
+        window = Window(self.observer(t, q, w.moved / w.elapsed), swing, used)
+        w.where = np.abs(at - w.where)
         finding = self._lack() or lost or self._level(window, t, q) or self._rate(window, t, q)
         self._stopped |= finding is not None and finding.stops
         self._begin_window()
@@ -350,9 +342,9 @@ class TrackingMonitor:
 
         def judged() -> tuple[list[int], int | None]:
             visible, least, largest = self._shown(which, window.elapsed)
-            before, reported = (self._before, self._reports_none()) if which else (None, None)
+            before, reported = (self.window.before, self._reports_none()) if which else (None, None)
             return arrivals(
-                self._arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), visible, least,
+                self.window.arrivals[which], d.tolist(), u.tolist(), shares.tolist(), speeds.tolist(), visible, least,
                 largest, self.slow.tolist(), self.friction.tolist(), self.most_windows[which], before, reported,
             )  # fmt: skip
 
@@ -360,9 +352,9 @@ class TrackingMonitor:
         if lost is not None:
             self.floors[:] = self.floor(t, q)  # the pose may be another one
             after, lost = judged()
-        self._arrivals[which][:] = after
+        self.window.arrivals[which][:] = after
         if which:
-            self._before = u.tolist(), d.tolist()
+            self.window.before = u.tolist(), d.tolist()
         if lost is None:
             return None
         if after[lost] == AGAINST:
@@ -384,20 +376,20 @@ class TrackingMonitor:
 
     def _reports_none(self) -> list[bool]:
         """Whether each drive reports none of a visible torque over the window."""
-        sent, made = np.abs(self._sent), np.abs(self._made)
-        none: list[bool] = ((made <= NONE_LEFT * sent) & (sent > self.resolved * self._elapsed)).tolist()
+        sent, made = np.abs(self.window.sent), np.abs(self.window.made)
+        none: list[bool] = ((made <= NONE_LEFT * sent) & (sent > self.resolved * self.window.elapsed)).tolist()
         return none
 
     def _lack(self) -> Implausibility | None:
         """A finding if a drive reports far less than the torque that it was sent, in two windows in a row."""
-        sent, made = self._sent / self._elapsed, self._made / self._elapsed
+        sent, made = self.window.sent / self.window.elapsed, self.window.made / self.window.elapsed
         missing = np.abs(sent - made)
-        allowed = LACK * np.abs(sent) + self.lag * (self._most - self._least) + self.felt
+        allowed = LACK * np.abs(sent) + self.lag * (self.window.most - self.window.least) + self.felt
         if not (missing > allowed).any():  # NaN: it reports none
-            self._lacking = 0
+            self.window.lacking = 0
             return None
-        self._lacking += 1
-        if self._lacking < IN_A_ROW:
+        self.window.lacking += 1
+        if self.window.lacking < IN_A_ROW:
             return None
         worst = int(np.nanargmax(missing / allowed))
         reason = (
@@ -422,10 +414,10 @@ class TrackingMonitor:
             allowed = allowed + self.floor(t, q)
         worst = int(np.argmax(np.abs(d) / allowed))
         if not abs(d[worst]) > allowed[worst]:
-            self._beyond = 0
+            self.window.beyond = 0
             return None
-        self._beyond += 1
-        if self._beyond < IN_A_ROW:
+        self.window.beyond += 1
+        if self.window.beyond < IN_A_ROW:
             return None
         reason = f"its motion needs {d[worst]:+.3g} more than the torque sent, at most {allowed[worst]:.3g} is allowed"
         cause = self._cause(d, t, q)
@@ -436,16 +428,16 @@ class TrackingMonitor:
         if not self.estimated or self._stopped:
             return None
         allowed = self._allowed(window, MODEL)
-        *before, (last, then) = self._last or ((window.d, allowed),)
-        self._last.append((window.d, allowed))
+        *before, (last, then) = self.window.last or ((window.d, allowed),)
+        self.window.last.append((window.d, allowed))
         for windows, (reference, _) in enumerate(reversed(before), start=IN_A_ROW):
             change = window.d - reference
             stayed = np.abs(last - reference) > then  # a knock fills only one window
             if (stayed & (np.abs(change) > allowed)).any():
                 stayed &= np.abs(change) > allowed + self.floor(t, q)
                 if stayed.any():
-                    self._last.clear()
-                    self._last.append((window.d, allowed))
+                    self.window.last.clear()
+                    self.window.last.append((window.d, allowed))
                     return self._came(change, WINDOW * windows, t, q)
         return None
 
@@ -458,11 +450,11 @@ class TrackingMonitor:
 
     def _cause(self, d: Array, t: float, q: Array) -> Cause:
         """What explains a disturbance, by the two halves of this window."""
-        assert self._half is not None
-        time, moved, sent = self._half
-        later = self._elapsed - time, self._sum - moved, self._sent - sent
-        first, second = (Half(self.observer(t, q, v / h), u / h) for h, v, u in (self._half, later))
-        speeds = (self._where / later[0]).tolist()
+        assert self.window.half is not None
+        time, moved, sent = self.window.half
+        later = self.window.elapsed - time, self.window.moved - moved, self.window.sent - sent
+        first, second = (Half(self.observer(t, q, v / h), u / h) for h, v, u in (self.window.half, later))
+        speeds = (self.window.where / later[0]).tolist()
         still = [speed < STILL * drive.speed_limit for speed, drive in zip(speeds, self._drives, strict=True)]
         shares = self.observer.with_shares(t, q, np.zeros(self.observer.n))[1]
         return cause_of(d, first, second, shares, self.limits, still)

@@ -1,18 +1,19 @@
 """How the state of a run goes from the Python tick to the tick in C, and back."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from hil.drives.base import Condition, Drive, Node, Sample
+from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.safety.limits import Limits
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.scale import ScaleMemory
-from hil.sensing.sensing import Sensing, SensingState
-from hil.sensing.tracking import Quick, WindowState
+from hil.sensing.sensing import Sensing
+from hil.sensing.tracking import COMES_WITHIN, Quick, WindowState
 from hil.tick.machine import CompiledTick
 
 # arrays of the fields of `Sample`, of an accepted one, of `ScaleMemory`, of the rest of `AxisMemory`, and of `Quick`
@@ -40,10 +41,11 @@ def load(
 ) -> bool:
     """Gives the state to C; returns whether it is one that the tick in C knows."""
     state = sensing.state
-    if not (state.steady and in_order(drives, nodes)):
+    if not (sensing.steady and in_order(drives, nodes)):
         return False
     if any([memory.accepted is None or memory.rejected for memory in state.memories]):
         return False
+    syncs, commands = state.asked[Feedback.SYNC], state.asked[Feedback.REPLY]
     _put_columns(machine, SAMPLE, [node.sample for node in nodes])
     _put_columns(machine, ACCEPTED, [memory.accepted for memory in state.memories])
     _put_columns(machine, SCALE, state.scales)
@@ -54,8 +56,8 @@ def load(
     machine.arrays["gauges"].reshape(len(GAUGES), -1)[:, : len(drives)] = np.transpose([d.gauges for d in drives])
     single = {
         "q": state.q, "v": state.v, "now": state.now, "rates": state.rates, "before": state.before,
-        "sync": state.syncs[0], "sync_before": state.syncs[1], "asked": state.commands[0],
-        "asked_before": state.commands[1], "next_torque": [node.next_torque for node in nodes],
+        "sync": syncs[0], "sync_before": syncs[1], "asked": commands[0], "asked_before": commands[1],
+        "next_torque": [node.next_torque for node in nodes],
         "alive": [drive.alive for drive in drives], "previous": limits.previous, "limits_time": limits.last,
     }  # fmt: skip
     _put(machine, single, single.values())
@@ -97,7 +99,9 @@ def _stored_window(machine: CompiledTick) -> WindowState:
     x, m = {name: array.copy() for name, array in machine.arrays.items()}, machine.tick.m
     single = "window_elapsed", "half_elapsed", "quick_elapsed", "beyond", "lacking", "windows"
     elapsed, half, quick, beyond, lacking, windows = (x[name][0].item() for name in single)
-    last = [(x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, windows * m, m)]
+    last = deque(
+        ((x["last"][i : i + m], x["last_allowed"][i : i + m]) for i in range(0, windows * m, m)), maxlen=COMES_WITHIN
+    )
     arrivals = x["arrivals"].tolist()
     return WindowState(
         elapsed, x["moved"], x["sent"], x["made"], x["least"], x["most"],
@@ -120,13 +124,14 @@ def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits
     for node, sample in zip(nodes, _columns(machine, SAMPLE), strict=True):
         node.sample = Sample(*sample)
     kept = zip(_columns(machine, ACCEPTED), _columns(machine, AXIS), strict=True)
-    memories = [AxisMemory(Sample(*accepted), seen, 0, travel, moved) for accepted, (seen, travel, moved) in kept]
-    scales = [ScaleMemory(*scale) for scale in _columns(machine, SCALE)]
-    syncs, commands = (*x["sync"], *x["sync_before"]), (*x["asked"], *x["asked_before"])
-    q, v, received = np.array(x["q"]), np.array(x["v"]), x["sample_time"][: len(nodes)]
-    sensing.resume(
-        SensingState(q, v, x["now"][0], syncs, commands, received, memories, scales, x["rates"], x["before"])
-    )
+    state = sensing.state
+    state.q, state.v, state.now = np.array(x["q"]), np.array(x["v"]), x["now"][0]
+    state.asked = {
+        Feedback.SYNC: (*x["sync"], *x["sync_before"]), Feedback.REPLY: (*x["asked"], *x["asked_before"])
+    }  # fmt: skip
+    state.received, state.rates, state.before = x["sample_time"][: len(nodes)], x["rates"], x["before"]
+    state.memories = [AxisMemory(Sample(*accepted), seen, 0, travel, moved) for accepted, (seen, travel, moved) in kept]
+    state.scales = [ScaleMemory(*scale) for scale in _columns(machine, SCALE)]
     limits.previous, limits.last = x["previous"], x["limits_time"][0]
     if sensing.tracking is not None:
-        sensing.tracking.resume(_stored_window(machine))
+        sensing.tracking.window = _stored_window(machine)
