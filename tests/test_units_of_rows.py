@@ -94,6 +94,9 @@ def test_rows_on_frames_have_the_units_of_frames() -> None:
         ("x - 0.2*theta", "", None),  # no unit word: 0.2 may be a radius
         ("x/(5*mm) - theta", "", None),
         ("der(x) - 5*mm", "", None),
+        ("10*deg*t - theta", "", None),  # time is a factor without a unit
+        ("10*deg*t - x", "", "deg"),
+        ("5*mm*k - x", "", None),  # k may be anything
     ],
 )
 def test_a_unit_word_of_another_kind_is_found(equation: str, unit: str, word: str | None) -> None:

@@ -161,16 +161,17 @@ def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: s
 
     def leaf(step: Number | Name) -> tuple[str, str]:
         """The unit, and the unit word that it comes from."""
-        if isinstance(step, Number):
-            return _WORDS.get(step.word, _PURE), step.word if step.word in _WORDS else ""
+        if isinstance(step, Number) or step == Name("t"):
+            word = step.word if isinstance(step, Number) and step.word in _WORDS else ""
+            return _WORDS.get(word, _PURE), word
         return coordinates.get(step.name, _UNKNOWN) if step.element is None else _UNKNOWN, ""
 
     def apply(operation: str, operands: list[tuple[str, str]]) -> tuple[str, str]:
         if operation in _KEEPING and (pair := _foreign(operands)):
             pairs.append(pair)
         result = _applied(operation, [unit for unit, _ in operands])
-        words = [word for _, word in operands if word and result != _PURE and operation in (*_KEEPING, "*", "/")]
-        return result, words[0] if words else ""
+        carries = result not in (_PURE, _UNKNOWN) and operation in (*_KEEPING, "*", "/")
+        return result, next((word for _, word in operands if carries and word), "")
 
     whole = expression.fold(leaf, apply)
     return pairs[0] if pairs else _foreign([whole, (unit.partition("/s")[0], "")])
