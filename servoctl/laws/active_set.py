@@ -23,14 +23,15 @@ Source: Escande, Mansard, Wieber 2014 for the signs of the multipliers, level by
 input or y, so active limits are never dependent; that makes the search short.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, product, project, solve_lower
+from servoctl.engine.linalg import Decomposition, product, solve_lower
 from servoctl.engine.symbol import above, at_least, fmax, maximum, where, within
+from servoctl.laws.priorities import Levels
 from servoctl.types import Array
 
 ROUNDING = 1e-13
@@ -94,7 +95,7 @@ class Solution:
 
     u: Array  # shape (m,)
     terms: Array  # size of the terms that each input is a sum of, shape (m,)
-    splits: list[Decomposition]  # a decomposition per level
+    splits: Sequence[Decomposition]  # a decomposition per level
 
 
 def least(a: Array, b: Array) -> Array:
@@ -123,21 +124,14 @@ def solve(problem: LeastSquaresProblem, active: Array) -> Solution:
     u: Array = np.zeros(m)
     if len(active):
         u = where(above(active, 0.0), problem.upper, where(above(0.0, active), problem.lower, 0.0))
-    basis, splits, terms = np.zeros((0, len(u))), [], np.abs(u)
-    for i, ((T, e), scale) in enumerate(zip(problem.levels, problem.scales, strict=True)):
-        rows = T * free
-        for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
-            rows = project(basis, rows.T).T
-        split = decompose(rows, problem.rank_tolerance, scale, masked=len(problem.g) > 0 and i == 0)
-        more = split.solve(e - product(T, u))
-        u, terms = u + more, terms + np.abs(more)
-        basis = np.vstack([basis, split.row_basis]) if len(basis) else split.row_basis
-        splits.append(split)
+    maps, targets = zip(*problem.levels, strict=True)
+    levels = Levels.of(maps, problem.rank_tolerance, problem.scales, free, masked=len(problem.g) > 0)
+    u, terms = levels.solve(targets, u)
     if problem.preferred is None:
-        return Solution(u, terms, splits)
+        return Solution(u, terms, levels.splits)
     shift = free * problem.preferred
-    taken = product(basis.T, product(basis, shift))
-    return Solution(u + (shift - taken), terms + np.abs(shift) + np.abs(taken), splits)
+    taken = product(levels.basis.T, product(levels.basis, shift))
+    return Solution(u + (shift - taken), terms + np.abs(shift) + np.abs(taken), levels.splits)
 
 
 def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tuple[Array, Array]]:

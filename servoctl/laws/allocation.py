@@ -21,7 +21,7 @@ from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import where
 from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.limits import Limited, Start, within_limits
-from servoctl.laws.priorities import Prioritised, prioritised
+from servoctl.laws.priorities import Levels
 from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array
@@ -61,19 +61,14 @@ class Allocator:
         self._weights = np.array(settings.weights)
         # T, shape (r, m), with the prescribed rows below those of the task
         self.task_map = at.task_map if prescribed is None else np.vstack([at.task_map, prescribed.T])
-        self._levels = [list(level) for level in settings.levels] if len(settings.levels) > 1 else []
-        if self._levels:
-            inputs = self._prioritised(np.zeros(len(self.task_map)), None)
-            # ranks: per level: number of directions that it adds to those of the higher levels
-            # pivot_min: smallest pivot counted, relative to its scale; 0 at rank 0
-            self.pivot_min, self._free, self.ranks = inputs.pivot_min, inputs.free, inputs.ranks
-            of_task = [level[0] < len(at.rows) for level in self._levels]
-            # number of directions counted, all levels of the task together
-            self.rank = sum(rank for rank, counts in zip(self.ranks, of_task, strict=True) if counts)
-        else:
-            self._split = decompose(self.task_map, self._rank_tolerance, at.scale)
-            self.rank, self.pivot_min = self._split.rank, self._split.pivot_min
-            self.ranks = (self.rank,)
+        self._order = [list(level) for level in settings.levels if level]  # indices of the rows of each level
+        self._levels = Levels.of([self.task_map[level] for level in self._order], self._rank_tolerance, self.scales())
+        # ranks: per level: number of directions that it adds to those of the higher levels
+        # pivot_min: smallest pivot counted, relative to its scale; 0 at rank 0
+        self.ranks, self.pivot_min = self._levels.ranks, self._levels.pivot_min
+        of_task = [level[0] < len(at.rows) for level in self._order]
+        # number of directions counted, all levels of the task together
+        self.rank = sum(rank for rank, counts in zip(self.ranks, of_task, strict=True) if counts)
 
     def stacked(self, of_task: Array, prescribed: bool = True) -> Array:
         """A right-hand side of the task rows, with that of the prescribed rows below it, or zeros."""
@@ -104,7 +99,7 @@ class Allocator:
         """
         settings = self._settings
         lower, upper = (np.array(settings.lower), np.array(settings.upper)) if settings.limited else (None, None)
-        levels = [(self.task_map[level], wanted[level]) for level in self.levels]
+        levels = [(self.task_map[level], wanted[level]) for level in self._order]
         near = u if preferring or settings.kind not in ("minimum_norm", "weighted") else None
         if damps is not None:
             levels = [(where(damps, 0.0, T), where(damps, 0.0, e)) for T, e in levels]
@@ -127,12 +122,7 @@ class Allocator:
 
     def free(self, s: Array) -> Array:
         """(I - T^+ T) s: the part of s in the null space of the task, shape (m,)."""
-        if self._levels:
-            part: Array = self._free @ s
-            return part
-        Z = self._split.row_basis
-        rest: Array = s - Z.T @ (Z @ s)
-        return rest
+        return self._levels.free(s)
 
     def solve(self, kind: str, rhs: Array) -> Array:
         """The inputs that meet `T u = rhs`, exactly or in the sense of least squares, shape (m,).
@@ -141,15 +131,10 @@ class Allocator:
             kind: One of `Kind`.
             rhs: e, shape (r,).
         """
-        if self._levels:
-            return self._prioritised(rhs, self.measure(kind)).u
-        if kind == "minimum_norm":
-            return self._split.solve(rhs)
-        if kind == "weighted":
+        if kind == "weighted" and len(self._order) == 1:
             # with y = sqrt(w) u the weighted norm of u is the plain norm of y
             root = np.sqrt(self._weights)
-            inputs = self._terms.inputs / root
-            scale = frobenius(self._terms.rows) * frobenius(inputs)
+            (scale,) = self.scales(self._weights)
             scaled: Array = decompose(self.task_map / root, self._rank_tolerance, scale).solve(rhs) / root
             return scaled
         if kind == "unprojected":
@@ -157,11 +142,11 @@ class Allocator:
             scale = self._terms.scale * frobenius(W)
             u: Array = W.T @ decompose(self.task_map @ W.T, self._rank_tolerance, scale).solve(rhs)
             return u
-        measure = self.measure(kind)
-        assert measure is not None
-        return self._least(measure, self._split.solve(rhs))
+        found, _ = self._levels.solve([rhs[level] for level in self._order], np.zeros(len(self._weights)))
+        measure = self._measure(kind)
+        return found if measure is None else self._levels.least(measure, found, self._rank_tolerance)
 
-    def measure(self, kind: str) -> Array | None:
+    def _measure(self, kind: str) -> Array | None:
         """The matrix of the norm |measure u| that an allocation minimises, shape (k, m); None for |u| itself."""
         if kind == "weighted":
             return np.diag(np.sqrt(self._weights))
@@ -172,26 +157,10 @@ class Allocator:
     def scales(self, weights: Array | None = None) -> list[Any]:
         """The size that the pivots of each level are relative to, with inputs weighted or not."""
         inputs = self._terms.inputs if weights is None else self._terms.inputs / np.sqrt(weights)
-        return [self._scale(level, frobenius(inputs)) for level in self.levels]
-
-    @property
-    def levels(self) -> list[list[int]]:
-        """Indices of the rows of each priority, highest first."""
-        return self._levels or [list(range(len(self.task_map)))]
+        return [self._scale(level, frobenius(inputs)) for level in self._order]
 
     def _scale(self, level: list[int], inputs: Any) -> Any:
         rows = self._terms.rows
         if self._prescribed is not None and level[0] >= len(rows):
             return self._prescribed.size * inputs
         return frobenius(rows[level]) * inputs
-
-    def _prioritised(self, rhs: Array, measure: Array | None) -> Prioritised:
-        levels = [(self.task_map[level], rhs[level]) for level in self._levels]
-        return prioritised(levels, self._rank_tolerance, self.scales(), measure)
-
-    def _least(self, measure: Array, u: Array) -> Array:
-        """The inputs of least |measure u| among those with the same T u."""
-        # measure (I - Z^T Z), without forming the projector
-        Z = self._split.row_basis
-        freedom = measure - (measure @ Z.T) @ Z
-        return u - decompose(freedom, self._rank_tolerance, frobenius(measure)).solve(measure @ u)

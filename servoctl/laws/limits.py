@@ -28,7 +28,6 @@ from servoctl.engine.loops import repeat
 from servoctl.engine.products import called
 from servoctl.engine.symbol import above, at_least, symbols, to_sx, where, within
 from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, advance, greatest, solve
-from servoctl.laws.priorities import scale_per_level
 from servoctl.types import Array
 
 
@@ -171,7 +170,7 @@ def within_limits(
     inequalities: tuple[Array, Array] | None = None,
     weights: Array | None = None,
     rank_tolerance: Any = 1e-10,
-    scale: Any = None,
+    scale: Sequence[Any] | None = None,
     row_scale: Any = None,
     unlimited: Array | None = None,
     start: Start | None = None,
@@ -190,23 +189,20 @@ def within_limits(
             shapes (k, m) and (k,), finite numbers, or -inf in g for a row that never binds. None: none.
         weights: Weights of the norm |u - s|_w, shape (m,), positive; None: all 1.
         rank_tolerance: A direction counts when its pivot exceeds this times the scale.
-        scale: Pivots count relative to this, one for all levels or a sequence of one per level; with weights it is the
-            scale of `T diag(weights)^-1/2`. None: |T|_F of each.
+        scale: Per level: pivots count relative to this; with weights it is the scale of `T diag(weights)^-1/2`. None:
+            |T|_F of each.
         row_scale: Pivots of G count relative to this, as with `scale`: a row smaller than `rank_tolerance` times it has
             no effect on the inputs. None: |G|_F.
         unlimited: The answer without limits or rows, if known; None: it is computed.
         start: Where the search begins, such as the answer of the previous tick; None: at the unlimited answer, clipped,
             with the rows binding that it does not meet. It changes the number of steps and not the answer.
         rounding: As `active_set.ROUNDING`, in the precision of the numbers.
-
-    Raises:
-        ValueError: There is not one scale per level.
     """
     m = levels[0][0].shape[1]
     G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
     root = np.ones(m) if weights is None else np.sqrt(weights)
     rows = [(T, e) if weights is None else (T / root, e) for T, e in levels]
-    scales = scale_per_level(rows, scale)
+    scales = [frobenius(T) for T, _ in rows] if scale is None else list(scale)
     s = (None if len(g) else np.zeros(m)) if preferred is None else root * preferred
     scaled = G if weights is None else G / root
     row_scale = (frobenius(scaled) if len(g) else 1.0) if row_scale is None else row_scale

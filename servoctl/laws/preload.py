@@ -17,7 +17,7 @@ import numpy as np
 
 from servoctl.engine.linalg import frobenius, product, solve_lower
 from servoctl.expression.suggest import remedy
-from servoctl.laws.priorities import prioritised
+from servoctl.laws.priorities import Levels
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
@@ -161,8 +161,8 @@ def _directions(terms: Terms, wanted: PreloadTerm, required: Sequence[int], tole
     """How many directions of the components the actuators can prescribe beside the required task rows."""
     rows = wanted.prescribed(terms)
     inputs, chosen = frobenius(terms.inputs), list(required)
-    levels, scales = [(rows.T, rows.rhs)], [rows.size * inputs]
+    maps, scales = [rows.T], [rows.size * inputs]
     if chosen:
-        levels.insert(0, (terms.task_map[chosen], terms.rhs[chosen]))
+        maps.insert(0, terms.task_map[chosen])
         scales.insert(0, frobenius(terms.rows[chosen]) * inputs)
-    return int(prioritised(levels, tolerance, scales).ranks[-1])
+    return int(Levels.of(maps, tolerance, scales).ranks[-1])

@@ -1,14 +1,13 @@
-"""Priorities: each level of task rows is met in the null space of the higher levels.
+"""Priorities: each level of rows is met in the null space of the higher levels.
 
     u_1 = T_1^+ e_1,                             N_1 = I - T_1^+ T_1
     u_k = u_j + (T_k N_j)^+ (e_k - T_k u_j),     N_k = N_j - (T_k N_j)^+ T_k N_j,     j = k - 1
 
 A level is met exactly if the higher levels and the actuators allow it, else in the sense of least squares. It never
-changes a higher level. Of all inputs that do so, u has the least norm, or the least |measure u|.
+changes a higher level. Of all inputs that do so, u has the least norm.
 
-Design: this is the recursion of `mechanics.hierarchy` with inputs instead of mass-weighted accelerations. The result of
-each level, `T_k u_k`, does not depend on the measure, so the measure enters once, in the space that all levels leave
-free. The code runs on numbers and on symbols.
+Design: what the levels take is kept as an orthonormal basis Z, N = I - Z^T Z, and each level is decomposed once for
+several right-hand sides. The code runs on numbers and on symbols. One level is T^+.
 
 Source: Nakamura, Hanafusa, Yoshikawa 1987; Siciliano, Slotine 1991; the recursion as in Orsino 2017, (4.14), (4.15).
 """
@@ -19,89 +18,75 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius, product
+from servoctl.engine.linalg import Decomposition, decompose, frobenius, product, project
 from servoctl.engine.symbol import fmin, where
-from servoctl.mechanics.hierarchy import realise
 from servoctl.types import Array
 
 
 @dataclass(frozen=True)
-class Prioritised:
-    """The inputs, with ranks and residuals."""
+class Levels:
+    """Matrices T of several levels, each decomposed in the null space of the higher ones."""
 
-    u: Array  # shape (m,)
-    free: Array  # projector onto the null space of all levels, shape (m, m)
-    ranks: tuple[Any, ...]  # per level: number of directions that it adds to those of the higher levels
-    residuals: tuple[Array, ...]  # per level: `e - T u`, shape (r,)
-    pivots: tuple[Any, ...]  # per level: smallest pivot counted, relative to its scale; 0 where none is
+    maps: tuple[Array, ...]  # T of each, shape (r, m), the highest first
+    splits: tuple[Decomposition, ...]  # of each `T N`
+    basis: Array  # Z: orthonormal rows that span what all levels take, or zero rows, shape (rows, m)
+
+    @classmethod
+    def of(
+        cls, maps: Sequence[Array], rank_tolerance: Any, scales: Sequence[Any], free: Any = 1.0, masked: bool = False
+    ) -> "Levels":
+        """The levels.
+
+        Args:
+            maps: T of each, the highest first; at least one.
+            rank_tolerance: A direction counts when its pivot exceeds this times the scale.
+            scales: Per level: the size of T before any projection.
+            free: Per input: 1 where the levels may move it, else 0.
+            masked: Whether the first level has rows of zeros in place of absent ones.
+        """
+        basis, splits = np.zeros((0, maps[0].shape[1])), list[Decomposition]()
+        for T, scale in zip(maps, scales, strict=True):
+            rows = T * free
+            for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
+                rows = project(basis, rows.T).T
+            splits.append(decompose(rows, rank_tolerance, scale, masked=masked and not splits))
+            basis = np.vstack([basis, splits[-1].row_basis]) if len(basis) else splits[-1].row_basis
+        return cls(tuple(maps), tuple(splits), basis)
+
+    def solve(self, targets: Sequence[Array], u: Array) -> tuple[Array, Array]:
+        """The inputs that meet `T u = e` level by level, shape (m,), and the size of the terms that they are sums of.
+
+        Args:
+            targets: e of each level.
+            u: The inputs that do not move, 0 for the others.
+        """
+        terms = np.abs(u)
+        for T, split, e in zip(self.maps, self.splits, targets, strict=True):
+            more = split.solve(e - product(T, u))
+            u, terms = u + more, terms + np.abs(more)
+        return u, terms
+
+    def free(self, s: Array) -> Array:
+        """N s: the part of s that no level sees, shape (m,)."""
+        rest: Array = s - self.basis.T @ (self.basis @ s)
+        return rest
+
+    def least(self, measure: Array, u: Array, rank_tolerance: Any) -> Array:
+        """The inputs of least |measure u| among those with the same T u."""
+        freedom = measure - (measure @ self.basis.T) @ self.basis
+        return u - decompose(freedom, rank_tolerance, frobenius(measure)).solve(measure @ u)
 
     @property
-    def rank(self) -> Any:
-        """Number of directions of all levels together."""
-        return sum(self.ranks)
+    def ranks(self) -> tuple[Any, ...]:
+        """Per level: number of directions that it adds to those of the higher levels."""
+        return tuple(split.rank for split in self.splits)
 
     @property
     def pivot_min(self) -> Any:
-        """Smallest pivot counted at any level; 0 at rank 0."""
+        """Smallest pivot counted at any level, relative to its scale; 0 at rank 0."""
         # a loop with `where` instead of min(): the pivots may be symbols, and 0 means that a level has none
-        smallest: Any = 0.0
-        for pivot in self.pivots:
+        smallest, *others = (split.pivot_min for split in self.splits)
+        for pivot in others:
             lower = where(smallest > 0.0, fmin(smallest, pivot), pivot)
             smallest = where(pivot > 0.0, lower, smallest)
         return smallest
-
-
-def prioritised(
-    levels: Sequence[tuple[Array, Array]],
-    rank_tolerance: Any,
-    scale: Any = None,
-    measure: Array | None = None,
-) -> Prioritised:
-    """Inputs that meet the levels `T u = e` in order.
-
-    Args:
-        levels: (T, e) of each, highest first; shapes (r, m) and (r,); at least one level.
-        rank_tolerance: A direction counts when its pivot exceeds this times the scale.
-        scale: Pivots count relative to this: the size of T before any projection, one for all levels or a sequence of
-            one per level. None: |T|_F of each.
-        measure: Selects, of all inputs that meet the levels equally well, those of least |measure u|; shape (k, m), for
-            weights w diag(sqrt(w)). None: least |u|.
-
-    Raises:
-        ValueError: There is no level, or not one scale per level.
-    """
-    if not levels:
-        raise ValueError("levels: expected at least one, got none")
-    scales = scale_per_level(levels, scale)
-    m = levels[0][0].shape[1]
-    u, N = np.zeros(m), np.eye(m)
-    splits: list[Decomposition] = []
-    for (T, e), size in zip(levels, scales, strict=True):
-        step = realise(u, N, T, e, rank_tolerance, size)
-        u, N = step.x, step.S
-        splits.append(step.split)
-    if measure is not None:
-        # N is a projector, so u - N z keeps every T_k u_k; z = (measure N)^+ measure u minimises |measure (u - N z)|
-        freedom = decompose(product(measure, N), rank_tolerance, frobenius(measure))
-        u = u - product(N, freedom.solve(product(measure, u)))
-    return Prioritised(
-        u,
-        N,
-        tuple(split.rank for split in splits),
-        tuple(e - product(T, u) for T, e in levels),
-        tuple(split.pivot_min for split in splits),
-    )
-
-
-def scale_per_level(levels: Sequence[tuple[Array, Array]], scale: Any) -> list[Any]:
-    """What the pivots of each level are relative to: a given sequence, one value for all, or None for |T|_F of each.
-
-    Raises:
-        ValueError: The sequence does not have one entry per level.
-    """
-    if scale is None:
-        return [frobenius(T) for T, _ in levels]
-    scales = list(scale) if isinstance(scale, (Sequence, np.ndarray)) else [scale] * len(levels)
-    if len(scales) != len(levels):
-        raise ValueError(f"scale: expected one per level ({len(levels)}), got {len(scales)}")
-    return scales

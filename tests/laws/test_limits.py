@@ -252,12 +252,6 @@ def test_equal_limits_hold_an_input_and_nan_does_not_raise() -> None:
     assert np.isnan(within_limits([(T, e * np.nan)], -np.ones(3), np.ones(3)).u).all()
 
 
-def test_a_wrong_number_of_scales_is_refused() -> None:
-    level = (np.ones((1, 2)), np.ones(1))
-    with pytest.raises(ValueError, match=r"scale: expected one per level \(2\), got 1"):
-        within_limits([level, level], -np.ones(2), np.ones(2), scale=[1.0])
-
-
 def test_the_compiled_answer_has_the_derivative_of_its_active_set() -> None:
     random = np.random.default_rng(4)
     T = random.standard_normal((3, 6))
