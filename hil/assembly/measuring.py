@@ -9,9 +9,9 @@ import numpy as np
 
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
+from hil.safety.drive_test import LetGo
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
-from hil.safety.watchdogs import LetGo
 from hil.sensing.channels import Channel
 from hil.sensing.gravity import (
     GravityCompensation,

@@ -16,8 +16,7 @@ from hil.codecs.cia402 import BOOT_UP, OPERATIONAL, PRE_OPERATIONAL, STOPPED
 from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
 from hil.frame import Frame
-from hil.loop.clock import SECOND
-from hil.loop.virtual_time import Timer, Watchdog
+from hil.loop.clock import SECOND, Timer, Watchdog
 
 MILLISECOND = SECOND // 1000
 

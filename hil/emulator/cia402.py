@@ -18,8 +18,7 @@ from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpenNode
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.objects import Key
-from hil.loop.clock import nanoseconds
-from hil.loop.virtual_time import Event, cancel
+from hil.loop.clock import Event, cancel, nanoseconds
 
 WORDS = {state: value for _, value, state in PATTERNS}
 """State -> its part of the statusword."""

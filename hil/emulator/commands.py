@@ -15,8 +15,7 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.station import Station, key
 from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame, IdFamily
-from hil.loop.clock import SECOND
-from hil.loop.virtual_time import World
+from hil.loop.clock import SECOND, World
 
 JITTER = 500_000
 """Commands may come this much closer together than they were computed [ns]: the bus delays them unevenly."""

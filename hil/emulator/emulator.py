@@ -17,11 +17,11 @@ from hil.emulator.disturbances import HostFaults
 from hil.emulator.faults import Fault, schedule
 from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Encoder, EncoderModel, Motor, ThermalOptions
-from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium, Twin
+from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
 from hil.emulator.plant import SimulatedPlant
+from hil.emulator.station import Medium
 from hil.emulator.wire import EmulatedBus, EmulatedWire
-from hil.loop.clock import SECOND, nanoseconds
-from hil.loop.virtual_time import Timer, VirtualClock, World
+from hil.loop.clock import SECOND, Timer, VirtualClock, World, nanoseconds
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

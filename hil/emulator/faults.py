@@ -13,8 +13,7 @@ from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
-from hil.loop.clock import SECOND, nanoseconds
-from hil.loop.virtual_time import Timer, World
+from hil.loop.clock import SECOND, Timer, World, nanoseconds
 from servoctl.config.document import in_words
 from servoctl.config.fields import NumberField
 

@@ -7,8 +7,7 @@ from hil.codecs.field import Field, LinearFields, bits_in
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.readers import ranges_of
 from hil.frame import Frame
-from hil.loop.clock import SECOND
-from hil.loop.virtual_time import Event, Watchdog, cancel
+from hil.loop.clock import SECOND, Event, Watchdog, cancel
 
 
 class ImpedanceCommand(NamedTuple):

@@ -16,8 +16,7 @@ from hil.codecs import moteus as codec
 from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive
 from hil.frame import FD_SIZES, Frame
-from hil.loop.clock import SECOND, nanoseconds
-from hil.loop.virtual_time import Event, Watchdog, cancel
+from hil.loop.clock import SECOND, Event, Watchdog, cancel, nanoseconds
 
 COMMAND_FIELDS = {
     0x020: "position",

@@ -11,8 +11,7 @@ from math import exp, floor, inf, nan
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.plant import SimulatedPlant
-from hil.loop.clock import SECOND
-from hil.loop.virtual_time import Event, World, cancel
+from hil.loop.clock import SECOND, Event, World, cancel
 from servoctl.simulation.realism import quantised
 
 

@@ -17,10 +17,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.commands import CommandReader
 from hil.emulator.motor import Encoder, Motor
-from hil.emulator.station import Station
+from hil.emulator.station import Medium
 from hil.frame import Frame
-from hil.loop.clock import nanoseconds
-from hil.loop.virtual_time import Event, Timer, World, cancel
+from hil.loop.clock import Event, Timer, World, cancel, nanoseconds
 from servoctl.expression import constant
 
 PERIOD = 0.001  # [s] period of the loop
@@ -61,19 +60,6 @@ class Ramp:
 
 
 STANDSTILL = 0.01  # a motor stands still below this share of its speed limit
-
-
-class Medium(Protocol):
-    """A bus for emulated nodes: the emulated wire, or a real bus."""
-
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
-        """Attaches a node that receives frames with these ids."""
-
-    def listen(self, station: Station, ids: Container[int]) -> None:
-        """Changes the ids that a node receives."""
-
-    def power(self, station: Station, powered: bool) -> None:
-        """Switches a node's controller on or off."""
 
 
 class Voltage(Protocol):

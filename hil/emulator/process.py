@@ -28,8 +28,7 @@ from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station, key
 from hil.frame import Frame
-from hil.loop.clock import SECOND, Clock
-from hil.loop.virtual_time import World
+from hil.loop.clock import SECOND, Clock, World
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 

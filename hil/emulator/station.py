@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hil.bus.base import Link
 from hil.frame import Frame
-from hil.loop.virtual_time import World
+from hil.loop.clock import World
 
 WARNING, PASSIVE, BUS_OFF = 96, 128, 256  # error counts from which a controller warns, is error passive, is off the bus
 
@@ -31,17 +31,20 @@ def key(frame: Frame) -> int:
     return frame.id | frame.extended << 29
 
 
-class StationBus(Protocol):
-    """The bus of a controller.
+class Medium(Protocol):
+    """A bus for emulated nodes: the emulated wire, or a real bus."""
 
-    Attributes:
-        world: Its time.
-    """
-
-    @property
-    def world(self) -> World: ...
-
+    world: World  # its time
     troubled: bool  # whether some error count may not be zero
+
+    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> "Station":
+        """Attaches a node that receives frames with these ids."""
+
+    def listen(self, station: "Station", ids: Container[int]) -> None:
+        """Changes the ids that a node receives."""
+
+    def power(self, station: "Station", powered: bool) -> None:
+        """Switches a node's controller on or off."""
 
     def pending(self, station: "Station") -> None:
         """Called when a station has something to send."""
@@ -58,7 +61,7 @@ class Station:
 
     def __init__(
         self,
-        wire: StationBus,
+        wire: Medium,
         name: str,
         receive: Callable[[Frame], None],
         ids: Container[int] | None = None,

@@ -19,8 +19,7 @@ from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, priority
 from hil.frame import Frame
-from hil.loop.clock import SECOND
-from hil.loop.virtual_time import World
+from hil.loop.clock import SECOND, World
 
 Tap = Callable[[Frame, Station], None]  # called with each frame sent without error, and its sender
 MOST_ROUTES = 4096  # routes that are kept: ids may hold data, so there may be any number of them

@@ -4,9 +4,8 @@ Design: each tick reads the rig, asks the caller's `decide` for the command, wri
 neither the law nor the safety rules: a session on drives puts its stages and checks into `decide`.
 """
 
-from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
+from hil.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
 from hil.loop.tick import Ahead, Implausibility, Reading, Rig, Tick, TickLoop
-from hil.loop.virtual_time import VirtualClock
 
 __all__ = [
     "SECOND", "Ahead", "Clock", "Implausibility", "Reading", "Rig", "Tick", "TickLoop", "VirtualClock", "WallClock",

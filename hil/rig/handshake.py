@@ -9,7 +9,7 @@ from hil.drives.guard import moving
 from hil.frame import Frame
 from hil.loop import SECOND, Clock, nanoseconds
 from hil.rig.dispatch import Dispatch
-from hil.safety.watchdogs import REACTION, LetGo, in_turn, watch
+from hil.safety.drive_test import REACTION, LetGo, in_turn, watch
 
 BURST = 5
 """Frames sent on one bus per call of `advance`, with one for each of its drives, which is fed in the same tick: half of

@@ -100,15 +100,11 @@ class HandCalibration:
 def calibrated(setup: RigSetup, motion: HandMotion) -> list[CalibratedAxis]:
     """What the motion shows about each drive."""
     values = setup.settings.values
+    start_tolerance = min(node.settings.start_tolerance for node in (*setup.drives, *setup.sensors))
     calibrator = Calibrator(
-        setup.loop.system.model.plain,
-        setup.sensing,
-        setup.start,
-        [drive.settings for drive in setup.drives],
-        values.safety.residual_tolerance,
-        min(node.settings.start_tolerance for node in (*setup.drives, *setup.sensors)),
-        values.period,
-    )
+        setup.loop.system.model.plain, setup.sensing, setup.start, [drive.settings for drive in setup.drives],
+        values.safety.residual_tolerance, start_tolerance, values.period,
+    )  # fmt: skip
     return calibrator(motion)
 
 

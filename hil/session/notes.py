@@ -12,9 +12,9 @@ from hil.bus.open import is_loopback
 from hil.drives import Feedback
 from hil.drives.base import Drive
 from hil.drives.settings import GAUGES, Gauge, Quantity
+from hil.safety.drive_test import untested
 from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
-from hil.safety.watchdogs import untested
 from hil.session.calibration import FILE
 from servoctl.config.overrides import Override
 from servoctl.mechanics.actuator_parameters import friction_of

@@ -14,8 +14,7 @@ from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame, fd_size
-from hil.loop.clock import SECOND, WallClock
-from hil.loop.virtual_time import World
+from hil.loop.clock import SECOND, WallClock, World
 
 ENOUGH = 5 * SECOND
 RATES = BusRates(1_000_000, 5_000_000, True)

@@ -11,7 +11,7 @@ from interfaces import keys_of
 from hil.bus import BusError, socketcan
 from hil.bus import open as opening
 from hil.bus.open import is_loopback, open_bus
-from hil.loop.virtual_time import VirtualClock
+from hil.loop.clock import VirtualClock
 
 VIRTUAL = {"interface": "virtual", "channel": "main", "bitrate": 1_000_000}
 MULTICAST = {"interface": "udp_multicast", "channel": "239.74.163.2", "bitrate": 1_000_000, "hop_limit": 0}

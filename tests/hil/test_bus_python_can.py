@@ -17,8 +17,7 @@ from hil.bus import BusError, Link
 from hil.bus.open import FREE, PAYLOAD, QUESTION, REPLY, REQUEST, answers_as_emulator, open_bus, same
 from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
-from hil.loop.clock import SECOND, WallClock
-from hil.loop.virtual_time import VirtualClock
+from hil.loop.clock import SECOND, VirtualClock, WallClock
 
 ENOUGH = 5 * SECOND
 """Time in which a frame certainly arrives [ns]."""

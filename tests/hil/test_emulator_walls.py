@@ -15,7 +15,7 @@ import hil.codecs
 import hil.emulator
 
 FILES = sorted(Path(hil.emulator.__file__).parent.glob("*.py"))
-MAY_KNOW = ("hil.frame", "hil.bus", "hil.drives.settings", "hil.emulator", "hil.loop.clock", "hil.loop.virtual_time")
+MAY_KNOW = ("hil.frame", "hil.bus", "hil.drives.settings", "hil.emulator", "hil.loop.clock", "hil.loop.clock")
 TABLES = "hil.codecs"
 TWINS = {"canopen", "cia402", "impedance", "mit", "moteus", "odrive", "robstride"}
 """Files that may know the tables of frames."""

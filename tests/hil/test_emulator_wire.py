@@ -14,7 +14,7 @@ from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import Frame
-from hil.loop.virtual_time import VirtualClock, World
+from hil.loop.clock import VirtualClock, World
 
 MILLISECOND = 1_000_000
 

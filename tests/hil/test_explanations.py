@@ -8,7 +8,7 @@ from emulation import drive_settings
 from hil.assembly.prepare import load
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
-from hil.loop.virtual_time import VirtualClock, World
+from hil.loop.clock import VirtualClock, World
 from hil.protocols.registry import build
 from hil.rig.handshake import Handshake
 from hil.safety import EventKind

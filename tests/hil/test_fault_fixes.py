@@ -7,8 +7,7 @@ from hil.bus import BusError, Link
 from hil.bus.base import Bus, Health
 from hil.drives import DriveSettings, Feedback, Sample
 from hil.frame import Frame
-from hil.loop.clock import nanoseconds
-from hil.loop.virtual_time import VirtualClock
+from hil.loop.clock import VirtualClock, nanoseconds
 from hil.protocols.registry import build
 from hil.rig.dispatch import Dispatch
 from hil.sensing.channels import Channel

@@ -17,7 +17,7 @@ from hil.bus.python_can import PythonCanBus
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import Frame
 from hil.loop import VirtualClock
-from hil.loop.virtual_time import World
+from hil.loop.clock import World
 from hil.session.run import RunResult
 from servoctl.errors import ConfigError
 from tests.faces import on_drives
