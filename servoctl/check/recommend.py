@@ -10,7 +10,7 @@ the stages, O(h^2), are multiplied by 1/h^2. The reasons for a value are printed
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,11 @@ import numpy as np
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.assembly.start_warnings import UNPROJECTED
+from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.corrections import CorrectionTerm, Poles
 from servoctl.laws.hold import RowFeedback
+from servoctl.linear.jacobians import local
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.types import State
@@ -29,6 +33,8 @@ LEAST, MOST = 5.0, 10.0
 """Range of alpha [1/s]: below, drift can grow; above, the cost of an adaptive method grows in proportion."""
 
 ACCURATE = 0.1  # largest alpha h for rk4: the error stays within about ten times of the best
+DOUBLINGS = 8  # most times that poles are doubled
+GROWS = 1e-6  # [1/s] rate from which a motion grows
 INSTANTS = 256  # number of times at which a task is evaluated
 
 
@@ -77,7 +83,12 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
     for kind in sorted(kinds):
         rows = [row for row in model.task_rows if row.has_violation and _kind(row, input_output) == kind]
         degree = max(row.degree for row in rows)
-        alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree)
+        at = spacing or task_spacing(run.system, run.settings)
+        alpha, reasons = _alpha(motion, at, degree)
+        if kind == "poles":
+            alpha, reasons = _with_room(
+                run, alpha, reasons, math.inf if at.h is None else _limit(degree, at) / at.h / 2
+            )
         if run.internal is not None and run.internal.stable is False:
             reasons = (*reasons, "unstable internal dynamics do not count, because task gains do not act on them")
         groups = dict.fromkeys(row.group for row in rows)
@@ -138,6 +149,43 @@ def _alpha(motion: tuple[float, str], spacing: Spacing, degree: int) -> tuple[fl
     else:
         reasons.append(f"stable up to {limit:.3g} 1/s at a {spacing}")
     return min(alpha, bound), tuple(reasons)
+
+
+def _with_room(run: Run, alpha: float, reasons: tuple[str, ...], most: float) -> tuple[float, tuple[str, ...]]:
+    """Poles that are not far below the plant's own motions, which the law cancels: they bear torques that differ."""
+    slow = alpha
+    for _ in range(DOUBLINGS):
+        bears = _bears(run, alpha)
+        if bears is None:
+            return slow, reasons
+        if bears:
+            faster = f"poles of {-slow:.3g} 1/s do not bear half or twice the torque of the law: {alpha:.3g} 1/s"
+            return alpha, reasons if alpha == slow else (*reasons, faster)
+        if 2.0 * alpha > most:
+            break
+        alpha *= 2.0
+    return slow, (*reasons, f"poles of up to {-alpha:.3g} 1/s do not bear half or twice the torque (see analyse)")
+
+
+def _bears(run: Run, alpha: float) -> bool | None:
+    """Whether no more motions grow at the start if torques act half or twice as much; None: it is not known."""
+    law, model, loop = run.system.law, run.system.model, run.loop
+    if not isinstance(law, AttachedConstraintFollowing) or run.system.estimator is not None or not loop.differentiable:
+        return None
+    gains = CorrectionTerm.of(law.rows, Poles(-alpha).gains(law.rows))
+    other = loop.retuned(replace(run.system, law=law.with_terms([gains])))
+    if other is None:
+        return None
+    try:
+        at = local(run, run.start, loop.memory_start, "full", law=other.parameters)
+    except TaskError:
+        return None
+    grows = [
+        int((np.linalg.eigvals(at.A + at.B @ (factors * at.K.T).T).real > GROWS).sum())
+        for factor in (1.0, 0.5, 2.0)
+        for factors in [np.where(np.arange(len(at.K)) < model.m, factor, 1.0)]
+    ]
+    return max(grows) <= grows[0]
 
 
 def _limit(degree: int, spacing: Spacing) -> float:

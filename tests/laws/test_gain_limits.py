@@ -15,6 +15,7 @@ from servoctl.assembly.make import make_system
 from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.hold import RowFeedback, longest_spacing
+from servoctl.linear.margins_at import loop_margins
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
@@ -190,6 +191,18 @@ def test_dependent_rows_are_projected_and_check_and_run_warn_of_a_correction_ins
     assert said == [f"{reasons} (set plant.passive.projection: true)"]
     assert not recommended("parallelogram_flat")
     assert sc.load("parallelogram_flat", engine="vm").warnings == []
+
+
+def test_recommended_poles_bear_half_and_twice_the_torque_where_the_plant_has_springs_of_its_own() -> None:
+    """2.5 times the motion of the task, 8.7 1/s, is far below the drive's spring: a torque 0.3 % larger is unstable."""
+    value, reasons = recommended("harmonic_drive")["law.correction"]
+    assert "poles of -8.73 1/s do not bear half or twice the torque of the law" in reasons
+    slow, chosen = (
+        loop_margins(sc.load("harmonic_drive", [f"law.correction.poles={poles}"], engine="vm"))
+        for poles in (-8.7, value["poles"])
+    )
+    assert slow.gain < 1.01
+    assert chosen.gain > 1.9 and chosen.gain_down < 0.55
 
 
 def test_a_coarse_step_bounds_the_recommendation() -> None:
