@@ -15,8 +15,9 @@ from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import BOOT_UP, OPERATIONAL, PRE_OPERATIONAL, STOPPED
 from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
+from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
-from hil.loop.clock import SECOND, Timer, Watchdog
+from hil.loop.clock import SECOND
 
 MILLISECOND = SECOND // 1000
 

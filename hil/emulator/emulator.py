@@ -20,8 +20,9 @@ from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Encoder, EncoderModel, 
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Medium
+from hil.emulator.timers import Timer
 from hil.emulator.wire import EmulatedBus, EmulatedWire
-from hil.loop.clock import SECOND, Timer, VirtualClock, World, nanoseconds
+from hil.loop.clock import SECOND, VirtualClock, World, nanoseconds
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

@@ -11,9 +11,10 @@ from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
+from hil.emulator.timers import Timer
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
-from hil.loop.clock import SECOND, Timer, World, nanoseconds
+from hil.loop.clock import SECOND, World, nanoseconds
 from servoctl.config.document import in_words
 from servoctl.config.fields import NumberField
 

@@ -6,8 +6,9 @@ from typing import ClassVar, NamedTuple
 from hil.codecs.field import Field, LinearFields, bits_in
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.readers import ranges_of
+from hil.emulator.timers import Watchdog
 from hil.frame import Frame
-from hil.loop.clock import SECOND, Event, Watchdog, cancel
+from hil.loop.clock import SECOND, Event, cancel
 
 
 class ImpedanceCommand(NamedTuple):

@@ -15,8 +15,9 @@ from math import inf, isfinite, isnan, nan, tau
 from hil.codecs import moteus as codec
 from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive
+from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
-from hil.loop.clock import SECOND, Event, Watchdog, cancel, nanoseconds
+from hil.loop.clock import SECOND, Event, cancel, nanoseconds
 
 COMMAND_FIELDS = {
     0x020: "position",

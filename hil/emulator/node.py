@@ -18,8 +18,9 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.commands import CommandReader
 from hil.emulator.motor import Encoder, Motor
 from hil.emulator.station import Medium
+from hil.emulator.timers import Timer
 from hil.frame import Frame
-from hil.loop.clock import Event, Timer, World, cancel, nanoseconds
+from hil.loop.clock import Event, World, cancel, nanoseconds
 from servoctl.expression import constant
 
 PERIOD = 0.001  # [s] period of the loop

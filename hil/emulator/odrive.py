@@ -6,8 +6,9 @@ from math import isfinite, tau
 from hil.codecs import odrive as codec
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
+from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
-from hil.loop.clock import Timer, Watchdog, nanoseconds
+from hil.loop.clock import nanoseconds
 
 INPUT_POS, INPUT_VEL, REBOOT = 0x0C, 0x0D, 0x16  # further commands
 TORQUE_CONTROL, PASSTHROUGH = 1, 1

@@ -1,4 +1,4 @@
-"""What time it is in a run, and how to wait: a monotonic clock, on the wall or virtual; timers of emulated nodes.
+"""What time it is in a run, and how to wait: a monotonic clock, on the wall or virtual.
 
 Design: virtual time is a queue of events, in whole nanoseconds. Events of one instant run in the order in which they
 were scheduled, so that a run is reproducible to the bit. Nothing of it reads the wall clock; code that follows one
@@ -129,76 +129,3 @@ class VirtualClock(Clock):
 
     def sleep_until(self, moment: int) -> None:
         self._world.advance(moment)
-
-
-class Watchdog:
-    """Acts when it is not fed for its timeout."""
-
-    def __init__(self, world: World, expired: Callable[[], None]) -> None:
-        self._world, self._expired = world, expired
-        self.timeout = 0  # its timeout [ns]; 0: off
-        self._fed = 0
-        self._event: Event | None = None
-
-    def start(self, timeout: int) -> None:
-        """Starts with a timeout [ns]; 0 stops it."""
-        self.timeout = timeout
-        self.feed()
-
-    def feed(self) -> None:
-        """Restarts the timeout."""
-        self._fed = self._world.now
-        if self.timeout and self._event is None:
-            self._event = self._world.after(self.timeout, self._look)
-
-    def stop(self) -> None:
-        """Switches it off, its timeout included."""
-        self.timeout = 0
-        cancel(self._event)
-        self._event = None
-
-    def _look(self) -> None:
-        self._event = None
-        if not self.timeout:
-            return
-        due = self._fed + self.timeout
-        if due > self._world.now:
-            self._event = self._world.at(due, self._look)
-        else:
-            self._expired()
-
-
-class Timer:
-    """Acts at a period of the node's own clock, which may drift."""
-
-    def __init__(self, world: World, action: Callable[[], None]) -> None:
-        self._world, self._action = world, action
-        self._origin = self._count = self._period = 0
-        self.drift = 0.0  # drift of that clock [ppm]; positive: it is slow
-        self._event: Event | None = None
-
-    def start(self, period: int, phase: int = 0) -> None:
-        """Acts `phase` [ns] from now, then once per period [ns]; a period of 0 stops it."""
-        self.stop()
-        self._period, self._count, self._origin = period, 0, self._world.now + phase
-        if period:
-            self._event = self._world.at(self._origin, self._run)
-
-    def stop(self) -> None:
-        """Stops acting."""
-        cancel(self._event)
-        self._event = None
-
-    def drift_by(self, ppm: float) -> None:
-        """Changes the drift [ppm] from the next period on."""
-        self._origin, self._count = self._moment(self._count), 0
-        self.drift = ppm
-
-    def _moment(self, count: int) -> int:
-        elapsed = count * self._period
-        return self._origin + elapsed + (round(elapsed * self.drift * 1e-6) if self.drift else 0)
-
-    def _run(self) -> None:
-        self._count += 1
-        self._event = self._world.at(self._moment(self._count), self._run)
-        self._action()

@@ -7,82 +7,19 @@ of their installation.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from math import floor, log10
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from hil.drives.base import Drive, FrameEnds, Node
 from hil.drives.options import in_sentences, read_options
 from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
-from hil.emulator.commands import CommandReader
-from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
+from hil.emulator.node import Twin
+from hil.protocols.protocol import Protocol, imported
 from servoctl.config.document import Problem
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The classes of a protocol, each as `module:Class`; a class is imported when it is needed."""
-
-    drive: str  # driver of a drive, a `hil.drives.base.Drive`
-    emulated_drive: str  # emulated drive, a `hil.emulator.node.EmulatedDrive`
-    # reads the loop's commands on an emulated bus to check them, a `hil.emulator.commands.CommandReader`. It shares no
-    # code with `drive` and `emulated_drive`, so that an error in theirs shows
-    reader: str
-    sensor: str = ""  # driver of an encoder node, a `hil.drives.base.Node`; empty if the protocol has none
-    emulated_sensor: str = ""  # emulated encoder node, a `hil.emulator.node.EmulatedNode`; empty if it has none
-
-    def drive_class(self) -> type[Drive]:
-        """The driver of a drive.
-
-        Raises:
-            ConfigError: It cannot be imported, or is no driver of a drive.
-        """
-        found: type[Drive] = _loaded(self.drive, Drive)
-        return found
-
-    def sensor_class(self) -> type[Node] | None:
-        """The driver of an encoder node, None if there is none; the errors are those of `drive_class`."""
-        return _loaded(self.sensor, Node) if self.sensor else None
-
-    def twin(self) -> Twin:
-        """The emulation of drives and encoder nodes; the errors are those of `drive_class`."""
-        sensor = _loaded(self.emulated_sensor, EmulatedNode) if self.emulated_sensor else None
-        return Twin(_loaded(self.emulated_drive, EmulatedDrive), _loaded(self.reader, CommandReader), sensor)
-
-
-def _loaded(path: str, base: type[Any]) -> Any:
-    """The class at `module:Class`.
-
-    Raises:
-        ConfigError: It cannot be imported, is not of the base class, or lacks some of its methods.
-    """
-    found = imported(path)
-    wanted = f"expected a class derived from {base.__module__}.{base.__name__}"
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(f"{path} is {found!r} ({wanted})")
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if missing:
-        raise ConfigError(f"{path} does not define {', '.join(missing)} ({wanted})")
-    return found
-
-
-def imported(path: str) -> Any:
-    """What `module:name` names.
-
-    Raises:
-        ConfigError: The module cannot be imported, or has no such name.
-    """
-    module, _, name = path.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (Exception, SystemExit) as error:  # of a package that servoctl does not know: its import may fail in any way
-        raise ConfigError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-
 
 GROUP = "servoctl.drives"  # group of the entry points that bring protocols
 OWN = "servoctl"  # origin of the protocols in `BUILT_IN`
@@ -127,7 +64,7 @@ class ProtocolEntry(NamedTuple):
         except ConfigError as error:
             raise ConfigError(f"{self.origins[0]}: {error} (repair the package, or uninstall it)") from error
         if not isinstance(found, Protocol):
-            what = f"{self.place} is {found!r}, not a hil.protocols.registry.Protocol"
+            what = f"{self.place} is {found!r}, not a hil.protocols.protocol.Protocol"
             raise ConfigError(f"{self.origins[0]}: {what} (repair the package, or uninstall it)")
         return found
 

@@ -41,7 +41,7 @@ def test_an_unknown_protocol_lists_what_is_installed(install: Install) -> None: 
         ("import no_such_module", "acme:PROTOCOL cannot be imported: ModuleNotFoundError: No module named"),
         ("1 / 0", "acme:PROTOCOL cannot be imported: ZeroDivisionError: division by zero"),
         ("", "acme:PROTOCOL cannot be imported: AttributeError: module 'acme' has no attribute 'PROTOCOL'"),
-        ("PROTOCOL = 1", "acme:PROTOCOL is 1, not a hil.protocols.registry.Protocol"),
+        ("PROTOCOL = 1", "acme:PROTOCOL is 1, not a hil.protocols.protocol.Protocol"),
     ],
 )
 def test_a_broken_package_is_named_with_its_version(install: Install, text: str, said: str) -> None:  # noqa: F811
