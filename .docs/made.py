@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from functools import cache
 from importlib.metadata import requires, version
 from pathlib import Path
@@ -120,7 +121,8 @@ def _dependencies() -> list[str]:
 
 
 if __name__ == "__main__":
+    started = time.monotonic()
     try:
-        print(made(PAGES / f"{sys.argv[1]}.md"))
+        print(f"{made(PAGES / f'{sys.argv[1]}.md')} in {time.monotonic() - started:.0f} s")
     except blocks.BlockError as error:
         sys.exit(str(error))

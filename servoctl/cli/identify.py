@@ -34,7 +34,7 @@ def identify(
     ] = None,
     bandwidth: Annotated[
         float | None,
-        typer.Option(metavar="HZ", help="Cut-off frequency of the positions; default: where noise begins."),
+        typer.Option(metavar="HZ", help="Cut-off frequency of the positions; default: eight times that of the motion."),
     ] = None,
     classes: Classes = None,
     set_file: SetFiles = None,
@@ -74,35 +74,19 @@ def _say(result: "Identification") -> None:
         say(f"finding: {kind} of {where}: {text}")
     if result.findings:
         say("the values below are those of the mended log\n")
-    together = {name for group in result.unidentifiable for name in group}
-    known = [
-        [name, f"{entry['value']:.6g}", f"{entry['sigma']:.2g}", f"{entry['before']:.6g}"]
-        for name, entry in result.parameters.items()
-        if name not in together and entry["sigma"] is not None
-    ]
-    say_table(["parameter", "identified", "+- sigma", "before"], known, numbers=3)
-    sums = [
-        [entry["sum"], f"{entry['value']:.6g}", f"{entry['sigma']:.2g}", f"{entry['before']:.6g}"]
-        for entry in result.base
-        if any(name in together for name in entry["sum"].split(" "))
-    ]
-    if sums:
+    *values, (header, torques) = result.tables
+    for titles, rows in values:
+        say_table(titles, rows, numbers=3)
         say()
-        say_table(["parameters that only act together", "identified", "+- sigma", "before"], sums, numbers=3)
     alone = [group[0] for group in result.unidentifiable if len(group) == 1]
     if alone:
-        say(f"\nno effect in these logs: {', '.join(alone)}")
+        say(f"no effect in these logs: {', '.join(alone)}")
     for name, why in result.left_out.items():
         say(f"not identified: {name}: {why}")
     if result.not_significant:
         note(f"not significant, so taken as 0: {', '.join(result.not_significant)}")
-    figures = result.torque_figures
-    rows = [
-        [name, one["unit"], *(f"{one[key]:.4g}" for key in ("torque", "before", "after", "validation"))]
-        for name, one in figures.items()
-    ]
     say("\nrms of the torque, and of what the model does not explain")
-    say_table(["actuator", "unit", "torque", "before", "after", "on rows not used"], rows, numbers=4)
+    say_table(header, torques, numbers=4)
     say(f"\n{result.verdict}")
 
 

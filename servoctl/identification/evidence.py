@@ -32,6 +32,7 @@ SHORTEST = 40  # rows of a block
 SURE = 0.003  # share of the torque of a coordinate below which no model is better than another
 ROUNDS = 2  # fits, each weighted by what the one before leaves in each coordinate
 ROUNDING = 1e-12  # of sums of squares: times in a wrong unit make them as large as that
+LEAST = 0.1  # smallest mass, relative to that in the file
 LOAD = 0.15  # largest likely load, relative to the mass of a robot, and its distance, relative to the robot's length
 
 
@@ -168,7 +169,7 @@ class Evidence:
             positive[[first, first + 4, first + 5, first + 6]] = True
         for indices, load in _loads(unknowns):
             spread[indices] = np.hypot(spread[indices], load)
-        return np.maximum(spread, 1e-9 * spread.max()), np.where(positive, -unknowns.before, -np.inf)
+        return np.maximum(spread, 1e-9 * spread.max()), np.where(positive, (LEAST - 1.0) * unknowns.before, -np.inf)
 
 
 def _loads(unknowns: Unknowns) -> Iterator[tuple[list[int], Array]]:

@@ -15,7 +15,7 @@ from servoctl.assembly import Run
 from servoctl.config.load import dump, moved
 from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
-from servoctl.identification.result import Identification
+from servoctl.identification.result import Identification, shortened
 from servoctl.report.page import web
 from servoctl.report.style import INK, PALETTE, QUIET, axis_label, blank, chosen, drawing_style
 from servoctl.run_folder.files import replace
@@ -109,8 +109,7 @@ def _parameters(result: Identification) -> "Figure":
     axes.axvline(10.0, color=INK, linewidth=0.6)
     if known:
         axes.set_xscale("log")
-    labels = [entry["sum"] if len(entry["sum"]) < 60 else f"{entry['sum'][:57]}..." for entry in entries]
-    axes.set_yticks(range(len(entries)), labels, fontsize=7, parse_math=False)
+    axes.set_yticks(range(len(entries)), [shortened(x["sum"]) for x in entries], fontsize=7, parse_math=False)
     axes.set_xlabel("standard deviation [% of the value]; beyond 10 %: poorly determined\n" + "\n".join(
         line if len(line) < 110 else f"{line[:107]}..." for line in lines), fontsize=8, parse_math=False)  # fmt: skip
     return figure
@@ -180,12 +179,7 @@ def _page(result: Identification, drawn: Mapping[str, bytes]) -> str:
     """A page that needs no network: findings, verdict, torques per joint, values with their standard deviations."""
     groups = result.finding_groups
     findings = "".join(f"<li><b>{kind} of {where}</b>: {html.escape(text)}</li>" for kind, where, text in groups)
-    torques = [
-        [name, one["unit"], *(f"{one[key]:.4g}" for key in ("torque", "before", "after", "validation"))]
-        for name, one in result.torque_figures.items()
-    ]
-    keys = ("value", "sigma", "before")
-    values = [[entry["sum"], *(f"{entry[key]:.4g}" for key in keys)] for entry in result.base]
+    *values, torques = result.tables
     images = [
         f'<p><img style="max-width: 100%" alt="{name}" src="data:image/png;base64,{base64.b64encode(x).decode()}"></p>'
         for name, x in drawn.items()
@@ -194,10 +188,10 @@ def _page(result: Identification, drawn: Mapping[str, bytes]) -> str:
         f"<h1>{html.escape(result.config)}: identified from {html.escape(', '.join(result.runs))}</h1>",
         f"<h2>Findings about the log</h2><ul>{findings}</ul>" if findings else "",
         f"<h2>Verdict</h2><p>{html.escape(result.verdict)}</p>",
-        "<h2>Torque that the model does not explain</h2>",
-        _table(["actuator", "unit", "torque", "before", "after", "on rows not used"], torques),
+        "<h2>Rms of the torque, and of what the model does not explain</h2>",
+        _table(*torques),
         "<h2>What the log determines</h2>",
-        _table(["sum of parameters", "value", "standard deviation", "before"], values),
+        *(_table(*one) for one in values),
         *images,
     ]
     style = (

@@ -30,11 +30,10 @@ ALIKE = 4.0  # hypotheses whose logarithms differ by less are not told apart
 POOR = 0.1  # axes are tried where nothing else leaves less than this share of every torque
 SCALE = 1.25  # a factor on one torque is a finding beyond this, or below one over it
 COMMON = 1.5  # likewise a factor on all torques, which wrong masses in the file can cause
-LATE = 0.04  # [s] shortest delay that is searched here; the fit finds shorter ones
-LATE_IN_FIT = 0.015, 0.7  # [s] a delay of the fit beyond this is a finding, if at most this part of the error stays
+LATE = 0.015  # [s] smallest delay that is a finding
+LEFT = 0.7  # part of the error that a delay of the fit leaves at most
 TURNED = 0.05  # [rad or m] smallest zero that is a finding
-COARSE, FINE = 320, 800  # rows for a first look at all hypotheses, and for the best of them
-BEST = 8  # hypotheses that get a second look
+ROWS = 500  # rows at which hypotheses are compared, about
 
 FACTORS = np.linspace(-10.0, 10.0, 21)  # factors on torques that are tried first, their logarithms
 DELAYS = np.linspace(-1.0, 1.0, 17)  # delays that are tried first [periods of the cut-off frequency]
@@ -84,7 +83,7 @@ class Hypothesis:
         return replace(log, u=u if self.mix is None else u @ self.mix.T)
 
 
-Judge = Callable[[Hypothesis, int], Score]  # hypothesis and number of rows -> how well the log fits with it
+Judge = Callable[[Hypothesis], Score]  # hypothesis -> how well the log fits with it
 
 
 def findings_of(
@@ -123,7 +122,7 @@ def delay_findings(fit: Fit, logs: Sequence[Log], actuators: Sequence[str]) -> l
     norms = [_norm(fit.rows.to_torque, error) for error in (fit.residual(fit.x), fit.residual(fit.x) - late)]
     cost = float((norms[1] - norms[0]) / np.linalg.norm(fit.rows.torque))
     longest = float(fit.delays[np.argmax(np.abs(fit.delays))])
-    if abs(longest) < max(LATE_IN_FIT[0], 3.0 * logs[0].h) or norms[0] > LATE_IN_FIT[1] * norms[1]:
+    if abs(longest) < max(LATE, 3.0 * logs[0].h) or norms[0] > LEFT * norms[1]:
         return []
     return [Finding("delay", name, f"{name}: {_late_text(longest)}", min(cost, 1.0)) for name in actuators]
 
@@ -145,33 +144,32 @@ def _accepted(
 ) -> tuple[list[Hypothesis], float]:
     """The best hypothesis if it explains clearly more, with those that are as good; and its cost."""
     equations = Equations(select(plant, None)[0])
-    plain = {rows: Evidence(equations, logs, cutoff, rows) for rows in (COARSE, FINE)}
-    before = {rows: evidence.score() for rows, evidence in plain.items()}
+    plain = Evidence(equations, logs, cutoff, ROWS)
+    before = plain.score()
 
-    def judge(one: Hypothesis, rows: int) -> Score:
+    def judge(one: Hypothesis) -> Score:
         if one.change is None and one.plant is None:
-            return plain[rows].score(one.mix, one.delays)
+            return plain.score(one.mix, one.delays)
         own = equations if one.plant is None else Equations(select(one.plant, None)[0])
         changed = [replace(one, mix=None, delays=None).applied(log) for log in logs]
-        return Evidence(own, changed, cutoff * logs[0].h / changed[0].h, rows).score(one.mix, one.delays)
+        return Evidence(own, changed, cutoff * logs[0].h / changed[0].h, ROWS).score(one.mix, one.delays)
 
-    tried = [*_torques(plant, columns), *_factors(plant, plain[COARSE]), *_delays(plant, cutoff, logs, plain[COARSE])]
-    tried += _zeros(plant, columns, judge, before[COARSE])
-    if before[FINE].shares.max() > FITS:
+    tried = [*_torques(plant, columns), *_factors(plant, plain), *_delays(plant, cutoff, logs, plain)]
+    tried += _zeros(plant, columns, judge, before)
+    if before.shares.max() > FITS:
         tried += [*_positions(plant, columns), *_times(columns)]
-    scores = {i: judge(one, COARSE) for i, one in enumerate(tried)}
-    if before[FINE].shares.max() > FITS and min(score.shares.max() for score in scores.values()) > POOR:
-        for one in _axes(plant):
-            scores[len(tried)] = judge(one, COARSE)
-            tried.append(one)
-    ranked = sorted(scores, key=lambda i: scores[i].nats)[:BEST]
-    fine = {i: judge(tried[i], FINE) for i in ranked}
-    best = min(fine, key=lambda i: fine[i].nats)
-    gain = before[FINE].nats - fine[best].nats
-    if not gain > max(NATS, GAIN * plain[FINE].times):
+    scores = [judge(one) for one in tried]
+    if before.shares.max() > FITS and min(score.shares.max() for score in scores) > POOR:
+        axes = list(_axes(plant))
+        tried, scores = tried + axes, scores + [judge(one) for one in axes]
+    ranked = sorted(zip(scores, tried, strict=True), key=lambda pair: pair[0].nats)
+    score, best = ranked[0]
+    # a factor on all torques explains no more of them: only the masses of the file speak for it
+    common = best.kind == "torque_scale" and len(best.where) == len(plant.actuators)
+    if not before.nats - score.nats > max(NATS, 0.0 if common else GAIN * plain.times):
         return [], 0.0
-    alike = [tried[best], *(tried[i] for i in ranked if i != best and fine[i].nats - fine[best].nats < ALIKE)]
-    return alike, float(np.clip(before[FINE].share - fine[best].share, 0.0, 1.0))
+    alike = [one for other, one in ranked if other.nats - score.nats < ALIKE]
+    return alike, float(np.clip(before.share - score.share, 0.0, 1.0))
 
 
 def _torques(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]:
@@ -290,7 +288,7 @@ def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: Score
 
         far = before.shares.max() > FITS
         grid = (ZEROS if far else ZEROS[2:5]) * (np.pi if unit == "rad" else 1.0)
-        nats = np.array([before.nats if x == 0.0 else judge(moved(float(x)), COARSE).nats for x in grid])
+        nats = np.array([before.nats if x == 0.0 else judge(moved(float(x))).nats for x in grid])
         best = int(np.argmin(nats))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         if grid[best] == 0.0 and abs(nats[best + 1] - nats[best - 1]) < NEAR * (
@@ -298,7 +296,7 @@ def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: Score
         ):
             continue
         done = minimize_scalar(
-            lambda x, moved=moved: judge(moved(float(x)), COARSE).nats, bounds=(low, high), method="bounded",
+            lambda x, moved=moved: judge(moved(float(x))).nats, bounds=(low, high), method="bounded",
             options={"maxiter": 8},
         )  # fmt: skip
         if abs(done.x) > TURNED:

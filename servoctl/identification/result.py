@@ -57,13 +57,15 @@ class Identification:
         return dict(zip(self.fit.unknowns.names, self.fit.x.tolist(), strict=True))
 
     @property
-    def parameters(self) -> dict[str, dict[str, float | None]]:
-        """Name -> `value`, `sigma` and `before`; sigma is None for what only acts together with others."""
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """Name -> `value`, `sigma`, `before` and `unit`; sigma is None for what only acts together with others."""
         together = {name for group in self.unidentifiable for name in group}
         unknowns, sigma = self.fit.unknowns, self.fit.sigma
+        keys = ("value", "sigma", "before", "unit")
+        numbers = np.column_stack([self.fit.x, sigma, unknowns.before]).tolist()
         return {
-            name: {"value": float(x), "sigma": None if name in together else float(s), "before": float(b)}
-            for name, x, s, b in zip(unknowns.names, self.fit.x, sigma, unknowns.before, strict=True)
+            name: dict(zip(keys, (x, None if name in together else s, b, unit), strict=True))
+            for name, (x, s, b), unit in zip(unknowns.names, numbers, unknowns.units, strict=True)
         }
 
     @property
@@ -74,7 +76,7 @@ class Identification:
 
     @property
     def base(self) -> list[dict[str, Any]]:
-        """The sums that the logs determine: `sum` as text, `value`, `sigma`, `before`."""
+        """The sums that the logs determine: `sum` as text, `value`, `sigma`, `before`, `unit`."""
         fit = self.fit
         names = fit.base.named(fit.unknowns.names)
         values, before = fit.base.values(fit.x), fit.base.values(fit.unknowns.before)
@@ -82,8 +84,29 @@ class Identification:
         sums[np.arange(len(names)), list(fit.base.independent)] = 1.0
         sums[:, list(fit.base.dependent)] = fit.base.beta
         sigma = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", sums, fit.covariance, sums), 0.0))
-        keys = ("sum", "value", "sigma", "before")
-        return [dict(zip(keys, row, strict=True)) for row in zip(names, values, sigma, before, strict=True)]
+        units = [fit.unknowns.units[i] for i in fit.base.independent]
+        keys = ("sum", "value", "sigma", "before", "unit")
+        return [dict(zip(keys, row, strict=True)) for row in zip(names, values, sigma, before, units, strict=True)]
+
+    @property
+    def tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        """Header and rows of each table: values that stand alone, sums, torques."""
+        together = {name for group in self.unidentifiable for name in group}
+        alone = {name: one for name, one in self.parameters.items() if name not in together}
+        sums = {one["sum"]: one for one in self.base if any(name in together for name in one["sum"].split(" "))}
+        header = ["unit", "identified", "+- sigma", "before"]
+        found = []
+        for title, entries in (("parameter", alone), ("parameters that only act together", sums)):
+            rows = [
+                [shortened(name), one["unit"], f"{one['value']:.6g}", f"{one['sigma']:.2g}", f"{one['before']:.6g}"]
+                for name, one in entries.items()
+            ]
+            found += [([title, *header], rows)] if rows else []
+        torques = [
+            [name, one["unit"], *(f"{one[key]:.4g}" for key in ("torque", "before", "after", "validation"))]
+            for name, one in self.torque_figures.items()
+        ]
+        return [*found, (["actuator", "unit", "torque", "before", "after", "on rows not used"], torques)]
 
     @property
     def poorly_determined(self) -> list[str]:
@@ -243,6 +266,11 @@ class Identification:
             "rows": int(self.fit.rows.fitted.sum()), "validation_rows": int((~self.fit.rows.fitted).sum()),
             "condition": self.fit.condition, "kept_physical": self.fit.constrained,
         }))  # fmt: skip
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long sum; all of it is in `identification.json`."""
+    return text if len(text) < 60 else f"{text[:57]}..."
 
 
 def _rms(x: Array) -> float:

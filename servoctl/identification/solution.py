@@ -46,10 +46,10 @@ def pseudo_inertia(moments: Array) -> Array:
 
 
 def moments_of_pseudo_inertia(P: Array) -> Array:
-    """The ten numbers of a link, from P."""
-    trace = P[0, 0] + P[1, 1] + P[2, 2]
-    diagonal = trace - np.diag(P)[:3]
-    return np.array([P[3, 3], *P[:3, 3], *diagonal, -P[0, 1], -P[0, 2], -P[1, 2]])
+    """The ten numbers of links from P, shape (..., 10) of shape (..., 4, 4)."""
+    xx, yy, zz = (P[..., i, i] for i in range(3))
+    off = [-P[..., i, j] for i, j in ((0, 1), (0, 2), (1, 2))]
+    return np.stack([P[..., 3, 3], *(P[..., i, 3] for i in range(3)), yy + zz, xx + zz, xx + yy, *off], axis=-1)
 
 
 def is_physical(moments: Array, tolerance: float = 0.0) -> bool:
@@ -72,13 +72,14 @@ def _eta(moments: Array) -> Array:
 
 
 def _moments(eta: Array) -> tuple[Array, Array]:
-    """The ten numbers of a body from its free numbers, and their derivative, shape (10, 10)."""
-    U, dU = np.zeros((4, 4)), np.zeros((10, 4, 4))
-    U[_DIAGONAL, _DIAGONAL], U[_UPPER] = np.exp(eta[:4]), eta[4:]
-    dU[_DIAGONAL, _DIAGONAL, _DIAGONAL] = U[_DIAGONAL, _DIAGONAL]
-    dU[np.arange(4, 10), _UPPER[0], _UPPER[1]] = 1.0
-    slopes = [moments_of_pseudo_inertia(one @ U.T + U @ one.T) for one in dU]
-    return moments_of_pseudo_inertia(U @ U.T), np.array(slopes).T
+    """The ten numbers of bodies from their free numbers, shape (..., 10), and their derivative, shape (..., 10, 10)."""
+    U, dU = np.zeros((*eta.shape[:-1], 4, 4)), np.zeros((*eta.shape[:-1], 10, 4, 4))
+    U[..., _DIAGONAL, _DIAGONAL], U[..., *_UPPER] = np.exp(eta[..., :4]), eta[..., 4:]
+    dU[..., _DIAGONAL, _DIAGONAL, _DIAGONAL] = U[..., _DIAGONAL, _DIAGONAL]
+    dU[..., np.arange(4, 10), *_UPPER] = 1.0
+    half = dU @ U[..., None, :, :].swapaxes(-1, -2)
+    slopes = moments_of_pseudo_inertia(half + half.swapaxes(-1, -2))
+    return moments_of_pseudo_inertia(U @ U.swapaxes(-1, -2)), slopes.swapaxes(-1, -2)
 
 
 def physical_fit(R: Array, z: Array, start: Array, links: list[int], positive: list[int]) -> Array:
@@ -91,20 +92,21 @@ def physical_fit(R: Array, z: Array, start: Array, links: list[int], positive: l
         links: Index of the first of the ten numbers of each link.
         positive: Indices of unknowns that may not be negative.
     """
-    inside = {i for first in links for i in range(first, first + 10)}
-    single = [i for i in range(len(start)) if i not in inside]
+    bodies = np.array(links, dtype=int)[:, None] + np.arange(10)
+    single = np.setdiff1d(np.arange(len(start)), bodies)
+    count = len(single)
+    columns = count + np.arange(bodies.size).reshape(bodies.shape)
 
     def unpacked(y: Array) -> tuple[Array, Array]:
         x, by = np.zeros(len(start)), np.zeros((len(start), len(y)))
-        x[single], by[single, np.arange(len(single))] = y[: len(single)], 1.0
-        for number, first in enumerate(links):
-            at = slice(len(single) + 10 * number, len(single) + 10 * number + 10)
-            x[first : first + 10], by[first : first + 10, at] = _moments(y[at])
+        x[single], by[single, np.arange(count)] = y[:count], 1.0
+        x[bodies], by[bodies[:, :, None], columns[:, None, :]] = _moments(y[columns])
         return x, by
 
-    lower = [0.0 if i in positive else -np.inf for i in single] + [-np.inf] * (10 * len(links))
+    lower = np.full(len(start), -np.inf)
+    lower[:count][np.isin(single, positive)] = 0.0
     y = np.concatenate([start[single], *(_eta(start[first : first + 10]) for first in links)])
-    y[: len(single)] = np.maximum(y[: len(single)], lower[: len(single)])
+    y = np.maximum(y, lower)
 
     def error(y: Array) -> Array:
         return R @ unpacked(y)[0] - z

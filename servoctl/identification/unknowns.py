@@ -58,6 +58,18 @@ class Unknowns:
         ]
 
     @property
+    def units(self) -> list[str]:
+        """Unit of each unknown; `as in class` where only the plant's class can say it."""
+        motors, names = self.plant.actuators, parameter_names(self.plant)
+        viscous = {"N m": "N m s/rad", "N": "N s/m"}
+        return [
+            *(_unit(self.plant, names[i]) for i in self.single),
+            *("kg" if one == "m" else "kg m^2" if one[0] == "I" else "kg m" for _ in self.links for one in MOMENTS),
+            *(list(motors.values())[j] for j in self.coulomb),
+            *(viscous.get(unit := list(motors.values())[j], f"{unit} per speed") for j in self.viscous),
+        ]
+
+    @property
     def rotors(self) -> list[int]:
         """Indices of the inertias of rotors among the unknowns."""
         names = parameter_names(self.plant)
@@ -120,6 +132,14 @@ class Unknowns:
         }
         known = Friction(tuple(zeroed["coulomb"]), tuple(zeroed["viscous"]), tuple(self.speed))
         return replace(self, coulomb=kept["coulomb"], viscous=kept["viscous"], known=known)
+
+
+def _unit(plant: Plant, name: str) -> str:
+    field = field_of(name)
+    if field == FIELD:
+        return {"N m": "kg m^2", "N": "kg"}.get(plant.actuators[name.removeprefix(f"{FIELD}.")], "of inertia")
+    ending = field.rpartition("_")[2] if isinstance(plant, Robot) else ""
+    return {"m": "kg", "com": "m", "I": "kg m^2", "gravity": "m/s^2"}.get(ending, "as in class")
 
 
 def link_values(plant: Plant, link: str) -> tuple[Any, Any, Any]:

@@ -1,6 +1,7 @@
 """Every block of every page of the docs runs, in order, and prints what the page says."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ NOT_RUN = {
 """Page and reason of every block that does not run."""
 
 
+MINUTES = 15.0  # longest time of a page, and what the how-to of this name promises
+
+
 def is_slow(page: Path) -> bool:
     return any(re.search(rf"^\$ {command}\b", page.read_text(), re.MULTILINE) for command in SLOW)
 
@@ -39,9 +43,16 @@ def is_slow(page: Path) -> bool:
     "name", [pytest.param(n, marks=[pytest.mark.slow] if is_slow(page) else []) for n, page in PAGES.items()]
 )
 def test_the_blocks_of_a_page_run_as_described(name: str) -> None:
+    started = time.monotonic()
     folder = made.made(PAGES[name])
+    assert time.monotonic() - started < MINUTES * 60.0
     for picture in made.pictures(PAGES[name]):
         assert (folder / picture).stat().st_size > 10_000
+
+
+def test_your_arm_in_fifteen_minutes_has_at_most_five_commands() -> None:
+    page = PAGES["howto/fifteen_minutes"].read_text()
+    assert len(re.findall(r"^(?:\$ )?servoctl ", page, re.MULTILINE)) == 5
 
 
 def test_every_picture_is_made_by_a_command_that_the_page_shows() -> None:
