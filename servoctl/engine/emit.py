@@ -74,7 +74,7 @@ def emitted(
 
     def add(function: Any) -> None:
         known = named.setdefault(function.name(), function)
-        if known is not function and not _equal(known, function):
+        if hash(known) != hash(function) and known.serialize() != function.serialize():
             raise CompileError(f"two functions are named {function.name()}, so C would take one for the other{USE_VM}")
         if function.name() in done:
             return
@@ -87,11 +87,6 @@ def emitted(
     for function in functions:
         add(function)
     return done
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Whether two CasADi functions are one, or have the same content."""
-    return hash(one) == hash(other) or one.serialize() == other.serialize()
 
 
 def called_by(function: Any) -> Sequence[Any]:

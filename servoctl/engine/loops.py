@@ -104,11 +104,6 @@ def _triangle_cost(rows: int, n: int, first: int = 0) -> Cost:
     return Cost(n - first + rows * (n - first) ** 2, n - first)
 
 
-def _inverse_cost(n: int) -> Cost:
-    panels = [(i, first) for i in range(n) for first in range(0, i + 1, 16)]
-    return Cost(n + sum(32 * (i - first) + 16 for i, first in panels), n)
-
-
 @operation("N", _cholesky_cost, lambda n: n * n + 2 * n)
 def cholesky_function(n: int) -> Written:
     """M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`."""
@@ -141,13 +136,6 @@ def _large_cholesky(n: int) -> Written:
         columns.append(ca.vertcat(ca.MX(ca.DM.zeros(j)), root, below))
         rest = rest[1:, 1:] - ca.mtimes(below, below.T)
     return [M], [ca.horzcat(*columns), positive]
-
-
-@operation("N", _inverse_cost, lambda n: n * (n + 15) // 16 * 16)
-def inverse_function(n: int) -> Written:
-    """L -> L^-1 of a lower triangle L, shape (n, n)."""
-    L = ca.MX.sym("L", n, n)
-    return [L], [ca.solve(ca.tril(L), ca.MX(ca.DM.eye(n)))]
 
 
 @operation("ROWS N FIRST", _triangle_cost, lambda rows, n, first: rows * (n - first))

@@ -131,9 +131,6 @@ def largest(values: Any) -> Any:
 
 WRITTEN_OUT = 6  # solves with a triangle of symbols up to this size are written out; larger ones are loops
 
-INVERTED = 20
-"""Triangles of symbols from this size on are inverted where L^-1 is asked for: a third of the products of a solve."""
-
 LARGE = 40
 """Triangles of numbers from this size on are solved by LAPACK's routine for triangles, smaller ones by a general one.
 
@@ -169,9 +166,6 @@ def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array, X: Ar
 
 def _lower(L: Array, X: Array, written: bool) -> Array:
     """L^-1 X of symbols, shape (n, columns), in statements or in loops."""
-    if len(L) > INVERTED and _is_identity(X):
-        whole: Array = called(loops.inverse_function(len(L)), (L,), X.shape)[0]
-        return whole
     if not written and len(L) > 1:
         return _solve_from(_zero_rows(X), L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
@@ -208,12 +202,6 @@ def _solve_from(first: int, L: Array, X: Array) -> Array:
         rows: Array = X[first:].T
         Y[first:] = called(loops.lower_function(len(rows), len(L), first), (L, rows), rows.shape)[0].T
     return Y
-
-
-def _is_identity(X: Array) -> bool:
-    """Whether a matrix holds numbers only and is the identity."""
-    square = X.ndim == 2 and len(X) == X.shape[1]
-    return square and not is_symbolic(X) and np.array_equal(np.asarray(X, dtype=float), np.eye(len(X)))
 
 
 def _solve_numbers(L: Any, X: Any, transposed: int) -> Array:

@@ -250,13 +250,9 @@ def _method(name: str) -> Callable[..., Any]:
     return _elementwise(symbolic, getattr(np, name))
 
 
-_UNARY = (
-    "sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh exp log sqrt expm1 log1p log10 sign fabs "
-    "floor ceil deg2rad radians rad2deg degrees"
-)
-_BINARY = "arctan2 hypot maximum minimum fmax fmin"
+_NAMES = [name for name in vars(Symbol) if not name.startswith("_") and name not in ("sx", "conjugate")]
 
-ELEMENTWISE: dict[str, Callable[..., Any]] = {name: _method(name) for name in (_UNARY + " " + _BINARY).split()}
+ELEMENTWISE: dict[str, Callable[..., Any]] = {name: _method(name) for name in _NAMES}
 """NumPy's name -> the function of numbers, symbols or arrays of either."""
 
 maximum, minimum, sign = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"], ELEMENTWISE["sign"]

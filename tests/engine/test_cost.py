@@ -143,7 +143,6 @@ def test_triangles_products_and_projections_take_the_operations_stated(n: int, t
         (loops.project_function(2, n, 3), (Z, X)),
         (loops.squares_function(n), (X[0],)),
         (loops.longer_function(3, n), (X, np.zeros(1))),
-        (loops.inverse_function(n), (lower,)),
     ]
     for function, values in calls:
         assert counted(function, tmp_path, *values) == stated(function)
