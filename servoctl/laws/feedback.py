@@ -6,7 +6,7 @@ are only measured against it.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -103,9 +103,7 @@ class AttachedFeedback(AttachedLaw):
         return ()
 
     def command(self, terms: Terms, memory: Array) -> Command:
-        m = terms.matrices
-        rows = m.task.A, m.task.b, m.task.violation, m.task.violation_rate
-        u = self.inputs(np.array([terms.state.t]), *terms.state[1:], m.M, m.Q, m.B, *rows, np.array(self.gains))
+        u = self.inputs(*arrays_of(terms), np.array(self.gains))
         missed = terms.rhs - product(terms.task_map, u)
         known = is_finite(u)
         status = where(known, Status.OK.code, Status.NON_FINITE.code)
@@ -113,16 +111,30 @@ class AttachedFeedback(AttachedLaw):
 
 
 def _called(law: Feedback, model: Model) -> UserFunction:
-    n, m, r = model.n, model.m, len(model.task_rows)
-    shapes = [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,), (len(parameter_values(law)),)]
-
-    def inputs(t: Array, q: Array, v: Array, M: Array, Q: Array, B: Array, *rest: Array) -> Any:
-        *rows, gains = rest
-        own = with_parameters(law, gains.tolist())
-        return own.inputs(At(t[0], q, v, M, Q, B, Rows(*rows)))
+    def inputs(*arrays: Array) -> Any:
+        *instant, gains = arrays
+        return with_parameters(law, gains.tolist()).inputs(instant_of(instant))
 
     name = "the function" if isinstance(law, FunctionLaw) else type(law).__name__
-    return user_function(inputs, f"law: {name}", shapes, m)
+    return user_function(inputs, f"law: {name}", [*shapes_of(model), (len(parameter_values(law)),)], model.m)
+
+
+def arrays_of(at: Terms) -> list[Array]:
+    """t, q, v, M, Q, B, and A, b, violation and violation rate of the task: what `At` is made of."""
+    m, task = at.matrices, at.task
+    return [np.array([at.state.t]), *at.state[1:], m.M, m.Q, m.B, task.A, task.b, task.violation, task.violation_rate]
+
+
+def shapes_of(model: Model) -> list[tuple[int, ...]]:
+    """Shapes of `arrays_of`."""
+    n, m, r = model.n, model.m, len(model.task_rows)
+    return [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,)]
+
+
+def instant_of(arrays: Sequence[Array]) -> At:
+    """The instant with these `arrays_of`."""
+    t, q, v, M, Q, B, *rows = arrays
+    return At(t[0], q, v, M, Q, B, Rows(*rows))
 
 
 def law(function: Function) -> Feedback:

@@ -14,11 +14,10 @@ import numpy as np
 
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.errors import TaskError
-from servoctl.laws.feedback import At
+from servoctl.laws.feedback import At, arrays_of, instant_of, shapes_of
 from servoctl.laws.law import UserFunction, user_function
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command
 
@@ -122,28 +121,21 @@ class AttachedOwnTerm(AttachedTerm):
         return memory if self.rate_of is None else self.rate_of(*self._instant(at), memory, command.u)
 
     def _instant(self, at: Terms) -> list[Array]:
-        m, of = at.matrices, at.task
-        machine = [np.array([at.state.t]), *at.state[1:], m.M, m.Q, m.B]
-        return [*machine, of.A, of.b, of.violation, of.violation_rate, np.array(self.gains)]
+        return [*arrays_of(at), np.array(self.gains)]
 
 
 def _called(term: Term, name: str, model: Model, states: int) -> tuple[UserFunction, UserFunction | None]:
-    n, m, r, gains = model.n, model.m, len(model.task_rows), len(parameter_values(term))
-    shapes = [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,), (gains,)]
+    shapes = [*shapes_of(model), (len(parameter_values(term)),)]
 
     def method(which: str, *arrays: Array) -> Any:
-        t, q, v, M, Q, B, *rows, values = arrays[: len(shapes)]
-        at, rest = At(t[0], q, v, M, Q, B, Rows(*rows)), arrays[len(shapes) :]
-        return getattr(with_parameters(term, values.tolist()), which)(at, *(rest or [np.zeros(0)]))
+        *instant, values = arrays[: len(shapes)]
+        own, rest = with_parameters(term, values.tolist()), arrays[len(shapes) :]
+        return getattr(own, which)(instant_of(instant), *(rest or [np.zeros(0)]))
 
-    where = f"law.terms.{name}: {type(term).__name__}"
-    memory = [(states,)] if states else []
-    acceleration = user_function(
-        partial(method, "acceleration"), f"{where}.acceleration", [*shapes, *memory], r, "the task has {} rows"
-    )
-    if not states:
-        return acceleration, None
-    rate = user_function(
-        partial(method, "memory_rate"), f"{where}.memory_rate", [*shapes, *memory, (m,)], states, "it has {} states"
-    )
-    return acceleration, rate
+    where, memory = f"law.terms.{name}: {type(term).__name__}", [(states,)] if states else []
+
+    def called(which: str, more: Sequence[tuple[int, ...]], length: int, what: str) -> UserFunction:
+        return user_function(partial(method, which), f"{where}.{which}", [*shapes, *memory, *more], length, what)
+
+    acceleration = called("acceleration", [], len(model.task_rows), "the task has {} rows")
+    return acceleration, called("memory_rate", [(model.m,)], states, "it has {} states") if states else None
