@@ -43,7 +43,6 @@ class Operation:
     sizes: tuple[str, ...]  # macros of the C file for the sizes, in order; those that are left out are 0
     cost: Callable[..., Cost]  # sizes -> operations in the worst case
     numbers: Callable[..., int]  # sizes -> numbers on the stack
-    file: str  # its C, of the function `OPERATION`
     more: Callable[..., Mapping[str, object]]  # sizes -> further macros
     made: dict[str, Any] = field(default_factory=dict, compare=False)  # name -> CasADi function
 
@@ -56,9 +55,9 @@ class Operation:
         return self.made[name]
 
     def code(self, name: str, sizes: tuple[int, ...]) -> str:
-        """The C function `f_<name>`."""
+        """The C function `f_<name>`, which the file `<name of the operation>.h` calls `OPERATION`."""
         macros = {"OPERATION": f"f_{name}", **dict(zip(self.sizes, sizes, strict=True)), **self.more(*sizes)}
-        return instance(self.file, macros)
+        return instance(f"{self.name}.h", macros)
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -68,14 +67,14 @@ def operation(
     sizes: str,
     cost: Callable[..., Cost],
     numbers: Callable[..., int],
-    file: str = "",
     more: Callable[..., Mapping[str, object]] = lambda *sizes: {},
 ) -> Callable[[Writer], Operation]:
     """Makes a function `<name>_function` of sizes an `Operation`; for the arguments see there."""
 
     def made(write: Writer) -> Operation:
         name = write.__name__.removesuffix("_function")
-        OPERATIONS[name] = Operation(name, write, tuple(sizes.split()), cost, numbers, file or f"{name}.h", more)
+        assert name not in OPERATIONS
+        OPERATIONS[name] = Operation(name, write, tuple(sizes.split()), cost, numbers, more)
         return OPERATIONS[name]
 
     return made
