@@ -35,10 +35,11 @@ from hil.safety.rules import gauge_rules, hidden_gauges
 from hil.safety.stages import Stages
 from hil.session.calibration import HandCalibration, as_facts
 from hil.session.logbook import Logbook
-from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import (
+    CHECK_EVERY,
     SETTLING,
     MissedTicks,
+    OperatorLink,
     Reporter,
     bus_states,
     drive_states,
