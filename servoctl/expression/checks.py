@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -16,7 +16,7 @@ _UNIT_AFTER_NUMBER = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s+([A-Za-z]\
 
 def check_names(
     expression: Expression,
-    coordinates: Iterable[str],
+    coordinates: Collection[str],
     parameters: Mapping[str, int | None],
     signals: Iterable[str] = (),
 ) -> list[str]:
@@ -28,37 +28,35 @@ def check_names(
         parameters: Parameter name -> None for a number, its length for a tuple.
         signals: Names of further functions of time; those of the expression itself are known.
     """
-    names = list(dict.fromkeys([*signals, *dict(expression.signals)]))
-    return list(_name_problems(expression, list(coordinates), parameters, names))
-
-
-def _name_problems(
-    expression: Expression, coordinates: list[str], parameters: Mapping[str, int | None], signals: list[str]
-) -> Iterator[str]:
-    words = [*coordinates, *parameters, *signals, "t", *ARITY, *CONSTANTS]
+    times = list(dict.fromkeys([*signals, *dict(expression.signals)]))
+    words = [*coordinates, *parameters, *times, "t", *ARITY, *CONSTANTS]
     lengths = {name: length for name, length in parameters.items() if length is not None}
     numbers = (
         dict.fromkeys(parameters.keys() - lengths, "one number")
-        | dict.fromkeys(signals, "a column of a reference")
+        | dict.fromkeys(times, "a column of a reference")
         | dict.fromkeys(coordinates, "a coordinate")
     )
+    problems = []
     for name in dict.fromkeys([*coordinates, *parameters]):
         if name in RESERVED:
-            yield f"{name!r} is the name of a coordinate or parameter, but a word of every equation (rename it)"
+            what = "of a coordinate or parameter, but a word of every equation (rename it)"
+            problems.append(f"{name!r} is the name {what}")
         elif words.count(name) > 1:
-            yield f"{name!r} is the name of a coordinate and of a parameter (rename one of them)"
-    for name in sorted(expression.rates - {*coordinates, *signals}):
+            problems.append(f"{name!r} is the name of a coordinate and of a parameter (rename one of them)")
+    for name in sorted(expression.rates - {*coordinates, *times}):
         kind = "a parameter" if name in parameters else "not a coordinate"
-        yield f"der({name}): {name!r} is {kind} ({remedy(name, [*coordinates, *signals])})"
+        problems.append(f"der({name}): {name!r} is {kind} ({remedy(name, [*coordinates, *times])})")
     for name in sorted(expression.plain - numbers.keys()):
-        yield _choice(name, lengths[name]) if name in lengths else f"unknown word {name!r} ({remedy(name, words)})"
+        unknown = f"unknown word {name!r} ({remedy(name, words)})"
+        problems.append(_choice(name, lengths[name]) if name in lengths else unknown)
     for name, index in sorted(expression.indexed):
         if name in numbers:
-            yield f"{name}[{index}]: {name!r} is {numbers[name]} and has no index (write {name})"
+            problems.append(f"{name}[{index}]: {name!r} is {numbers[name]} and has no index (write {name})")
         elif name not in lengths:
-            yield f"{name}[{index}]: unknown word {name!r} ({remedy(name, parameters)})"
+            problems.append(f"{name}[{index}]: unknown word {name!r} ({remedy(name, parameters)})")
         elif index >= lengths[name]:
-            yield f"{name}[{index}]: {_choice(name, lengths[name])}"
+            problems.append(f"{name}[{index}]: {_choice(name, lengths[name])}")
+    return problems
 
 
 def _choice(name: str, length: int) -> str:
@@ -126,25 +124,16 @@ def unit_of(expression: Expression, coordinates: Mapping[str, str]) -> str:
 
 
 def _applied(word: str, parts: list[str]) -> str:
-    if word in _KEEPING:
-        return _shared(parts)
+    if word in _KEEPING:  # the unit of a sum is that of the terms that have one
+        known = set(parts) - {_PURE, _UNKNOWN}
+        return known.pop() if len(known) == 1 else _UNKNOWN if known or _UNKNOWN in parts else _PURE
     if word in _ANGLES:
         return "rad"
     if word == "*" and _PURE in parts:
         return parts[1 - parts.index(_PURE)]
     if word == "/":
         return parts[0] if parts[1] == _PURE else _PURE if parts[0] == parts[1] != _UNKNOWN else _UNKNOWN
-    if word in ("*", "**"):
-        return _PURE if set(parts) == {_PURE} else _UNKNOWN
-    return _PURE
-
-
-def _shared(parts: list[str]) -> str:
-    """The unit of a sum: that of the terms that have one."""
-    known = set(parts) - {_PURE, _UNKNOWN}
-    if len(known) == 1:
-        return known.pop()
-    return _UNKNOWN if known or _UNKNOWN in parts else _PURE
+    return _UNKNOWN if word in ("*", "**") and set(parts) != {_PURE} else _PURE
 
 
 def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: str = "") -> tuple[str, str] | None:

@@ -141,7 +141,12 @@ class _Parser:
     def operand(self) -> None:
         kind, text, start, _ = self.token
         if kind == "number":
-            self.number()
+            value = float(self.advance().text)
+            if re.fullmatch("0[0-9]+", text):
+                raise ExpressionError(f"{text!r} starts with a zero (write it without)", start)
+            if not np.isfinite(value):
+                raise ExpressionError(f"{text!r} is not a finite number (the largest is about 1.8e308)", start)
+            self.push(Number(value), value)
         elif kind == "word":
             self.word()
         elif text in {"+", "-"}:
@@ -157,15 +162,6 @@ class _Parser:
             self.fail("')' follows nothing (a value is expected before it)")
         else:
             self.unexpected()
-
-    def number(self) -> None:
-        token = self.advance()
-        if re.fullmatch("0[0-9]+", token.text):
-            self.fail(f"{token.text!r} starts with a zero (write it without)", token)
-        value = float(token.text)
-        if not np.isfinite(value):
-            self.fail(f"{token.text!r} is not a finite number (the largest is about 1.8e308)", token)
-        self.push(Number(value), value)
 
     def word(self) -> None:
         token = self.advance()
