@@ -241,7 +241,7 @@ def _positions(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]
     names, units = list(plant.coordinates), list(plant.coordinates.values())
     for j, name in enumerate(names):
         text = "the position counts the other way round than in the plant (multiply log.scale of its column by -1)"
-        yield Hypothesis("position_sign", (name,), text, change=_times_columns([j], -1.0))
+        yield Hypothesis("position_sign", (name,), text, change=_scaled(len(names), [j], -1.0))
     for unit, words in (
         ("rad", {"deg": np.pi / 180, "turns": 2 * np.pi, "rad": 180 / np.pi}),
         ("m", {"mm": 1e-3, "m": 1e3}),
@@ -250,29 +250,20 @@ def _positions(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]
         groups = [[j] for j in every] + ([every] if len(every) > 1 else [])
         for at, (word, factor) in product(groups, words.items()):
             text = f"the position is in {word} (give log.scale of its column so that {unit} comes out)"
-            yield Hypothesis("position_unit", tuple(names[j] for j in at), text, change=_times_columns(at, factor))
+            change = _scaled(len(names), at, factor)
+            yield Hypothesis("position_unit", tuple(names[j] for j in at), text, change=change)
     for i, j in combinations(range(len(names)), 2):
-        order = np.arange(len(names))
-        order[[i, j]] = order[[j, i]]
         text = f"the columns {columns[names[i]]} and {columns[names[j]]} are exchanged (exchange them under log.q)"
-        yield Hypothesis("position_order", (f"{names[i]},{names[j]}",), text, change=_ordered(order))
+        change = _mixed(_swapped(len(names), i, j))
+        yield Hypothesis("position_order", (f"{names[i]},{names[j]}",), text, change=change)
 
 
-def _ordered(order: Array) -> Callable[[Log], Log]:
-    return lambda log: replace(log, q=log.q[:, order])
+def _scaled(count: int, at: list[int], factor: float) -> Callable[[Log], Log]:
+    return _mixed(np.diag(np.where(np.isin(np.arange(count), at), factor, 1.0)))
 
 
-def _slower(factor: float) -> Callable[[Log], Log]:
-    return lambda log: replace(log, h=log.h * factor)
-
-
-def _times_columns(at: list[int], factor: float) -> Callable[[Log], Log]:
-    def changed(log: Log) -> Log:
-        q = log.q.copy()
-        q[:, at] *= factor
-        return replace(log, q=q)
-
-    return changed
+def _mixed(matrix: Array) -> Callable[[Log], Log]:
+    return lambda log: replace(log, q=log.q @ matrix)
 
 
 def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: Score) -> Iterator[Hypothesis]:
@@ -314,7 +305,7 @@ def _times(columns: Mapping[str, str]) -> Iterator[Hypothesis]:
     for factor in TIMES:
         where = f"column {columns['time']}: log.scale" if "time" in columns else "log.rate"
         text = f"the log takes {factor:.4g} times as long as its times say ({where})"
-        yield Hypothesis("time_unit", ("time",), text, change=_slower(factor))
+        yield Hypothesis("time_unit", ("time",), text, change=lambda log, factor=factor: replace(log, h=log.h * factor))  # type: ignore[misc]
 
 
 def _axes(plant: Plant) -> Iterator[Hypothesis]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy import signal
-from scipy.ndimage import correlate1d, maximum_filter1d
+from scipy.ndimage import correlate1d, maximum_filter1d, median_filter
 
 from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations, Evaluated, Motion
@@ -30,7 +30,8 @@ _SECOND = np.array([-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 
 
 HALF = len(_FIRST) // 2
 
-MOST = 0.95  # share of the power of the speed that lies below the bandwidth of the motion
+MOST = 0.95  # share of the power of the acceleration that lies below the bandwidth of the motion
+LINE, NEARBY = 30.0, 25  # beyond the speed, what is so many times the median of so many bins is a hum
 TIMES = 8.0  # the cut-off frequency is so many times the bandwidth of the motion
 CLEAR = 1000.0  # the spectrum of the positions counts as motion where it is this many times its noise
 SHARE = 0.4  # highest cut-off frequency, relative to half the sampling rate
@@ -88,10 +89,10 @@ def _sections(relative: float) -> Array:
 
 
 def bandwidth(q: Array, h: float) -> float:
-    """The cut-off frequency of positions [Hz]: `TIMES` that below which lies most of the power of the speed.
+    """The cut-off frequency of positions [Hz]: `TIMES` that below which lies most of the power of the acceleration.
 
-    Only what stands clear of the noise of the positions counts, so that neither the steps of an encoder nor a hum
-    decide. Source: Gautier 1997: five times the bandwidth of the motion or more.
+    Only what stands clear of the noise of the positions counts, also of that noise in a single tone, as the steps of
+    an encoder are at constant speed. Source: Gautier 1997: five times the bandwidth of the motion or more.
 
     Args:
         q: Samples, shape (rows, n).
@@ -102,10 +103,14 @@ def bandwidth(q: Array, h: float) -> float:
     power = np.abs(np.fft.rfft(flat * signal.windows.nuttall(rows)[:, None], axis=0)) ** 2
     frequency = np.fft.rfftfreq(rows, h)
     for one in power.T:
-        motion = np.where(one > CLEAR * np.median(one[len(one) // 2 :]), one, 0.0)
+        noise = one[len(one) // 2 :]
+        motion = np.where(one > max(CLEAR * np.median(noise), noise.sum()), one, 0.0)
         speed = np.cumsum(frequency**2 * motion)
         if speed[-1] > 0.0:
-            longest = max(longest, TIMES * float(frequency[np.searchsorted(speed, MOST * speed[-1])]))
+            fastest = frequency[np.searchsorted(speed, MOST * speed[-1])]
+            hum = (one > LINE * median_filter(one, NEARBY)) & (frequency > 2.0 * fastest)
+            acceleration = np.cumsum(frequency**4 * np.where(hum, 0.0, motion))
+            longest = max(longest, TIMES * float(frequency[np.searchsorted(acceleration, MOST * acceleration[-1])]))
     lowest, highest = CYCLES / (rows * h), SHARE * 0.5 / h
     return float(np.clip(longest, min(lowest, highest), highest))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.interpolate import BPoly
 
 import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
@@ -20,7 +21,7 @@ from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
 from servoctl.identification.log import Log, read_logs
-from servoctl.identification.rows import bandwidth, cutoff_of
+from servoctl.identification.rows import bandwidth, cutoff_of, decimated
 from servoctl.identification.selection import select
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
@@ -217,6 +218,64 @@ def test_the_bandwidth_depends_on_the_motion_and_not_on_encoder_rate_or_length_o
                     q = q if bits is None else np.rint(q * 2**bits / (2 * np.pi)) * 2 * np.pi / 2**bits
                     found.append(bandwidth(q, 1 / rate))
     assert max(found) < 1.2 * min(found)
+
+
+def joint_moves(speed: float, rest: float, time: float) -> list[BPoly]:
+    """Moves of two joints from rest to rest, with a cruise between smooth ends: positions of times."""
+    random, joints = np.random.default_rng(5), []
+    for _ in range(2):
+        at, now, knots, states = 0.5, 0.0, [0.0], [[0.0, 0.0, 0.0]]
+        while at < time:
+            step = random.uniform(0.4, 1.6) * (-1.0 if now > 0.0 else 1.0)
+            length = abs(step) / speed
+            for share, part, rate in ((0.0, 0.0, 0.0), (0.2, 0.125, 1.25), (0.8, 0.875, 1.25), (1.0, 1.0, 0.0)):
+                knots.append(at + share * length)
+                states.append([now + part * step, rate * step / length, 0.0])
+            now, at = now + step, at + length + rest * random.uniform(0.5, 1.5)
+        joints.append(BPoly.from_derivatives(knots, states))
+    return joints
+
+
+def along(joints: list[BPoly], t: Array) -> tuple[Array, Array, Array]:
+    """Positions, speeds and accelerations, shape (rows, 2) each."""
+    q, v, a = (np.column_stack([joint(t, order) for joint in joints]) for order in range(3))
+    return q, v, a
+
+
+@pytest.mark.parametrize(
+    ("rate", "bits", "noise", "speed"),
+    [(1000.0, 14, 0.01, 0.3), (100.0, 14, 0.01, 1.2), (250.0, 12, 0.05, 0.8), (500.0, 18, 0.003, 2.0)],
+)
+def test_the_bandwidth_is_near_the_one_with_the_smallest_errors(
+    rate: float, bits: int, noise: float, speed: float
+) -> None:
+    truth, friction, turn = LinearArm(m1=2.4, x1=0.8, I2=0.2), (0.8, 0.3), 2.0 * np.pi / 2**bits
+    equations = Equations(select(LinearArm(), None)[0])
+
+    def torques(q: Array, v: Array, a: Array) -> Array:
+        own = [truth.mass_matrix(x, 0.0) @ z - truth.force(x, y, 0.0) for x, y, z in zip(q, v, a, strict=True)]
+        return np.array(own) + friction[0] * np.tanh(v / 0.01) + friction[1] * v
+
+    t, joints = np.arange(0.0, 30.0, 1.0 / rate), joint_moves(speed, 0.5, 31.0)
+    q, v, a = along(joints, t)
+    exact, checked = torques(q, v, a), along(joint_moves(1.5, 0.3, 20.0), np.arange(1.0, 19.0, 0.05))
+    right = torques(*checked)
+    errors, chosen = np.zeros(5), []
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        u = exact + noise * np.sqrt(np.mean(exact**2, axis=0)) * random.standard_normal(exact.shape)
+        log = Log("moves", 1.0 / rate, t, turn * np.rint(q / turn + random.uniform(0.0, 1.0, 2)), u, 0.0, True)
+        chosen.append(cutoff_of([log]))
+        for k, factor in enumerate((0.25, 0.5, 1.0, 2.0, 4.0)):
+            cutoff = min(factor * chosen[0], 0.4 * rate)
+            found = fit(equations, [decimated(log, cutoff)], cutoff, True)
+            values = dict.fromkeys(equations.unknowns.names, 0.0)
+            values |= dict(zip(found.unknowns.names, found.x, strict=True))
+            motion = Motion(np.zeros(len(right)), *checked, checked[1])
+            result = equations.along(motion, np.array(list(values.values())))
+            errors[k] += np.linalg.norm(result.residual - right) / np.linalg.norm(right)
+    assert max(chosen) < 2.0 * min(chosen)
+    assert errors[2] < 2.0 * errors.min()
 
 
 def test_intervals_of_95_percent_cover_the_truth(arm_log: Path) -> None:
