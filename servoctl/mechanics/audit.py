@@ -26,7 +26,7 @@ from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import TERMS
-from servoctl.mechanics.symmetry import asymmetry, skewness
+from servoctl.mechanics.symmetry import asymmetry
 from servoctl.types import Array, State
 
 T = TypeVar("T")
@@ -107,9 +107,9 @@ def check_plant(plant: Plant, state: State) -> PlantSample:
     attempt(lambda: plant_values.links(plant, state, True))
     M = values["mass_matrix"]
     if M is not None and np.isfinite(entries(M)).all():
-        skew, largest = skewness(M), float(np.abs(entries(M)).max(initial=0.0))
-        smallest = smallest_eigenvalue(M)
-        if skew > 1e-12 * max(1.0, largest):
+        largest, smallest = float(np.abs(entries(M)).max(initial=0.0)), smallest_eigenvalue(M)
+        if pair := asymmetry(M, 1e-12 * max(1.0, largest)):
+            skew = abs(np.asarray(M)[pair] - np.asarray(M).T[pair])
             problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
         # a singular mass matrix may be completed by the passive constraints: `Model` decides that
         elif smallest < -SINGULAR * largest or (smallest <= 0.0 and not any(passive.values())):

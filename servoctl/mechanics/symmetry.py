@@ -25,24 +25,20 @@ _NAMES = "INPUT OUTPUT CONST ASSIGN ADD SUB MUL DIV NEG INV SQ TWICE SIN COS TAN
 _ANALYTIC = {getattr(ca, f"OP_{name}") for name in _NAMES.split()}
 
 
-def asymmetry(M: Array | Sparse) -> tuple[int, int] | None:
-    """Row and column of the mirrored entries that differ most, in a matrix of finite numbers; None: it is symmetric."""
+def asymmetry(M: Array | Sparse, limit: float | None = None) -> tuple[int, int] | None:
+    """Row and column of the mirrored entries that differ most, in a matrix of finite numbers; None: it is symmetric.
+
+    Args:
+        limit: They may differ by this much; None: by `SYMMETRIC` times the sum of the diagonal's magnitudes.
+    """
     if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
         return None
     M = np.asarray(M)
     difference = np.abs(M - M.T)
-    if not difference.max(initial=0.0) > SYMMETRIC * np.abs(np.diag(M)).sum():
+    if not difference.max(initial=0.0) > (SYMMETRIC * np.abs(np.diag(M)).sum() if limit is None else limit):
         return None
     i, j = np.unravel_index(int(np.argmax(difference)), difference.shape)
     return int(i), int(j)
-
-
-def skewness(M: Array | Sparse) -> float:
-    """The largest difference between mirrored entries of a matrix of finite numbers."""
-    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
-        return 0.0
-    M = np.asarray(M)
-    return float(np.abs(M - M.T).max(initial=0.0))
 
 
 def is_symmetric(M: Array) -> Any:
