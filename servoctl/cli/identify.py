@@ -85,6 +85,8 @@ def _say(result: "Identification") -> None:
         say(f"not identified: {name}: {why}")
     if result.not_significant:
         note(f"not significant, so taken as 0: {', '.join(result.not_significant)}")
+    late = ", ".join(dict.fromkeys(f"{1e3 * delay:.2g}" for delay in result.fit.delays))
+    say(f"\ntorques act {late} ms after their rows; positions are filtered at {result.bandwidth:.3g} Hz")
     say("\nrms of the torque, and of what the model does not explain")
     say_table(header, torques, numbers=4)
     say(f"\n{result.verdict}")

@@ -188,10 +188,10 @@ def _page(result: Identification, drawn: Mapping[str, bytes]) -> str:
         f"<h1>{html.escape(result.config)}: identified from {html.escape(', '.join(result.runs))}</h1>",
         f"<h2>Findings about the log</h2><ul>{findings}</ul>" if findings else "",
         f"<h2>Verdict</h2><p>{html.escape(result.verdict)}</p>",
-        "<h2>Rms of the torque, and of what the model does not explain</h2>",
-        _table(*torques),
         "<h2>What the log determines</h2>",
         *(_table(*one) for one in values),
+        "<h2>Rms of the torque, and of what the model does not explain</h2>",
+        _table(*torques),
         *images,
     ]
     style = (

@@ -138,6 +138,8 @@ def test_a_clean_log_has_no_finding_and_a_planted_sign_is_named_first(
     assert said.rstrip().endswith("next: mend `log` of the config as the findings say, and identify again")
     page = (out / "report.html").read_text()
     assert page.index("torque_sign of u2") < page.index("do not use them until") < page.index("friction.coulomb.u2")
+    assert page.index("friction.coulomb.u2") < page.index("on rows not used") and "<td>N m s/rad</td>" in page
+    assert "\ntorques act 4 ms after their rows; positions are filtered at " in said
     assert page.count("data:image/png;base64,") == 2
     written_result = json.loads((out / "identification.json").read_text())
     [finding] = [one for one in written_result["findings"] if one["kind"] == "torque_sign"]
