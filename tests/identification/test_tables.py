@@ -252,7 +252,7 @@ def test_intervals_of_an_arm_with_seven_joints_cover_the_truth() -> None:
         known = sigma < 0.005 * value
         assert known.sum() >= 20
         assert np.max(np.abs(error[known]) / value[known]) < 0.02
-        assert found.delays == pytest.approx([0.003], abs=2e-4)
+        assert found.delays == pytest.approx([0.003], abs=5e-4)  # an eighth of a row
         # the share that the noise of the torque alone leaves on the same rows
         filtered, times = low_pass(noise, found.bandwidth, log.h), np.searchsorted(t, rows.t[~rows.fitted])
         size = np.linalg.norm(rows.torque[~rows.fitted])
