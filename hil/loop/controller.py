@@ -10,6 +10,7 @@ import numpy as np
 
 from servoctl.laws.law import AttachedLaw
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.estimated import ELAPSED, SENT
 from servoctl.types import Array, Status
 
 
@@ -30,6 +31,15 @@ class Controller:
         # estimating: whether a part of the memory belongs to an estimator
         law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
+        # where an estimator's memory has the time since the last tick, and what the drives got last
+        self.elapsed_at, self.sent_at = 0, slice(0, 0)
+        if self.estimating:
+            names, actuators = loop.memory_names, list(loop.system.model.plant.actuators)
+            self.elapsed_at, first = (
+                names.index(f"estimation.{ELAPSED}"),
+                names.index(f"estimation.{SENT}.{actuators[0]}"),
+            )
+            self.sent_at = slice(first, first + len(actuators))
         self.own_memory = len(() if law is None else law.memory)  # length of the part that belongs to the law
         self.memory = loop.memory_start.copy()  # state that the law integrates, shape (memory,)
         # [s] time since the last tick, for the estimator
@@ -48,7 +58,7 @@ class Controller:
         if self._remembers:
             self.tick.memory[:] = self.memory
             if self.estimating:
-                self.tick.memory[-1] = self.elapsed
+                self.tick.memory[self.elapsed_at] = self.elapsed
         self._time[0] = task_time
         self._q[...] = q
         self._v[...] = v
@@ -110,14 +120,14 @@ class Controller:
         """
         if not self.estimating:
             return
-        own, m = self.own_memory, len(self.tick.u)
+        own = self.own_memory
         rate = self.row[self._slices["memory_rate"]][own:]
         if not (moves and np.isfinite(rate).all()):
             self.memory[own:] = self.loop.memory_start[own:]
         else:
             assert self._memory_period is not None
             self.memory[own:] += self._memory_period * rate
-        self.memory[-1 - m : -1] = torques
+        self.memory[self.sent_at] = torques
 
     @property
     def status(self) -> int:

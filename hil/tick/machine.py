@@ -287,6 +287,7 @@ class CompiledTick:
         tick, loop = self.tick, controller.loop
         slices, period = loop.layout.slices, loop.memory_period
         tick.own_memory, tick.memory = controller.own_memory, len(controller.memory)
+        tick.sent_at, tick.elapsed_at = controller.sent_at.start, controller.elapsed_at
         tick.estimates, tick.memory_period = controller.estimating, np.nan if period is None else period
         tick.rate_start, tick.status_start = slices["memory_rate"].start, slices["status"].start
         stops = {code for code in range(STATUSES) if code in stops_on or code >= Status.NOT_POSITIVE.code}

@@ -65,7 +65,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   memcpy(x, k->law_q, n * sizeof *x);
   memcpy(x + n, k->law_v, n * sizeof *x);
   memcpy(x + 2 * n, k->controller_memory, k->memory * sizeof *x);
-  if (k->estimates) x[2 * n + k->memory - 1] = elapsed;
+  if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
   k->law.function((const double **)k->law.arguments, k->law.results);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
   if (k->stops >> (int)row[k->status_start] & 1) return give_back(k, "the law's status");
@@ -94,7 +94,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     if (all_finite(rates + own, k->memory - own))
       for (int i = own; i < k->memory; ++i) k->controller_memory[i] += k->memory_period * rates[i];
     else memcpy(k->controller_memory + own, k->memory_start + own, (k->memory - own) * sizeof *x);
-    memcpy(k->controller_memory + k->memory - 1 - m, k->torques, m * sizeof *x); /* as asked, not as rounded */
+    memcpy(k->controller_memory + k->sent_at, k->torques, m * sizeof *x); /* as asked, not as rounded */
   }
   return 0;
 }

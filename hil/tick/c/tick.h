@@ -84,7 +84,7 @@ typedef struct {
   tick_call predict, sense, law, disturbance;
   const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
-  int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates;
+  int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
