@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius, product, project
+from servoctl.engine.linalg import Decomposition, decompose, frobenius, longer_rows, product, project
 from servoctl.engine.symbol import fmin, where
 from servoctl.types import Array
 
@@ -49,6 +49,8 @@ class Levels:
             rows = T * free
             for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
                 rows = project(basis, rows.T).T
+            if len(basis):  # rows for which the higher levels leave no room have no effect at all
+                rows = longer_rows(rows, rank_tolerance * scale)[1]
             splits.append(decompose(rows, rank_tolerance, scale, masked=masked and not splits))
             basis = np.vstack([basis, splits[-1].row_basis]) if len(basis) else splits[-1].row_basis
         return cls(tuple(maps), tuple(splits), basis)
