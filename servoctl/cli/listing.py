@@ -66,8 +66,8 @@ def _described_protocol(entry: "ProtocolEntry") -> str:
 
 
 def _kind(path: str) -> str:
-    """The word of `law.kind` for a law: the name of its module."""
-    return path.partition(":")[0].rpartition(".")[2]
+    """The word of `law.kind` for a law: the name of its class, in words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", path.rpartition(":")[2]).lower()
 
 
 def _described(package: ModuleType, base: type[Any]) -> dict[str, str]:

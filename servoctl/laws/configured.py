@@ -1,4 +1,4 @@
-"""Constraint following as the user configures it, and its attachment to a plant and a task.
+"""Constraint following as the user configures it: the control is the constraint force.
 
 Source: as of `laws.constraint_following`.
 """

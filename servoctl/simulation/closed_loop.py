@@ -20,6 +20,7 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.stored import DeferredFunction
 from servoctl.expression import parse
+from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.control_tick import ControlTick
 from servoctl.simulation.runge_kutta import rk4
@@ -47,7 +48,8 @@ class Loop(TracedLoop):
             return None
         system = self.system
         parts = (system.law, system.passive, system.friction, system.estimator)
-        equations = [system.inputs, getattr(system.law, "null_space", None)]
+        secondary = None if system.law is None else system.law.term(SecondaryTerm)
+        equations = [system.inputs, None if secondary is None else secondary.null_space]
         return stored.key_of(
             lambda: system.model.fingerprint,
             *(partial(structure_fingerprint, part) for part in parts),

@@ -32,6 +32,7 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose
 from servoctl.errors import PlantError, ServoctlError
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
@@ -54,8 +55,8 @@ CHECKS = 20  # rises of the rank that are looked at in one run: each takes some 
 
 def judges_rank(loop: Loop) -> bool:
     """Whether a rise of the rank is looked at: not of derived rows (no violation to project), nor with noise."""
-    system = loop.system
-    return hasattr(system.law, "rank_tolerance") and system.model.plain is system.model and system.realism is None
+    system, known = loop.system, isinstance(loop.system.law, AttachedConstraintFollowing)
+    return known and system.model.plain is system.model and system.realism is None
 
 
 class TaskRank:
@@ -63,7 +64,9 @@ class TaskRank:
 
     def __init__(self, loop: Loop) -> None:
         self._system, self._last, self._left = loop.system, np.inf, CHECKS
-        self._tolerance: float | None = getattr(loop.system.law, "rank_tolerance", None) if judges_rank(loop) else None
+        law, self._tolerance = loop.system.law, None
+        if isinstance(law, AttachedConstraintFollowing) and judges_rank(loop):
+            self._tolerance = law.allocation.rank_tolerance
 
     def look(self, rows: Trajectory) -> tuple[int, str] | None:
         """The first row at which drift has raised the rank, and why the run ends there; None where there is none."""
