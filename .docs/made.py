@@ -123,6 +123,7 @@ def _dependencies() -> list[str]:
 if __name__ == "__main__":
     started = time.monotonic()
     try:
-        print(f"{made(PAGES / f'{sys.argv[1]}.md')} in {time.monotonic() - started:.0f} s")
+        print(made(PAGES / f"{sys.argv[1]}.md"))  # a build reads the folder from here
+        print(f"in {time.monotonic() - started:.0f} s", file=sys.stderr)
     except blocks.BlockError as error:
         sys.exit(str(error))
