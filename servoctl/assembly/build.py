@@ -16,7 +16,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig
 from servoctl.config.robot import PoseConfig
 from servoctl.config.rules import in_order
-from servoctl.config.schema import LawConfig
+from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import symbols
@@ -205,11 +205,8 @@ def _constraint(
     loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems, signals: Mapping[str, Signal]
 ) -> Constraint | None:
     if entry.class_ is not None:
-        kind = _class(entry.class_, Constraint, loaded, problems, "task", index)
-        constraint = None if kind is None else instantiate(kind, entry.parameters or {}, problems, "task", index)
-        if not isinstance(constraint, Constraint):
-            return None
-        return constraint.with_signals(signals) if signals else constraint
+        constraint: Constraint | None = _of_class(entry, Constraint, loaded, problems, "task", index)
+        return constraint.with_signals(signals) if constraint is not None and signals else constraint
     field = "holonomic" if entry.holonomic is not None else "nonholonomic"
     text = entry.holonomic or entry.nonholonomic or ""
     equation = build_equation(text, plant, problems, "task", index, field, signals=signals)
@@ -218,21 +215,13 @@ def _constraint(
     return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
 
 
-def _own_law(path: str, parameters: Mapping[str, Any], loaded: LoadedConfig, problems: Problems) -> Feedback | None:
-    kind = _class(path, Feedback, loaded, problems, "law")
-    law = None if kind is None else instantiate(kind, parameters, problems, "law")
-    return law if isinstance(law, Feedback) else None
-
-
-def _own_terms(law: LawConfig, loaded: LoadedConfig, problems: Problems) -> dict[str, OwnTerm]:
-    found = {}
-    for name, values in (law.terms or {}).items():
-        place = ("law", "terms", name)
-        kind = _class(values.class_, OwnTerm, loaded, problems, *place)
-        term = None if kind is None else instantiate(kind, values.parameters or {}, problems, *place)
-        if isinstance(term, OwnTerm):
-            found[name] = term
-    return found
+def _of_class(
+    values: Task | LawConfig | TermConfig, base: type, loaded: LoadedConfig, problems: Problems, *path: str | int
+) -> Any:
+    """An instance of the class that a section names; None, and problems noted, if it cannot be made."""
+    kind = _class(str(values.class_), base, loaded, problems, *path)
+    made = None if kind is None else instantiate(kind, values.parameters or {}, problems, *path)
+    return made if isinstance(made, base) else None
 
 
 def build_law(
@@ -251,11 +240,14 @@ def build_law(
     if not isinstance(values, LawConfig):
         return None
     if values.class_ is not None:
-        return _own_law(values.class_, values.parameters or {}, loaded, problems)
+        law: Feedback | None = _of_class(values, Feedback, loaded, problems, "law")
+        return law
     task = loaded.config.task
     timing = correction_timing(loaded, plant, on_drives)
     corrections = {entry.name: build_correction(entry.correction, timing) for entry in task}
     weighted = None if isinstance(values.allocation, str) else dict(values.allocation.weighted)
+    terms = (values.terms or {}).items()
+    own = {name: _of_class(term, OwnTerm, loaded, problems, "law", "terms", name) for name, term in terms}
     kind = InputOutput if values.kind == "input_output" else ConstraintFollowing
     return kind(
         correction=build_correction(values.correction, timing),
@@ -277,7 +269,7 @@ def build_law(
         observer=build_observer(loaded, plant, problems, on_drives),
         robust=build_robust(loaded, plant, on_drives),
         bounds=build_bounds(loaded, plant, problems, signals, on_drives),
-        terms=_own_terms(values, loaded, problems) or None,
+        terms={name: term for name, term in own.items() if term is not None},
         period=timing_of(loaded, plant, on_drives).period,
     )
 

@@ -152,22 +152,25 @@ def _alpha(motion: tuple[float, str], spacing: Spacing, degree: int) -> tuple[fl
 
 
 def _with_room(run: Run, alpha: float, reasons: tuple[str, ...], most: float) -> tuple[float, tuple[str, ...]]:
-    """Poles that are not far below the plant's own motions, which the law cancels: they bear torques that differ."""
+    """Poles with which the loop stays stable if torques are half or twice those of the law, doubled until they are.
+
+    Where poles are far below the plant's own motions, which the law cancels, a small error of the torques is enough.
+    """
     slow = alpha
     for _ in range(DOUBLINGS):
-        bears = _bears(run, alpha)
-        if bears is None:
+        stable = _stable_with_other_torques(run, alpha)
+        if stable is None:
             return slow, reasons
-        if bears:
-            faster = f"poles of {-slow:.3g} 1/s do not bear half or twice the torque of the law: {alpha:.3g} 1/s"
+        if stable:
+            faster = f"with {slow:.3g} 1/s, half or twice the torque would make the loop unstable: {alpha:.3g} 1/s"
             return alpha, reasons if alpha == slow else (*reasons, faster)
         if 2.0 * alpha > most:
             break
         alpha *= 2.0
-    return slow, (*reasons, f"poles of up to {-alpha:.3g} 1/s do not bear half or twice the torque (see analyse)")
+    return slow, (*reasons, f"up to {alpha:.3g} 1/s, half or twice the torque makes the loop unstable (see analyse)")
 
 
-def _bears(run: Run, alpha: float) -> bool | None:
+def _stable_with_other_torques(run: Run, alpha: float) -> bool | None:
     """Whether no more motions grow at the start if torques act half or twice as much; None: it is not known."""
     law, model, loop = run.system.law, run.system.model, run.loop
     if not isinstance(law, AttachedConstraintFollowing) or run.system.estimator is not None or not loop.differentiable:
@@ -180,12 +183,13 @@ def _bears(run: Run, alpha: float) -> bool | None:
         at = local(run, run.start, loop.memory_start, "full", law=other.parameters)
     except TaskError:
         return None
-    grows = [
-        int((np.linalg.eigvals(at.A + at.B @ (factors * at.K.T).T).real > GROWS).sum())
-        for factor in (1.0, 0.5, 2.0)
-        for factors in [np.where(np.arange(len(at.K)) < model.m, factor, 1.0)]
-    ]
-    return max(grows) <= grows[0]
+
+    def growing(factor: float) -> int:
+        K = at.K.copy()
+        K[: model.m] *= factor  # the other rows are rates of the law's memory
+        return int((np.linalg.eigvals(at.A + at.B @ K).real > GROWS).sum())
+
+    return max(growing(0.5), growing(2.0)) <= growing(1.0)
 
 
 def _limit(degree: int, spacing: Spacing) -> float:

@@ -223,8 +223,7 @@ def _start(run: Run) -> Iterator[Section]:
         lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in inputs))
         if run.system.following is not None:
             lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
-            terms = getattr(run.system.following, "terms", ())
-            own = [term.label for term in terms if isinstance(term, AttachedOwnTerm)]
+            own = [term.name for term in run.system.following.terms if isinstance(term, AttachedOwnTerm)]
             if own:
                 lines.append(f"law.terms: {', '.join(own)}: no limit of gains knows them (analyse has the whole loop)")
         else:

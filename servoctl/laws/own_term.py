@@ -80,7 +80,7 @@ class Term(ABC):
         wrong = [key for key, value in memory.items() if not np.isfinite(value)]
         if wrong:
             raise TaskError(f"law.terms.{name}: memory: {wrong[0]}: expected a finite number, got {memory[wrong[0]]}")
-        start = tuple((f"{name}.{key}", float(value)) for key, value in memory.items())
+        start = tuple((f"terms.{name}.{key}", float(value)) for key, value in memory.items())
         acceleration, rate = model.once(
             f"term {name}", SameStructure(self), lambda: _called(self, name, model, len(memory))
         )
@@ -100,7 +100,7 @@ class AttachedOwnTerm(AttachedTerm):
 
     @property
     def label(self) -> str:  # type: ignore[override]
-        return self.name
+        return f"terms.{self.name}"
 
     @property
     def memory(self) -> Mapping[str, float]:

@@ -113,7 +113,7 @@ def test_a_constant_disturbance_leaves_no_error(path: Path) -> None:
     without = sc.load(path, [*changes, "law.terms="], engine="vm").simulate()
     assert without["violation.x"][-1] == pytest.approx(2 / 16, rel=1e-3)
     assert abs(with_it["violation.x"][-1]) < 1e-4
-    assert with_it["memory.integral.x"][-1] == pytest.approx(2 / 60, rel=1e-2)
+    assert with_it["memory.terms.integral.x"][-1] == pytest.approx(2 / 60, rel=1e-2)
 
 
 def test_all_engines_and_a_term_that_symbols_cannot_follow_give_the_same_motion(path: Path) -> None:
@@ -140,6 +140,18 @@ def test_a_sweep_of_its_gain_equals_single_runs(path: Path) -> None:
     for k, final in zip((20.0, 80.0), table["final_violation"], strict=True):
         run = sc.load(path, [*changes, f"law.terms.integral.parameters.k={k}"], engine="vm").simulate()
         assert final == pytest.approx(abs(run["violation.x"][-1]), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["disturbance", "bounds", "observer", "estimation"])
+def test_a_term_with_the_name_of_another_part_of_the_law_is_the_same_term(path: Path, name: str) -> None:
+    changes = ["initial.q.x=0.05", "law.observer.rate=5"]
+    term = '{class: "terms.py:Integral", parameters: {k: 60}}'
+    runs = [
+        sc.load(path, [*changes, f"law.terms={{{key}: {term}}}"], engine="vm").simulate() for key in ("integral", name)
+    ]
+    np.testing.assert_array_equal(runs[0].q, runs[1].q)
+    np.testing.assert_array_equal(runs[0]["memory.terms.integral.x"], runs[1][f"memory.terms.{name}.x"])
+    assert len(runs[0].columns) == len(runs[1].columns)
 
 
 def test_a_law_made_in_python_has_it_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
