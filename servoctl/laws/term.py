@@ -1,6 +1,6 @@
 """A term of a law. A law is the sum of its terms and one allocation:
 
-    T u = b - A a_c + sum of `acceleration`,   then `prescribed` rows,   then u near the sum of `preferred`
+    T u = b - A a_c + sum of `acceleration`,   then `prescribed` rows,   then u near `preferred`
 
 Design: each method has a default that does nothing. A term has no state: what it keeps from tick to tick stands in the
 law's memory, by name. The code runs while a function is traced, so it is plain NumPy on numbers and on symbols.
@@ -47,11 +47,11 @@ class AttachedTerm(Part):
         return 0.0
 
     def prescribed(self, at: Terms) -> InputRows | None:
-        """Rows `T u = rhs` next below the task rows of priority 1."""
+        """Rows `T u = rhs` next below the task rows of priority 1; at most one term has some."""
         return None
 
     def preferred(self, at: Terms) -> Array | None:
-        """The inputs s that it prefers where the task leaves them free, shape (m,)."""
+        """The inputs s that it prefers where the task leaves them free, shape (m,); at most one term has some."""
         return None
 
     def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
