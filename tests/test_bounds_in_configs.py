@@ -12,6 +12,7 @@ from servoctl.check.bounds import return_time
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.study.metrics import metric_unit
 from tests.config_texts import plant_text
 
 LIFT = plant_text(  # a driven support carries a mass on a rope
@@ -301,3 +302,12 @@ def test_a_run_passes_a_bound_by_no_more_than_check_says_under_lag_and_jitter(
     least = run.simulate().summary()["bounds"]["b"]["min"]
     assert least >= -claimed - 1e-12
     assert claimed < 1.0 if "lag" in effects or "jitter" in effects else claimed < 2e-4  # and it says something
+
+
+def test_h_of_a_limit_has_the_unit_of_its_coordinate_under_the_name_of_the_bound() -> None:
+    run = sc.load("linear_motor", ["run.duration=0.01"], engine="vm")
+    units = run.simulate().units
+    assert (units["bound.stroke"], units["bound_lack.stroke"]) == ("m", "m/s^2")
+    assert metric_unit(run, "bounds.stroke.min") == "m"
+    assert metric_unit(run, "bounds.stroke.active_time") == "s"
+    assert not {column for column in units if column.startswith("bound")} - {"bound.stroke", "bound_lack.stroke"}

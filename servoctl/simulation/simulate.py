@@ -57,8 +57,9 @@ class Columns:
         units |= {f"violation.{name}": unit for name, unit in task.items()}
         units |= {f"violation_rate.{name}": per_second(unit) for name, unit in task.items()}
         units |= {f"given_up.{name}": unit for name, unit in accelerations(model.task_rows, task).items()}
-        units |= {f"bound_lack.{name}": unit for name, unit in accelerations(model.bound_rows, bounds).items()}
-        return units | {f"bound.{name}": bounds[name] for name in self._loop.layout.names["bound"] if name in bounds}
+        lack, by_bound = accelerations(model.bound_rows, bounds), self._loop.system.by_bound
+        units |= {f"bound_lack.{name}": unit for name, unit in by_bound(lack).items()}
+        return units | {f"bound.{name}": unit for name, unit in by_bound(bounds).items()}
 
     def of(self, chunk: Chunk) -> dict[str, Array]:
         """Columns of a chunk, in the order of the run folder."""

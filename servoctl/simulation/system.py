@@ -123,6 +123,13 @@ class System:
         """The law that makes the inputs from the task; None where the task is only measured."""
         return self.law if self.law is not None and self.law.follows_task else None
 
+    def by_bound(self, of_rows: Mapping[str, str]) -> dict[str, str]:
+        """Values of rows of the model's bounds, by the names of the bounds: the two sides of a limit have one name."""
+        if self.law is None or self.law.bounds is None:
+            return {}
+        pairs = zip(self.model.bound_rows, self.law.bounds.rows, strict=True)
+        return {bound.name: of_rows[row.name] for row, bound in pairs if row.name in of_rows}
+
     def beyond(self, t: float) -> list[str]:
         """Sentences about references that have no value at t [s]."""
         known = [signal for constraint in self.model.task.values() for signal in constraint.signals.values()]

@@ -166,4 +166,6 @@ def metric_unit(run: Run, metric: str) -> str:
         known = run.system.model.row_units[1]
         units = {known.get(row.name, "") for row in run.system.model.task_rows if name in ("", row.group)}
         return units.pop() if len(units) == 1 else ""
+    if kind == "bounds":
+        return run.system.by_bound(run.system.model.row_units[2]).get(name.removesuffix(".min"), "")
     return run.system.model.plant.actuators.get(name, "") if kind in ("input_rms", "input_max") else ""
