@@ -57,7 +57,7 @@ def gauges() -> str:
 
 def metrics() -> str:
     """Table of the metrics of a search and a sweep, for the page about tuning."""
-    from servoctl.study.metrics import METRICS
+    from servoctl.run_folder.metrics import METRICS
 
     rows = ["| metric | unit | meaning | use |", "|---|---|---|---|"]
     for metric in METRICS:

@@ -34,6 +34,9 @@ def test_metrics_are_listed_side_by_side(folders: list[Path]) -> None:
     assert found["tasks.place.final_violation"] == pytest.approx([np.exp(-2.0), np.exp(-8.0)], rel=1e-12)
     rms = [np.sqrt((1.0 - np.exp(-4.0 * rate)) / (4.0 * rate)) for rate in (1.0, 4.0)]
     assert found["tasks.place.rms_violation"] == pytest.approx(rms, rel=1e-3)
+    assert found["tasks.place.drift"] == pytest.approx([np.exp(-2.0) - 1.0, np.exp(-8.0) - 1.0], rel=1e-12)
+    # e^(-4 t) is below settling_band = 1e-3 from t = ln(1000) / 4 on, in rows of 10 ms; e^(-t) never
+    assert found["tasks.place.settling_time"] == [None, pytest.approx(np.ceil(100 * np.log(1e3) / 4) / 100)]
     assert found["inputs.F.peak"] == pytest.approx([3.0, 3.0], rel=1e-12)
     assert found["inputs.F.rms"] == pytest.approx([3.0 / np.sqrt(2.0)] * 2, rel=1e-3)
     assert found["status"] == ["done", "done"]

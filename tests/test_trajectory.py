@@ -114,10 +114,10 @@ def test_rows_are_grouped_by_their_first_name_without_metadata():
 
 def test_drift_is_the_growth_of_the_size_of_the_violation():
     run = small()
-    assert run.drift("mine") == pytest.approx(1.0 - 5.0, rel=1e-15)
-    assert run.drift("mine.0") == -2.0
-    assert run.drift("loop") == 2e-3
-    assert math.isnan(run.drift("free"))
+    assert run.violation_metrics("mine")["drift"] == pytest.approx(1.0 - 5.0, rel=1e-15)
+    assert run.violation_metrics("mine.0")["drift"] == -2.0
+    assert run.violation_metrics("loop")["drift"] == 2e-3
+    assert run.violation_metrics("free")["drift"] is None
 
 
 def test_saturation_is_counted_by_time_and_drift_over_the_time_of_the_task():
@@ -127,7 +127,7 @@ def test_saturation_is_counted_by_time_and_drift_over_the_time_of_the_task():
     assert run.summary()["saturation_time"] == 2.0
     late = Trajectory(run.columns, metadata={"tasks": run.tasks, "task_span": [1.0, 3.0]})
     assert late.summary()["tasks"]["mine"]["drift"] == pytest.approx(1.0 - 2.0, rel=1e-15)
-    assert late.drift("loop") == 2e-3  # a passive row has no span
+    assert late.violation_metrics("loop")["drift"] == 2e-3  # a passive row has no span
 
 
 def test_rms_weighs_by_time():

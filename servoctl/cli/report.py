@@ -91,10 +91,13 @@ def compare(
 
 def _in_words(name: str) -> str:
     """`tasks.level.max_violation` as a reader says it: `level: task error, max`."""
+    from servoctl.run_folder.metrics import TASK_METRICS
+
     group, _, rest = name.partition(".")
-    row, _, metric = rest.rpartition(".")
+    row, _, key = rest.rpartition(".")
     kind = {"tasks": "task error", "passive": "mechanism constraint", "inputs": "input"}.get(group)
-    return name.replace("_", " ") if kind is None else f"{row}: {kind}, {metric.removesuffix('_violation')}"
+    heads = {metric.name: metric.head.partition(" [")[0] for metric in TASK_METRICS}
+    return name.replace("_", " ") if kind is None else f"{row}: {kind}, {heads.get(key, key)}"
 
 
 def _shown(value: Any) -> str:

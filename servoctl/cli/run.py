@@ -111,8 +111,9 @@ def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phas
 def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
     """The tables of the errors of tasks, and of the mechanism's own constraints if they are not at round-off."""
     from servoctl.check.sections import counted
+    from servoctl.run_folder.metrics import TASK_METRICS
 
-    keys = ("max_violation", "rms_violation", "final_violation")
+    columns = {metric.name: metric.head for metric in TASK_METRICS[:3]}
     for title, group in (("task error", "tasks"), ("mechanism constraint", "passive")):
         metrics = summary[group]
         largest = max((each["max_violation"] or 0.0 for each in metrics.values()), default=0.0)
@@ -122,8 +123,8 @@ def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
             continue
         rows = []
         for name, each in metrics.items():
-            rows.append([name, trajectory.unit_of(name) or "-", *(number(each[key]) for key in keys)])
-        _say_long_table([title, "unit", "max", "rms", "final"], rows)
+            rows.append([name, trajectory.unit_of(name) or "-", *(number(each[key]) for key in columns)])
+        _say_long_table([title, "unit", *columns.values()], rows)
 
 
 def say_bounds(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:

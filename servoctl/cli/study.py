@@ -55,7 +55,7 @@ class TuneCommand(CommandWithExample):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes the example, then the metrics that a search can minimise or constrain."""
-        from servoctl.study.metrics import METRICS
+        from servoctl.run_folder.metrics import METRICS
 
         super().format_epilog(ctx, formatter)
         with formatter.section("Metrics of tune.objective.minimise and tune.constraints"):
@@ -356,7 +356,7 @@ def _say_best_trial(tuning: "Tuning", best: "Trial") -> None:
 def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -> list[str]:
     """One line of the table: an objective or a metric with its bound, before and after."""
     from servoctl.config.tune import RESERVES
-    from servoctl.study.metrics import greatest_is_best
+    from servoctl.run_folder.metrics import greatest_is_best
 
     bound = tuning.problem.bounds.get(name)
     side = "at least" if greatest_is_best(name) else "at most"

@@ -17,14 +17,12 @@ from servoctl.report.panels import ROUND_OFF, leave_out_runaway
 from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
 from servoctl.run_folder import load_run
+from servoctl.run_folder.metrics import TASK_METRICS, metric_of
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-METRICS = ("rms_violation", "max_violation", "final_violation", "drift")
-"""Compared metrics of each task and passive row."""
 
 PICTURES = {"violation": "Task error", "u": "Inputs", "q": "Coordinates"}
 """Group of columns (or `violation`: of tasks) -> title of its picture."""
@@ -63,7 +61,9 @@ def units(runs: Mapping[str, Trajectory], names: Iterable[str]) -> list[str]:
     found = []
     for name in names:
         group, _, rest = name.partition(".")
-        row = rest.rpartition(".")[0]
+        row, _, key = rest.rpartition(".")
+        if (metric := metric_of(key)) is not None and metric.unit == "s":
+            known[name] = metric.unit
         of = [run.units.get(f"u.{row}", "") if group == "inputs" else run.unit_of(row) for run in runs.values()]
         found.append(known[name] if name in known else next(filter(None, of), ""))
     return found
@@ -74,7 +74,7 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
     flat = {name: summary.get(name) for name in ("status", "duration", "energy_drift", "residual_max")}
     for group in ("tasks", "passive"):
         for row, values in summary[group].items():
-            flat |= {f"{group}.{row}.{metric}": values[metric] for metric in METRICS}
+            flat |= {f"{group}.{row}.{metric.name}": values.get(metric.name) for metric in TASK_METRICS}
     for actuator, values in summary["inputs"].items():
         extremes = [abs(values[side]) for side in ("min", "max") if values[side] is not None]
         flat |= {f"inputs.{actuator}.rms": values["rms"], f"inputs.{actuator}.peak": max(extremes, default=None)}

@@ -21,6 +21,7 @@ from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thin
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import replace, unwritable
+from servoctl.run_folder.metrics import TASK_METRICS
 from servoctl.run_folder.trajectory import traced
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
@@ -70,6 +71,7 @@ def page(sources: Sequence[RunSource]) -> str:
         "floor": FLOOR,
         "task_stage": TASK,
         "stops": STOPS,
+        "task_metrics": [[metric.name, metric.head] for metric in TASK_METRICS],
         "statuses": [[status.name, status.value] for status in Status],
         "runs": [_run(source, blob, share) for source in sources],
     }

@@ -5,7 +5,6 @@ It does not depend on plant or law; everything else about the run is in `metadat
 violation of a row that has none) is NaN in a column and None (null in JSON) in a summary.
 """
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,8 @@ import numpy as np
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.run_folder.bounds import Recorded, bound_events, bound_metrics, funnel_events, intervals
-from servoctl.run_folder.values import greatest, least, plain, rms, time_where
+from servoctl.run_folder.metrics import EVIDENCE, Figures, input_entry, task_entry
+from servoctl.run_folder.values import greatest, plain, rms, time_where
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -201,20 +201,6 @@ class Trajectory:
         found = [self.units.get(column, "") for column in rows if column in self.columns]
         return ", ".join(dict.fromkeys(found or [self.units.get(f"passive.{name}", "")]))
 
-    def drift(self, name: str) -> float:
-        """Growth of the error over the rows of `during`: its size in the last one minus its size in the first.
-
-        Negative if the error became smaller; NaN without rows or error.
-
-        Args:
-            name: A task, a task row or a mechanism row.
-
-        Raises:
-            ColumnError: There is no such task or row.
-        """
-        size = self.violation(name)[self.during(name)]
-        return float(size[-1] - size[0]) if len(size) else math.nan
-
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`: metrics of the run; all numbers are finite, None if there is none."""
         out: dict[str, Any] = {"schema": SCHEMA} | {key: self.metadata.get(key) for key in ALWAYS}
@@ -223,9 +209,7 @@ class Trajectory:
             name: self.violation_metrics(name) for name, of in self.tasks.items() if of and rows.issuperset(of)
         }
         out["passive"] = {name: self.violation_metrics(name) for name in self.passive_rows}
-        out["inputs"] = {
-            name: {"min": least(u), "max": greatest(u), "rms": rms(self.t, u)} for name, u in self.group("u").items()
-        }
+        out["inputs"] = {name: input_entry(Figures.of(self.t, u)) for name, u in self.group("u").items()}
         out |= self._evidence() | self._given_up() | self._disturbances()
         bounds = bound_metrics(self)
         if bounds:
@@ -248,13 +232,8 @@ class Trajectory:
 
     def _evidence(self) -> dict[str, Any]:
         """Extremes of what the law says about its ranks and residuals."""
-        evidence = (
-            ("rank_min", "rank", least),
-            ("rank_max", "rank", greatest),
-            ("residual_max", "residual", greatest),
-            ("pivot_min", "pivot_min", least),
-        )
-        return {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
+        found = {column: Figures.of(self.t, self[column]) for column, _ in EVIDENCE.values() if column in self.columns}
+        return {key: getattr(found[column], figure) for key, (column, figure) in EVIDENCE.items() if column in found}
 
     def _given_up(self) -> dict[str, Any]:
         """Largest acceleration that each task required and did not get."""
@@ -288,22 +267,8 @@ class Trajectory:
         Raises:
             ColumnError: There is no such task or row.
         """
-        during = self.during(name)
-        size = self.violation(name)[during]
-        return {
-            "max_violation": greatest(size),
-            "rms_violation": rms(self.t[during], size),
-            "final_violation": size[-1] if len(size) else None,
-            "drift": self.drift(name),
-            "settling_time": self._settled(self.t[during], size),
-        }
-
-    def _settled(self, t: Array, size: Array) -> float | None:
-        """Time after which the size stays within the settling band [s]; None: it does not settle."""
-        above = np.flatnonzero(size > self.metadata.get("settling_band", SETTLING_BAND))
-        if not len(size) or np.isnan(size).all() or (len(above) and above[-1] == len(size) - 1):
-            return None
-        return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
+        during, band = self.during(name), self.metadata.get("settling_band", SETTLING_BAND)
+        return task_entry(Figures.of(self.t[during], self.violation(name)[during], band))
 
     def during(self, name: str) -> slice:
         """The rows that count for an error: for a task, those within `task_span`, if the run has one."""

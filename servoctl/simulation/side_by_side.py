@@ -14,6 +14,7 @@ import numpy as np
 
 from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
 from servoctl.run_folder.bounds import COUNTED
+from servoctl.run_folder.metrics import EVIDENCE, NOTHING, Figures, input_entry, task_entry
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import plain
@@ -131,48 +132,26 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     if outcome.good[run] < len(plan.times):
         return None
     groups = ("task", "input", "law", "bound", "active", "passive")
-    by_name: dict[str, dict[str, Any]] = {group: {} for group in groups}
+    by_name: dict[str, dict[str, Figures]] = {group: {} for group in groups}
     for (group, name), values in zip(channels(loop), outcome.metrics[run], strict=True):
         kept = dict(zip(KEPT, values.tolist(), strict=True))
-        if not kept["count"]:
-            kept |= {"rms": math.nan}
-        elif _unfit_to_square(values) or not kept["span"]:
+        if kept["count"] and (_unfit_to_square(values) or not kept["span"]):
             return None
-        else:
-            kept |= {"rms": math.sqrt(kept["area"] / kept["span"])}
-        by_name[group][name] = kept
+        by_name[group][name] = _figures(plan, kept)
     law = by_name["law"]
     if _needs_judges(loop, outcome.ends[run], by_name):
         return None
-    evidence = {
-        "rank_min": ("rank", "least"),
-        "rank_max": ("rank", "greatest"),
-        "residual_max": ("residual", "greatest"),
-        "pivot_min": ("pivot_min", "least"),
-    }
     summary = {
-        "tasks": {
-            name: {
-                "max_violation": kept["greatest"],
-                "rms_violation": kept["rms"],
-                "final_violation": kept["last"],
-                "drift": kept["last"] - kept["first"],
-                "settling_time": _settled(plan, kept["late"]) if kept["count"] else None,
-            }
-            for name, kept in by_name["task"].items()
-        },
-        "inputs": {
-            name: {"min": kept["least"], "max": kept["greatest"], "rms": kept["rms"]}
-            for name, kept in by_name["input"].items()
-        },
-    } | {key: law[name][kept] for key, (name, kept) in evidence.items() if name in law}
+        "tasks": {name: task_entry(x) for name, x in by_name["task"].items()},
+        "inputs": {name: input_entry(x) for name, x in by_name["input"].items()},
+    } | {key: getattr(law[name], figure) for key, (name, figure) in EVIDENCE.items() if name in law}
     if by_name["bound"]:
-        held = max(kept["greatest"] for kept in by_name["active"].values()) > 0.5
-        if held or min(kept["least"] for kept in by_name["bound"].values()) < -COUNTED:
+        held = max(x.greatest for x in by_name["active"].values()) > 0.5
+        if held or min(x.least for x in by_name["bound"].values()) < -COUNTED:
             return None
         never = {"active_time": 0.0, "violated_time": 0.0}
-        summary["bounds"] = {name: {"min": kept["least"], **never} for name, kept in by_name["bound"].items()}
-    saturated = _saturation_time(plan, outcome.statuses[run], law["status"]["last"])
+        summary["bounds"] = {name: {"min": x.least, **never} for name, x in by_name["bound"].items()}
+    saturated = _saturation_time(plan, outcome.statuses[run], law["status"].last)
     if saturated is None:
         return None
     codes = outcome.statuses[run].tolist()
@@ -183,14 +162,14 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     return dict(plain(summary))
 
 
-def _needs_judges(loop: Loop, end: Array, by_name: dict[str, dict[str, Any]]) -> bool:
+def _needs_judges(loop: Loop, end: Array, by_name: dict[str, dict[str, Figures]]) -> bool:
     """Whether a judge of single runs might end this run, or call it bad."""
-    last = [kept["last"] for kept in by_name["task"].values() if kept["count"]]
+    last = [x.last for x in by_name["task"].values()]
     rank, passive = by_name["law"].get("rank"), by_name["passive"].get("rank")
     return (
         suspicious(end[: 2 * loop.system.model.n], np.array(last))
-        or (rank is not None and rank["least"] < rank["greatest"] and judges_rank(loop))
-        or (passive is not None and passive["greatest"] > loop.system.passive.allowed)
+        or (rank is not None and rank.least < rank.greatest and judges_rank(loop))
+        or (passive is not None and passive.greatest > loop.system.passive.allowed)
     )
 
 
@@ -208,13 +187,15 @@ def _saturation_time(plan: BatchPlan, counts: Array, last: float) -> float | Non
     return float(rows * (plan.times[-1] - plan.times[0]) / len(steps)) if rows else 0.0
 
 
-def _settled(plan: BatchPlan, late: float) -> float | None:
-    """Time from the first row to the first one after which all are below the band; None if there is none."""
-    if math.isnan(late):
-        return 0.0
-    rows = plan.measured
-    i = int(np.searchsorted(rows, late)) + 1
-    return float(rows[i] - rows[0]) if i < len(rows) else None
+def _figures(plan: BatchPlan, kept: dict[str, float]) -> Figures:
+    """The figures of a channel, from what C kept of it."""
+    if not kept["count"]:
+        return NOTHING
+    rms, settled, rows = math.sqrt(kept["area"] / kept["span"]), 0.0, plan.measured
+    if not math.isnan(kept["late"]):
+        i = int(np.searchsorted(rows, kept["late"])) + 1
+        settled = float(rows[i] - rows[0]) if i < len(rows) else math.nan
+    return Figures(kept["least"], kept["greatest"], kept["first"], kept["last"], rms, settled)
 
 
 def _unfit_to_square(values: Array) -> bool:

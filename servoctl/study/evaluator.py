@@ -14,8 +14,9 @@ from servoctl.assembly.run import Run
 from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import UNSTABLE, Reserve, reserve
+from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.batch import run_all
-from servoctl.study.metrics import Row, excess_of, greatest_is_best
+from servoctl.study.metrics import Row, excess_of
 from servoctl.study.points import Point
 from servoctl.study.problem import SearchProblem
 from servoctl.study.series import at_every_step, run_at

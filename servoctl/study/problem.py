@@ -13,7 +13,8 @@ from servoctl.config.tune import RESERVES, Range, Tune
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.linear.reserve import bounds_of
-from servoctl.study.metrics import greatest_is_best, metric_names, no_such_metric
+from servoctl.run_folder.metrics import greatest_is_best
+from servoctl.study.metrics import metric_names, no_such_metric
 from servoctl.study.points import Point
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
@@ -32,7 +33,7 @@ class SearchProblem:
     weights: Mapping[str, float]  # metric -> weight, if a weighted sum is minimised; else empty
     objectives: tuple[str, ...]  # names of the objectives
     metrics: tuple[str, ...]  # names of all metrics of a trial
-    # metric -> greatest value (least value, for metrics in `GREATEST`): `tune.constraints` and the stability reserves
+    # metric -> greatest value (least value, where the greatest is best): `tune.constraints` and the stability reserves
     # of `RESERVES`
     bounds: Mapping[str, float]
     baseline: Point  # searched path -> value in the config

@@ -14,8 +14,8 @@ from servoctl.config.tune import Range
 from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
+from servoctl.run_folder.metrics import axis_title
 from servoctl.study.evaluator import DONE
-from servoctl.study.metrics import axis_title
 from servoctl.study.result import Tuning
 from servoctl.study.trials import Trial
 from servoctl.types import Array

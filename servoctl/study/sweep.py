@@ -12,9 +12,10 @@ from servoctl.assembly.run import Run
 from servoctl.config.problems import unit_of
 from servoctl.errors import ConfigError
 from servoctl.linear.reserve import bounds_of, reserve
+from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.batch import columns_of, run_all
 from servoctl.study.limit import Limit, limits_of
-from servoctl.study.metrics import Row, excess_of, greatest_is_best, metric_names, metric_unit, no_such_metric
+from servoctl.study.metrics import Row, excess_of, metric_names, metric_unit, no_such_metric
 from servoctl.study.points import Vary
 from servoctl.study.series import Series, at_every_step, until_broken
 from servoctl.study.store import RowStore, identity_of

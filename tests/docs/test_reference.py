@@ -15,7 +15,7 @@ from hil.emulator.fault_script import TIMES
 from hil.emulator.faults import KINDS, TARGETS
 from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
-from servoctl.study.metrics import METRICS
+from servoctl.run_folder.metrics import METRICS
 
 DOCUMENTS = ("config_examples.md", "python_examples.md")
 

@@ -48,7 +48,7 @@ function fillTables(root, content, goTo) {
   const add = (title, inner) => {
     root.insertAdjacentHTML("beforeend", `<section><h2>${title}</h2><div class="panel"><div class="scroll">${inner}</div></div></section>`);
   };
-  const metrics = metricTables(runs);
+  const metrics = metricTables(runs, content.task_metrics);
   if (metrics) add("Metrics", metrics);
   for (const run of runs) {
     const name = runs.length > 1 ? ` · ${escaped(run.name)}` : "";
@@ -74,11 +74,11 @@ function tableOf(header, rows, numbers) {
 }
 
 /** The metrics: of one run as tables by kind, of several runs in one table with a column per run. */
-function metricTables(runs) {
+function metricTables(runs, heads) {
   if (runs.length > 1) {
     const rows = new Map();
     runs.forEach((run, r) => {
-      for (const { name, part, unit, values } of metricsOf(run)) {
+      for (const { name, part, unit, values } of metricsOf(run, heads)) {
         for (const [what, value] of Object.entries(values)) {
           const key = part ? `${part} ${name}: ${what}` : what;
           if (!rows.has(key)) rows.set(key, [key, unit, ...runs.map(() => "–")]);
@@ -88,7 +88,7 @@ function metricTables(runs) {
     });
     return rows.size ? tableOf(["", "unit", ...runs.map((run) => run.name)], [...rows.values()], 2) : "";
   }
-  const all = metricsOf(runs[0]), whole = all.filter(({ part }) => !part);
+  const all = metricsOf(runs[0], heads), whole = all.filter(({ part }) => !part);
   const tables = whole.length ? [tableOf(["run", "unit", ""], whole.flatMap(({ unit, values }) => Object.entries(values).map(([what, value]) => [what, unit, cellOf(value)])), 2)] : [];
   for (const part of ["task", "mechanism constraint", "input", "bound"]) {
     const own = all.filter((metric) => metric.part === part);
@@ -100,7 +100,7 @@ function metricTables(runs) {
 const cellOf = (value) => (typeof value === "string" ? value : shown(value));
 
 /** [{part: "" | "task" | "mechanism constraint" | "input" | "bound", name, unit, values: {what: number}}, ...] from the summary of a run. */
-function metricsOf({ summary, units, tasks }) {
+function metricsOf({ summary, units, tasks }, heads) {
   const out = [];
   const single = { duration: "s", wall_time: "s", energy_drift: "J", residual_max: units.residual ?? "" };
   for (const name of ["status", "duration", "wall_time", "realtime_factor", "steps", "evaluations", "energy_drift", "rank_min", "rank_max", "residual_max", "pivot_min"]) {
@@ -112,7 +112,7 @@ function metricsOf({ summary, units, tasks }) {
     for (const [name, row] of Object.entries(summary[group] ?? {})) {
       const columns = part === "task" ? (tasks[name] ?? [name]).map((row) => `violation.${row}`) : [`passive.${name}`];
       const unit = [...new Set(columns.map((column) => units[column] ?? "-"))].join(", ");
-      out.push({ part, name, unit, values: { "max |error|": row.max_violation, "rms": row.rms_violation, "final": row.final_violation, "drift": row.drift } });
+      out.push({ part, name, unit, values: Object.fromEntries(heads.map(([metric, head]) => [head, row[metric]])) });
     }
   }
   for (const [name, bound] of Object.entries(summary.bounds ?? {})) {
