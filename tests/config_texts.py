@@ -103,3 +103,34 @@ law: {correction: {baumgarte: {alpha: 1, beta: 1}}}
 run: {duration: 1, period: 0.01}
 realism: {}
 """
+
+ROBOT = """\
+plant:
+  robots: {left: {urdf: arm7.urdf, at: {xyz: [0, 0.5, 0]}}, right: {urdf: arm7.urdf, base: fixed, motors: all}}
+  bodies: {box: {m: 5, size: [0.3, 0.4, 0.2], on: left_tool}}
+  frames: {grip: {on: right_tool, at: {rpy: [90*deg, 0, 0]}}}
+  loops: {hold: {weld: [box, grip]}}
+initial: {q: {left_joint4: -2.2}, solve: {box: {xyz: [0.5, 0, 0.4]}}}
+task:
+  - {name: box, pose: box, xyz: [0.5, 0, "0.4 + 0.1*(1 - cos(t))"], rpy: [0, 0, 0]}
+  - {name: rest, posture: initial, priority: 2}
+law: {limits: robot, preload: {hold: {y: -30}}}
+run: {duration: 1}
+references: {path: {file: path.csv}, guided: {file: guided.csv}}
+"""
+"""A config whose files do not exist, for tests of the grammar alone."""
+
+SHAPES = """\
+plant:
+  class: plants.chain:Chain
+  parameters: {N: 2}
+  shapes: {arm_1: {capsule: {from: [0, 0, 0], to: [0.9, 0, 0], radius: 0.05}}, arm_2: {sphere: {radius: 0}}}
+  obstacles: {pillar: {sphere: {at: [1.2, 0.8, 0], radius: 0.1}}, dot: {sphere: {radius: 0}}}
+initial: {q: [0, 0]}
+task: [{name: level, holonomic: "theta1"}]
+bounds:
+  - {name: free, clearance: [arm_1, pillar], at_least: 0.02}
+law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
+run: {duration: 0.1, period: 0.01}
+"""
+"""A config whose only bound is a clearance."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from robot_refusals import ROBOT
+from config_texts import ROBOT
 
 from servoctl.config import LoadedConfig, dump, load_config
 from servoctl.config.schema import LawConfig
