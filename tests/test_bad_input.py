@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from servoctl.cli import main
 from servoctl.errors import ConfigError, ServoctlError, TaskError
 from servoctl.run_folder import load_run
 from tests.faces import exit_code
+from tests.small_plants import Masses
 
 LAST_LINE = len(PLANT.splitlines())
 
@@ -643,36 +644,21 @@ def test_a_process_refuses_without_traceback_and_ends_on_ctrl_c_with_a_readable_
 # From Python ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Puck(sc.Plant):
-    """A pushed mass in a plane."""
-
-    m: float = 2.0
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"Fx": "N", "Fy": "N"}
-
-    def mass_matrix(self, q: Any, t: float) -> Any:
-        return self.m * np.eye(2)
-
-    def force(self, q: Any, v: Any, t: float) -> Any:
-        return np.zeros(2)
-
-    def actuation(self, q: Any, t: float) -> Any:
-        return np.eye(2)
-
-
 LAW = sc.ConstraintFollowing(correction=sc.Baumgarte(4, 4))
 
 
 def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) -> sc.Trajectory:
     task = {"x": sc.Holonomic("x - t**2")} if task is None else task
-    return sc.simulate(plant or Puck(), task, law, **{"q": 0.0, "duration": 0.01, **how})
+    return sc.simulate(plant or Masses(m=2.0), task, law, **{"q": 0.0, "duration": 0.01, **how})
 
 
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ({"plant": Puck}, "simulate: plant: expected a plant, got <class '.*Puck'> \\(make one: Puck\\(...\\)\\)"),
+        (
+            {"plant": Masses},
+            "plant: expected a plant, got <class '.*Masses'> \\(make one: Masses\\(...\\)\\)",
+        ),
         ({"task": [sc.Holonomic("x")]}, "simulate: task: expected a mapping of names to constraints"),
         ({"task": {"x": "x"}}, "x: expected a constraint, got 'x' \\(as in servoctl.Holonomic\\('x'\\)\\)"),
         ({"task": {"x": sc.Holonomic("xx")}}, "x: unknown word 'xx' \\(did you mean 'x'\\?\\)"),

@@ -2,8 +2,6 @@
 
 import json
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import control
 import numpy as np
@@ -20,39 +18,22 @@ from servoctl.linear.margins import margin
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.rows import Integrator, Settings
-from servoctl.types import Array, State
-
-
-@dataclass(frozen=True)
-class Mass(sc.Plant):
-    """One mass on a line."""
-
-    m: float = 2.0
-    coordinates: ClassVar[dict[str, str]] = {"x": "m"}
-    actuators: ClassVar[dict[str, str]] = {"F": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.array([[self.m]])
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(1)
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(1)
+from servoctl.types import State
+from tests.small_plants import Masses
 
 
 def test_a_plant_alone_is_linearised_at_a_state() -> None:
-    system = sc.linearize(Mass(4.0), State(0.0, np.array([0.3]), np.array([1.0])))
+    system = sc.linearize(Masses("x", "F", 4.0), State(0.0, np.array([0.3]), np.array([1.0])))
     assert pytest.approx(np.array([[0.0, 1.0], [0.0, 0.0]]), abs=1e-12) == system.A
     assert pytest.approx(np.array([[0.0], [0.25]]), abs=1e-12) == system.B
     with pytest.raises(TaskError, match="linearize: at: expected a State with a plant alone, got None"):
-        sc.linearize(Mass())
+        sc.linearize(Masses("x", "F", 2.0))
 
 
 def mass_run(correction: Correction, holonomic: bool, period: float | None = None) -> sc.Run:
     task = {"place": sc.Holonomic("x") if holonomic else sc.Nonholonomic("der(x)")}
     start = State(0.0, np.zeros(1), np.zeros(1))
-    system = make_system(Mass(), task, sc.ConstraintFollowing(correction), {}, start, None, 1e-6)
+    system = make_system(Masses("x", "F", 2.0), task, sc.ConstraintFollowing(correction), {}, start, None, 1e-6)
     return sc.Run("mass", make_loop(system, "vm"), start, Settings(1.0, Integrator("rk4", 0.01), period))
 
 

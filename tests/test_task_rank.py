@@ -1,38 +1,14 @@
 """A run whose task rank rises by drift alone ends with a sentence; one whose rank really rises goes on."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-
 import servoctl as sc
-from servoctl.types import Array
-
-
-@dataclass(frozen=True)
-class Puck(sc.Plant):
-    """A free point in the plane."""
-
-    m: float = 1.0
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"Fx": "N", "Fy": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.m * np.eye(2)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return 0.0 * v
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2)
-
+from tests.small_plants import Masses
 
 LAW = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5))
 
 
 def run(rows: dict[str, str], step: float, **start: list[float]) -> sc.Trajectory:
     constraints = {name: sc.Holonomic(text) for name, text in rows.items()}
-    return sc.simulate(Puck(), constraints, LAW, duration=2.0, step=step, **start)  # type: ignore[arg-type]
+    return sc.simulate(Masses(), constraints, LAW, duration=2.0, step=step, **start)  # type: ignore[arg-type]
 
 
 def test_rows_that_depend_on_each_other_where_the_task_holds_end_the_run_by_name() -> None:
@@ -47,7 +23,7 @@ def test_rows_that_depend_on_each_other_where_the_task_holds_end_the_run_by_name
 def test_a_tolerance_above_the_drift_lets_it_run() -> None:
     rows = {"path": sc.Holonomic("x - sin(3*t)"), "again": sc.Holonomic("(1 + y)*(x - sin(3*t))")}
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5), rank_tolerance=1e-3)
-    trajectory = sc.simulate(Puck(), rows, law, q=[0.0, 0.5], v=[3.0, 0.0], duration=2.0, step=0.01)
+    trajectory = sc.simulate(Masses(), rows, law, q=[0.0, 0.5], v=[3.0, 0.0], duration=2.0, step=0.01)
     assert trajectory.metadata["status"] == "done" and set(trajectory["rank"]) == {1}
     assert abs(trajectory["u.Fy"]).max() < 1e-2
 

@@ -1,6 +1,5 @@
 """Estimators in the loop: from positions alone to state and disturbance, on every engine."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from servoctl.mechanics.rows import Rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 from tests.rail_mass import written
+from tests.small_plants import Masses
 
 CONFIG = """plant: {class: "mass.py:Mass"}
 initial: {q: {x: 0.01}}
@@ -204,31 +204,14 @@ def test_the_logged_state_of_a_simulated_run_is_the_true_one(robots: dict[str, T
     assert run.units["estimate.disturbance.theta1"] == "rad/s^2"
 
 
-@dataclass(frozen=True)
-class Point(sc.Plant):
-    """A free mass of 1 kg."""
-
-    coordinates = {"x": "m"}  # noqa: RUF012
-    actuators = {"F": "N"}  # noqa: RUF012
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.array([[1.0]])
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.array([0.0])
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.array([[1.0]])
-
-
 def test_an_estimator_works_without_a_config() -> None:
     law = sc.ConstraintFollowing(sc.Baumgarte(10.0, 10.0))
     task = {"x": sc.Holonomic("x - 0.1*sin(t)")}
     given = {"q": 0.0, "v": 0.1, "duration": 0.05, "engine": "numpy"}
-    run = sc.simulate(Point(), task, law, **given, period=0.001, estimation=sc.Estimator(noise=1e-6))
+    run = sc.simulate(Masses("x", "F"), task, law, **given, period=0.001, estimation=sc.Estimator(noise=1e-6))
     np.testing.assert_allclose(run["estimate.v.x"], run["v.x"], atol=1e-9)
     with pytest.raises(TaskError, match=r"simulate: estimation: needs a period \(give period=\)"):
-        sc.simulate(Point(), task, law, **given, estimation=sc.Estimator())
+        sc.simulate(Masses("x", "F"), task, law, **given, estimation=sc.Estimator())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.rows import Integrator, Settings
 from servoctl.simulation.simulate import simulate_loop
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 H1 = Row("place.0", "place", "holonomic", True, True, 2)
 H2 = Row("place.1", "place", "holonomic", True, True, 2)
@@ -101,20 +102,11 @@ def test_a_list_of_gains_has_the_order_of_the_rows() -> None:
 
 
 @dataclass(frozen=True)
-class Point(servoctl.Plant):
-    """A unit mass in a plane, pushed in both directions."""
-
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"fx": "N", "fy": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(2)
+class Point(Masses):
+    """A falling unit mass in a plane, pushed in both directions."""
 
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.array([0.0, -9.81])
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
 
 CIRCLE = Holonomic("sqrt(x**2 + y**2) - 1 - t/10")

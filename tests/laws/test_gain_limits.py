@@ -2,8 +2,6 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,26 +17,10 @@ from servoctl.linear.margins_at import loop_margins
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.0,))
 """(damping, stiffness, has_rate, higher) with every pole at -1."""
-
-
-@dataclass(frozen=True)
-class Point(sc.Plant):
-    """A unit mass in the plane, pushed along both axes."""
-
-    coordinates: ClassVar[dict[str, str]] = {"x": "m", "y": "m"}
-    actuators: ClassVar[dict[str, str]] = {"F": "N", "G": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(2)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(2)
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
 
 def longest(gains: tuple[float, ...], delay: int) -> float:
@@ -86,7 +68,7 @@ def test_two_percent_below_the_limit_it_decays_and_above_it_grows(gains: tuple[f
 
 def delayed_run(correction: Correction, holonomic: bool, h: float, delay: int) -> Array:
     """|violation| at the ticks of the whole loop, plant and law, whose command answers a measurement `delay` ago."""
-    plant, task = Point(), {"x": Holonomic("x") if holonomic else Nonholonomic("der(x)")}
+    plant, task = Masses(), {"x": Holonomic("x") if holonomic else Nonholonomic("der(x)")}
     start = State(0.0, np.array([0.5, 0.0]), np.array([0.3, 0.0]))
     loop = make_loop(make_system(plant, task, ConstraintFollowing(correction), {}, start, None, 1e-6))
     x, sizes, place = np.concatenate([start.q, start.v]), [], loop.layout.command_size

@@ -20,6 +20,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))
 ENGINES = pytest.mark.parametrize("engine", ["vm", "numpy", COMPILED])
@@ -27,21 +28,14 @@ START = State(0.0, np.zeros(2), np.array([1.0, 0.0]))
 
 
 @dataclass(frozen=True)
-class Pair(sc.Plant):
-    """Two coordinates, a force that pulls both back."""
+class Pair(Masses):
+    """Two masses with constant forces, of which one is pushed."""
 
+    forces: str = "F"
     coupling: float = 0.6
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"F": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.array([0.3, -0.1]) - 0.0 * q
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.array([[1.0], [0.0]])
 
 
 @dataclass(frozen=True)

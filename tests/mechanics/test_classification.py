@@ -1,38 +1,26 @@
 """Integrable, nonholonomic and time-dependent constraints: published cases and textbook cases."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
-import servoctl
 from servoctl.check.model import Classification, classify
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, SecondOrder
-from servoctl.types import Array, State
+from servoctl.types import State
+from tests.small_plants import Masses
 
 
 @dataclass(frozen=True)
-class Space(servoctl.Plant):
-    """As many coordinates as are named, of unit mass."""
+class Space(Masses):
+    """Masses without forces, and a parameter for equations to name."""
 
-    names: str = "x y z"
     r: float = 0.5
-    actuators: ClassVar = {}
-
-    @property
-    def coordinates(self) -> dict[str, str]:
-        return dict.fromkeys(self.names.split(), "m")
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(len(self.coordinates))
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(len(self.coordinates))
 
 
 def judged(constraint: Constraint, names: str = "x y z") -> Classification:
-    plant = Space(names)
+    plant = Space(names, "")
     n = len(plant.coordinates)
     return classify(constraint, plant, State(0.3, np.linspace(0.2, 0.9, n), np.ones(n)))
 

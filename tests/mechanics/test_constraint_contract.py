@@ -5,37 +5,27 @@ The motion is a cubic q(t) whose derivatives are written down; the violation's a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
-import servoctl
 from servoctl.errors import TaskError, TraceError
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 
 @dataclass(frozen=True)
-class Free(servoctl.Plant):
-    """Three coordinates and a parameter for the equations to name."""
+class Free(Masses):
+    """Three coordinates and parameters for the equations to name."""
 
+    names: str = "x y z"
+    forces: str = "fx fy fz"
     l: float = 0.7  # noqa: E741
     w: tuple[float, ...] = (0.3, -0.4)
-
-    coordinates: ClassVar = {"x": "m", "y": "m", "z": "m"}
-    actuators: ClassVar = {"fx": "N", "fy": "N", "fz": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(3)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(3)
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(3)
 
 
 COEFFICIENTS = np.array([[0.3, -0.5, 0.9], [0.4, 1.1, -0.6], [-0.7, 0.5, 0.2], [0.15, -0.25, 0.35]])
@@ -194,9 +184,9 @@ def test_parameters_of_plant_and_constraints_are_one_vector() -> None:
     model = Model(
         Free(), {"a": OnCylinder(0.9), "b": Holonomic("x - l"), "c": Steered()}, State(0.0, np.ones(3), np.ones(3))
     )
-    assert model.parameter_names == ["l", "w[0]", "w[1]", "a.radius", "c.gain"]
-    assert model.parameters.tolist() == [0.7, 0.3, -0.4, 0.9, 2.0]
-    kernel, p = model.rows_kernel, np.array([0.7, 0.3, -0.4, 3.0, 5.0])
+    assert model.parameter_names == ["m", "l", "w[0]", "w[1]", "a.radius", "c.gain"]
+    assert model.parameters.tolist() == [1.0, 0.7, 0.3, -0.4, 0.9, 2.0]
+    kernel, p = model.rows_kernel, np.array([1.0, 0.7, 0.3, -0.4, 3.0, 5.0])
     task_b = list(kernel.outputs).index("task_b")
     violation = list(kernel.outputs).index("task_violation")
     found = kernel(2.0, np.array([1.0, 2.0, 3.0]), np.zeros(3), p)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.placement import rotation_rpy
 from servoctl.mechanics.spatial.task import EulerZYZ, FrameConstraint
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 PLANT = FreeBodies()
 N = len(PLANT.coordinates)
@@ -378,29 +379,15 @@ def test_a_task_that_does_not_fit_the_robot_is_refused_in_one_sentence(name: str
     assert str(error.value).startswith(text)
 
 
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    """A plant without frames."""
-
-    coordinates: ClassVar = {"x": "m"}
-    actuators: ClassVar = {"u": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(1)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(1)
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(1)
-
-
 def test_only_a_robot_has_frames_and_a_centre_of_mass() -> None:
-    with pytest.raises(TaskError, match=r"tool: expected a robot, got Cart \(only a robot has frames\)"):
-        model(sc.Position("one", (0, 0, 0)), Cart())
-    with pytest.raises(TaskError, match=r"tool: expected a robot, got Cart \(only a robot has a centre of mass\)"):
-        model(sc.CentreOfMass(("x",), (0,)), Cart())
-    assert model(sc.Posture({"x": 0.2}), Cart()).matrices(State(0.0, np.ones(1), np.ones(1))).task.violation == 0.8
+    with pytest.raises(TaskError, match=r"tool: expected a robot, got Masses \(only a robot has frames\)"):
+        model(sc.Position("one", (0, 0, 0)), Masses("x", "u"))
+    with pytest.raises(TaskError, match=r"tool: expected a robot, got Masses \(only a robot has a centre of mass\)"):
+        model(sc.CentreOfMass(("x",), (0,)), Masses("x", "u"))
+    assert (
+        model(sc.Posture({"x": 0.2}), Masses("x", "u")).matrices(State(0.0, np.ones(1), np.ones(1))).task.violation
+        == 0.8
+    )
 
 
 SINGULAR: dict[str, tuple[Constraint, Array]] = {

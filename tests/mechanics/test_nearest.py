@@ -12,22 +12,11 @@ from servoctl.mechanics.constraint import Holonomic, Nonholonomic
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
-
-
-@dataclass(frozen=True)
-class Plane(servoctl.Plant):
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(2)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(2)
+from tests.small_plants import Masses
 
 
 def close(task: dict[str, Any], state: State, fix: tuple[str, ...] = ()) -> tuple[State, Any]:
-    return nearest(Model(Plane(), task, state), state, fix)
+    return nearest(Model(Masses(forces=""), task, state), state, fix)
 
 
 def test_the_nearest_point_of_a_circle_lies_on_the_ray_from_its_centre() -> None:
